@@ -1,0 +1,37 @@
+"""Inverse dynamics as an auxiliary task: which action led from one observation to the next? (Pathak et al. 2017)"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from gunreal.tasks.base import AuxiliaryTask, pad, uniform_sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class InverseDynamics(AuxiliaryTask):
+    """Predicts `a_t` from the torso's features of `o_t` and `o_{t+1}`."""
+
+    name = "inverse"
+    weight: float = 0.1
+    units: int = 128
+
+    def sample(self, replay, rng):
+        return uniform_sequence(replay, rng)
+
+    def targets(self, replay, sequence, bootstrap):
+        return {"action": pad(replay.get("action", *sequence), replay.spec.t_max)}
+
+    def head(self, spec):
+        from keras import Sequential, layers, ops
+
+        pairs = layers.Lambda(lambda x: ops.concatenate([x[:, :-1], x[:, 1:]], axis=-1))
+        return Sequential([pairs, layers.Dense(self.units, activation="relu"), layers.Dense(spec.num_actions)])
+
+    def loss(self, outputs, batch):
+        from keras import ops
+
+        from gunreal.losses import masked_mean
+
+        error = ops.sparse_categorical_crossentropy(batch["action"][:, :-1], outputs, from_logits=True)
+        # Episodes are kept apart by a masked row, so two rows that both count are of the same one.
+        return masked_mean(error, batch["mask"][:, :-1] * batch["mask"][:, 1:])

@@ -1,0 +1,202 @@
+"""Checkpoints: everything that a run needs to go on, in one file that is there whole or not at all.
+
+`checkpoints/step_000001234567.npz` is an uncompressed zip (`numpy.load` opens it): an `.npy` member per array,
+`meta.json` and the blobs. Zip members carry a CRC, so that a torn or damaged file is noticed when it is read. `best.npz`
+is a second name (hard link) of the one with the best score.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import math
+import os
+import shutil
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_META = "meta.json"
+_BLOBS = "blobs/"
+_BEST = "best.npz"
+_DAMAGED = (OSError, zipfile.BadZipFile, EOFError, KeyError, ValueError, NotImplementedError)
+
+
+class Checkpoint(NamedTuple):
+    """What `load` found.
+
+    Attributes:
+      state: arrays by name.
+      extra: the JSON part.
+      blobs: bytes by name.
+      path: the file.
+      step: agent steps at which it was saved.
+      score: what `best` is decided by, or None.
+    """
+
+    state: dict[str, np.ndarray]
+    extra: dict[str, Any]
+    blobs: dict[str, bytes]
+    path: Path
+    step: int
+    score: float | None
+
+
+def save(
+    run_dir: str | Path,
+    step: int,
+    state: Mapping[str, np.ndarray],
+    extra: Mapping[str, Any],
+    blobs: Mapping[str, bytes] | None = None,
+    score: float | None = None,
+    keep: int = 3,
+) -> Path:
+    """Writes a checkpoint and removes those that are neither among the newest `keep` nor the best.
+
+    Files of later steps are removed too: they are of a future that was given up by resuming from an earlier checkpoint.
+
+    Args:
+      state: arrays of any shape and plain dtype.
+      extra: what `json.dumps` takes.
+      score: higher is better; None or NaN: this one can't be the best.
+
+    Raises:
+      OSError: the disk is full or can't be written; the older checkpoints are as they were.
+    """
+    folder = Path(run_dir) / "checkpoints"
+    folder.mkdir(parents=True, exist_ok=True)
+    score = None if score is None or math.isnan(score) else float(score)
+    path = folder / f"step_{step:012d}.npz"
+    _remove(folder.glob("*.tmp"))  # left behind by a killed process
+    temporary = path.with_suffix(".tmp")
+    try:
+        with open(temporary, "wb") as file:
+            _write(file, {"step": step, "score": score, "extra": dict(extra)}, state, blobs or {})
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    if score is not None and score >= _best_score(folder):
+        _link(path, folder / _BEST)
+    _sync_folder(folder)
+    files = _files(run_dir)
+    current = [other for other in files if _step(other) <= step]
+    _remove(set(files) - set(current[-keep:]))
+    return path
+
+
+def load(run_dir: str | Path, which: str | Path = "newest") -> Checkpoint:
+    """Reads and verifies a checkpoint.
+
+    Args:
+      which: "newest" (damaged ones are skipped with a warning on stderr), "best", or a file's path.
+
+    Raises:
+      FileNotFoundError: there is none that is whole, in one line.
+    """
+    if which == "newest":
+        for path in reversed(_files(run_dir)):
+            try:
+                return _read(path)
+            except _DAMAGED as error:
+                print(f"gunreal: {path} is damaged ({error}); trying the one before", file=sys.stderr)
+        raise FileNotFoundError(f"{run_dir} has no checkpoint that can be read; start a new run")
+    path = Path(run_dir) / "checkpoints" / _BEST if which == "best" else Path(which)
+    try:
+        return _read(path)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"there is no checkpoint {path}; {_listed(run_dir)}") from error
+    except _DAMAGED as error:
+        raise FileNotFoundError(f"{path} is damaged ({error}); {_listed(run_dir)}") from error
+
+
+def digest(state: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of arrays with their names, shapes and types: equal only where every bit is."""
+    sha = hashlib.sha256()
+    for name in sorted(state):
+        array = np.ascontiguousarray(state[name])
+        sha.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        sha.update(array.tobytes())
+    return sha.hexdigest()
+
+
+def _listed(run_dir: str | Path) -> str:
+    names = ", ".join(path.name for path in _files(run_dir))
+    return f"there are {names}" if names else f"{run_dir} has none"
+
+
+def _files(run_dir: str | Path) -> list[Path]:
+    """The numbered checkpoints, oldest first."""
+    return sorted((Path(run_dir) / "checkpoints").glob("step_*.npz"), key=_step)
+
+
+def _step(path: Path) -> int:
+    digits = path.stem.removeprefix("step_")
+    return int(digits) if digits.isdigit() else -1
+
+
+def _write(file: Any, meta: dict[str, Any], state: Mapping[str, np.ndarray], blobs: Mapping[str, bytes]) -> None:
+    # Stored, not deflated: weights hardly shrink, and a run that is told to stop has seconds to save itself.
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        archive.writestr(_META, json.dumps(meta))
+        for name, array in state.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+        for name, blob in blobs.items():
+            archive.writestr(_BLOBS + name, blob)
+
+
+def _read(path: Path) -> Checkpoint:
+    state: dict[str, np.ndarray] = {}
+    blobs: dict[str, bytes] = {}
+    with zipfile.ZipFile(path) as archive:
+        meta = json.loads(archive.read(_META))
+        for name in archive.namelist():
+            if name.startswith(_BLOBS):
+                blobs[name.removeprefix(_BLOBS)] = archive.read(name)
+            elif name != _META:
+                member = io.BytesIO(archive.read(name))  # all of it first: that compares the CRC
+                state[name.removesuffix(".npy")] = np.lib.format.read_array(member, allow_pickle=False)
+    return Checkpoint(state, meta["extra"], blobs, path, meta["step"], meta["score"])
+
+
+def _best_score(folder: Path) -> float:
+    try:
+        with zipfile.ZipFile(folder / _BEST) as archive:
+            return float(json.loads(archive.read(_META))["score"])
+    except (*_DAMAGED, TypeError):
+        return -math.inf
+
+
+def _link(path: Path, name: Path) -> None:
+    temporary = name.with_suffix(".tmp")
+    try:
+        try:
+            os.link(path, temporary)
+        except OSError:  # a file system without hard links
+            shutil.copyfile(path, temporary)
+        os.replace(temporary, name)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # some network file systems can't; the rename itself has been done
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _remove(paths: Any) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,284 @@
+"""The configuration of a run: one frozen dataclass, a field per line with its unit; defaults < TOML file < flags.
+
+Flags are made from the same fields in `gunreal.flags`; the folder of a run keeps the resolved TOML (`gunreal.runs`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import numbers
+import tomllib
+import typing
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from gunreal import units
+
+
+def field(default: Any, help: str, **limits: Any) -> Any:
+    """A field with its one-line help and its limits: `choices`, `low` and `high` (inclusive), `above` and `below`."""
+    metadata = {"help": help, **limits}
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=dict, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything that defines a run. Every field is a command-line flag and a TOML key of the same name.
+
+    Fields are checked by `gunreal.config.check`, which raises `ConfigError` with one line that names the fix.
+    """
+
+    # Environment
+    env: str = field("ALE/Pong-v5", "a Gymnasium id, or module:id")
+    env_args: dict[str, Any] = field({}, "keyword arguments of gymnasium.make")
+    protocol: str = field(
+        "deterministic",
+        "Atari: deterministic (the papers': no sticky actions) or v5 (sticky 0.25)",
+        choices=("deterministic", "v5"),
+    )
+    frame_size: int = field(84, "pixels, height and width", low=20, high=512)
+    frame_stack: int = field(4, "frames of one observation; vectors are not stacked", low=1, high=64)
+    reward_clip: float = field(1.0, "rewards learned from are clipped to +-this; 0: never", low=0)
+    # Tasks
+    tasks: tuple[str, ...] = field((), "auxiliary tasks: entry-point names, or module:Class")
+    task: dict[str, dict[str, Any]] = field({}, "options of tasks: pc.weight=0.05,pc.discount=0.95")
+    t_max: int = field(20, "agent steps of a rollout and of a replay sequence", low=1, high=1000)
+    replay_size: int = field(2000, "agent steps kept per agent", low=1)
+    replay_fill: str = field(
+        "sequence",
+        "auxiliary learning starts when the ring can serve a sequence, or is full",
+        choices=("sequence", "full"),
+    )
+    # Run
+    logdir: str = field("runs", "folder of runs")
+    name: str = field("", "folder of this run; empty: made from environment, tasks and time")
+    steps: int = field(8_000_000, "budget in agent steps", low=1)
+    seed: int = field(1, "of everything that is drawn by chance", low=0, high=2**31 - 1)
+    serial: bool = field(False, "one thread in lockstep, bit-reproducible")
+    checkpoint_minutes: float = field(5.0, "minutes between checkpoints", above=0)
+    keep_checkpoints: int = field(3, "newest ones kept, beside the best", low=1)
+    metrics_seconds: float = field(10.0, "seconds between lines of metrics.jsonl", above=0)
+    # System
+    agents: int = field(32, "environments that are stepped at the same time", low=1, high=4096)
+    agents_per_process: int = field(
+        16, "at most: the largest divisor of agents up to it is used; they step in two groups", low=1, high=1024
+    )
+    predictors: int = field(1, "threads per prediction queue", low=1, high=64)
+    trainers: int = field(1, "threads", low=1, high=64)
+    scheduler: str = field("off", "moves agents, predictors and trainers", choices=("annealing", "queue", "off"))
+    scheduler_seconds: float = field(20.0, "seconds between moves", above=0)
+    memory_limit: int = field(
+        0, "bytes that all processes together may use (800MB, 2GiB); 0: the cgroup's limit or the machine's RAM", low=0
+    )
+    max_batch: int = field(256, "observations in one prediction", low=1)
+    env_timeout: float = field(120.0, "seconds of an environment step after which its process is restarted", above=0)
+    # Learner
+    backend: str = field("tensorflow", "the framework", choices=("tensorflow", "jax"))
+    layout: str = field("auto", "of convolutions; auto: by device", choices=("nchw", "nhwc", "auto"))
+    network: str = field(
+        "auto",
+        "small (the papers'), large (GA3C's with a third convolution) or mlp; auto: small or mlp",
+        choices=("auto", "small", "large", "mlp"),
+    )
+    first_stride: int = field(4, "stride of the large network's first convolution", low=1, high=4)
+    hidden: int = field(256, "units of the torso's last layer", low=1)
+    min_batch: int = field(160, "agent steps of the smallest training batch", low=1)
+    optimizer: str = field("rmsprop", "of all the weights", choices=("rmsprop", "adam"))
+    learning_rate: float = field(7e-4, "at the start", above=0)
+    learning_rate_end: float = field(0.0, "reached linearly at the end of the budget", low=0)
+    rms_decay: float = field(0.99, "of RMSProp's mean of squared gradients", low=0, below=1)
+    epsilon: float = field(1e-5, "of the optimiser, inside RMSProp's square root", above=0)
+    max_grad_norm: float = field(0.5, "gradients are clipped to this global norm; 0: never", low=0)
+    discount: float = field(0.99, "gamma", low=0, high=1)
+    entropy: float = field(0.01, "beta, weight of the policy's entropy", low=0)
+    value_weight: float = field(0.5, "of the value loss, 0.5 (R - V)^2", low=0)
+    log_epsilon: float = field(1e-6, "GA3C's epsilon inside log pi", above=0, below=1)
+
+
+class ConfigError(ValueError):
+    """A configuration that can't run; its message is one line that names the fix."""
+
+
+FIELDS = {f.name: f for f in dataclasses.fields(Config)}
+TYPES: dict[str, Any] = typing.get_type_hints(Config)
+_MIN_MEMORY = 64 * 2**20
+
+
+def per_process(config: Config) -> int:
+    """Agents in each process: the largest divisor of `agents` that is at most `agents_per_process`."""
+    return _largest_share(config.agents, config.agents_per_process)
+
+
+def _largest_share(agents: int, most: int) -> int:
+    return next(n for n in range(min(agents, most), 0, -1) if agents % n == 0)
+
+
+def check(config: Config) -> None:
+    """Raises ConfigError, one line that names the fix, for the first value that can't be used."""
+    for name in FIELDS:
+        _check_limits(name, typed(name, getattr(config, name)))
+    _check_names(config)
+    _check_system(config)
+    _check_learner(config)
+
+
+def close_match(word: str, known: Iterable[str]) -> str:
+    """The end of an error message about an unknown word: `; did you mean ...?`, or nothing."""
+    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def typed(name: str, value: Any) -> Any:
+    """`value` as the type of field `name`: 8e6 may stand for an int, an int for a float, a list for a tuple.
+
+    Raises:
+      ConfigError: it is of another type.
+    """
+    kind = TYPES[name]
+    if kind is int and _is_number(value) and float(value).is_integer():
+        return int(value)
+    if kind is float and _is_number(value):
+        return float(value)
+    if kind in (str, bool) and isinstance(value, kind):
+        return value
+    if name == "tasks" and isinstance(value, list | tuple) and all(isinstance(task, str) for task in value):
+        return tuple(value)
+    if name == "env_args" and _is_table(value):
+        return value
+    if name == "task" and _is_table(value) and all(_is_table(options) for options in value.values()):
+        return value
+    kinds = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
+    tables = {"tasks": "a list of strings", "task": "a table of options for each task", "env_args": "a table"}
+    raise ConfigError(f"{name} is {value!r}, but has to be {kinds.get(kind) or tables[name]}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+
+
+def _check_limits(name: str, value: Any) -> None:
+    limits = FIELDS[name].metadata
+    if "choices" in limits and value not in limits["choices"]:
+        hint = close_match(value, limits["choices"])
+        raise ConfigError(f"{name} is {value!r}, but has to be one of {', '.join(limits['choices'])}{hint}")
+    wanted = [
+        (value >= limits["low"], f"at least {limits['low']}") if "low" in limits else None,
+        (value > limits["above"], f"above {limits['above']}") if "above" in limits else None,
+        (value <= limits["high"], f"at most {limits['high']}") if "high" in limits else None,
+        (value < limits["below"], f"below {limits['below']}") if "below" in limits else None,
+    ]
+    rules = [rule for rule in wanted if rule]
+    if not all(holds for holds, _ in rules):
+        rule = " and ".join(text for _, text in rules)
+        raise ConfigError(f"{name} is {value!r}, but has to be {rule} (default {FIELDS[name].default})")
+
+
+def _check_names(config: Config) -> None:
+    if not config.env:
+        raise ConfigError("env is empty; name a Gymnasium id, as in --env ALE/Pong-v5")
+    if not config.logdir:
+        raise ConfigError("logdir is empty; name a folder, or . for the current one")
+    if config.name in (".", "..") or "/" in config.name or "\\" in config.name or "\0" in config.name:
+        raise ConfigError(f"name {config.name!r} is no folder name; say where it lies with --logdir")
+    if "" in config.tasks:
+        raise ConfigError(f"tasks {','.join(config.tasks)!r} has an empty name; write --tasks pc,vr,rp")
+    twice = [task for task in config.tasks if config.tasks.count(task) > 1]
+    if twice:
+        raise ConfigError(f"task {twice[0]} is named twice; leave one out of tasks")
+    named_by_class = any(":" in task for task in config.tasks)  # such a task's own name is known once it is loaded
+    for task, options in config.task.items():
+        if task not in config.tasks and not named_by_class:
+            hint = close_match(task, config.tasks) or "; add it to tasks or leave its options out"
+            raise ConfigError(f"task.{task} has options, but tasks doesn't name {task}{hint}")
+        weight = options.get("weight", 0.0)
+        if not _is_number(weight) or weight < 0:
+            raise ConfigError(f"task.{task}.weight is {weight!r}, but has to be a number of at least 0")
+    for table in ("env_args", "task"):
+        _check_savable(table, getattr(config, table))
+
+
+def _check_savable(path: str, value: Any) -> None:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            _check_savable(f"{path}.{key}", item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _check_savable(path, item)
+    elif not isinstance(value, str | bool | int | float):
+        raise ConfigError(f"{path} is {value!r}, which TOML can't hold; use strings, numbers, booleans, lists, tables")
+
+
+def _is_shared_evenly(agents: int, most: int) -> bool:
+    return 4 * _largest_share(agents, most) >= min(agents, most)  # 34 agents would need 17 processes of 2
+
+
+def _check_system(config: Config) -> None:
+    agents, most = config.agents, config.agents_per_process
+    if not _is_shared_evenly(agents, most):
+        lower = next(n for n in range(agents, 0, -1) if _is_shared_evenly(n, most))
+        upper = next(n for n in range(agents, agents + 2 * most) if _is_shared_evenly(n, most))
+        raise ConfigError(
+            f"{agents} agents can't be shared evenly among processes of about {most}; "
+            f"use --agents {lower} or --agents {upper}, or --agents_per_process {per_process(config)}"
+        )
+    if config.replay_size < config.t_max:
+        raise ConfigError(f"replay_size {config.replay_size} is shorter than t_max {config.t_max}; raise replay_size")
+    group = -(-per_process(config) // 2)
+    if config.max_batch < group:
+        raise ConfigError(f"max_batch {config.max_batch} is smaller than a group of {group} agents; raise max_batch")
+    if 0 < config.memory_limit < _MIN_MEMORY:
+        raise ConfigError(f"memory_limit is {config.memory_limit} bytes; give a unit, as in --memory_limit 800MB")
+    if config.serial:
+        for name, wanted in (("predictors", 1), ("trainers", 1), ("scheduler", "off")):
+            if getattr(config, name) != wanted:
+                raise ConfigError(f"serial has one thread, so {name} has to be {wanted}; leave {name} or serial out")
+
+
+def _check_learner(config: Config) -> None:
+    if config.first_stride != 4 and config.network != "large":
+        raise ConfigError("first_stride is of the large network only; add --network large, or leave first_stride out")
+    if config.rms_decay != FIELDS["rms_decay"].default and config.optimizer != "rmsprop":
+        raise ConfigError(f"rms_decay has no meaning for {config.optimizer}; leave it out, or use --optimizer rmsprop")
+    if config.learning_rate_end > config.learning_rate:
+        raise ConfigError(
+            f"learning_rate_end {config.learning_rate_end} is above learning_rate {config.learning_rate}; lower it"
+        )
+
+
+def load(path: str | Path) -> dict[str, Any]:
+    """The fields that a TOML file sets, by name, each of its field's type; `Config(**load(path))` is the whole.
+
+    Raises:
+      ConfigError: the file can't be read, is no TOML, or has an unknown key or a value of the wrong type.
+    """
+    try:
+        found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}; check the path") from error
+    except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError
+        raise ConfigError(f"{path} is no valid TOML: {error}") from error
+    for name in found:
+        if name not in FIELDS:
+            raise ConfigError(f"{path}: unknown key {name}{close_match(name, FIELDS) or '; leave it out'}")
+    try:
+        if isinstance(found.get("memory_limit"), str):
+            found["memory_limit"] = units.parse_size(found["memory_limit"])
+        return {name: typed(name, value) for name, value in found.items()}
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def save(config: Config, path: str | Path) -> None:
+    """Writes all fields as TOML; `Config(**load(path)) == config`. Raises OSError."""
+    Path(path).write_bytes(tomli_w.dumps(dataclasses.asdict(config)).encode())

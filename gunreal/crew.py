@@ -1,0 +1,68 @@
+"""A resizable set of threads that do the same work: the predictors of one queue, the trainers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+class Crew:
+    """Threads that fetch something to do and do it, until they are told to stop.
+
+    Args:
+      name: names the threads.
+      fetch: `fetch(timeout)` gives work, or something empty after `timeout` seconds without any.
+      work: does it.
+      failed: called with an exception that `fetch` or `work` raised; the thread then ends.
+    """
+
+    def __init__(
+        self, name: str, fetch: Callable[[float], Any], work: Callable[[Any], Any], failed: Callable[[BaseException], None]
+    ):
+        self.name, self._fetch, self._work, self._failed = name, fetch, work, failed
+        self._threads: list[threading.Thread] = []
+        self._size = 0
+        self._idle = 0.0
+        self._since = time.monotonic()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def resize(self, size: int) -> None:
+        """Starts threads, or lets the newest ones end after their present work."""
+        self._size = size
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        taken = {thread.name for thread in self._threads}
+        for index in range(size):
+            name = f"{self.name}-{index}"
+            if name not in taken:
+                thread = threading.Thread(target=self._run, args=(index,), name=name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _run(self, index: int) -> None:
+        try:
+            while index < self._size:
+                before = time.monotonic()
+                item = self._fetch(0.1)
+                self._idle += time.monotonic() - before  # racy between threads, and only a statistic
+                if item is not None and len(item):
+                    self._work(item)
+        except BaseException as error:  # noqa: BLE001  whatever it is, the run must hear of it
+            self._failed(error)
+
+    def idle_share(self) -> float:
+        """Share of the threads' time since the last call that they waited for work, 0..1."""
+        now = time.monotonic()
+        share = self._idle / max(1e-9, (now - self._since) * max(1, self._size))
+        self._idle, self._since = 0.0, now
+        return min(1.0, share)
+
+    def stop(self) -> None:
+        """Ends all threads and waits for them."""
+        self._size = 0
+        for thread in self._threads:
+            thread.join()
+        self._threads = []

@@ -1,0 +1,153 @@
+"""Atari 2600 games (`ALE/Pong-v5`, ...) as gray `[1, S, S]` frames: skip 4, maximum over the last two, no reward clipping.
+
+This steps `ale_py.ALEInterface` itself. `ale_py.vector_env.AtariVectorEnv` is as fast per core, but there an episode is a
+function of its seed only after `loadROM`, which takes 85 ms (most of it for a palette that nobody uses): more than a whole
+episode of a beginner's Breakout. Here a reset restores the saved start state, about 1 ms with its no-ops.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+import numpy as np
+
+from gunreal.config import Config, ConfigError
+from gunreal.envs.make import Step
+
+# "deterministic": Mnih et al. 2015/2016, as GA3C, UNREAL and GUNREAL; "v5": Machado et al. 2018, sticky actions.
+PROTOCOLS = {
+    "deterministic": {"repeat_action_probability": 0.0, "noop_max": 30},
+    "v5": {"repeat_action_probability": 0.25, "noop_max": 0},
+}
+_DEFAULTS = {"full_action_space": False, "mode": None, "difficulty": None, "frameskip": 4,
+             "max_num_frames_per_episode": 108_000}  # fmt: skip
+_EXTRA = {"lives": "lives", "ram": "getRAM", "rgb": "getScreenRGB"}
+
+
+class AtariEnv:
+    """`num_envs` consoles that are stepped one after the other, in `send`. See `VectorEnv`."""
+
+    dtype = "uint8"
+
+    def __init__(self, config: Config, num_envs: int, extra_keys: Sequence[str] = ()):
+        if unknown := set(extra_keys) - set(_EXTRA):
+            raise ConfigError(f"{config.env} records no {sorted(unknown)}: a task can ask for {sorted(_EXTRA)}")
+        game, options = _game(config), _options(config)
+        self.num_envs = num_envs
+        self.frame = (1, config.frame_size, config.frame_size)
+        self._consoles = [_Console(game, options, config.frame_size) for _ in range(num_envs)]
+        self.num_actions = len(self._consoles[0].actions)
+        self._extra_keys = extra_keys
+        self._step: Step | None = None
+
+    def send(self, actions: np.ndarray, reset: np.ndarray, seeds: np.ndarray) -> None:
+        """Does the step; see `VectorEnv`."""
+        n = self.num_envs
+        frame = np.empty((n, *self.frame), np.uint8)
+        reward, terminated, truncated = np.zeros(n, np.float32), np.zeros(n, bool), np.zeros(n, bool)
+        for i, console in enumerate(self._consoles):
+            if reset[i]:
+                console.reset(int(seeds[i]), frame[i, 0])
+            else:
+                reward[i], terminated[i], truncated[i] = console.step(int(actions[i]), frame[i, 0])
+        extra = {key: np.stack([getattr(c.ale, _EXTRA[key])() for c in self._consoles]) for key in self._extra_keys}
+        self._step = Step(frame, reward, terminated, truncated, extra)
+
+    def recv(self) -> Step:
+        """What `send` found; see `VectorEnv`."""
+        step, self._step = self._step, None
+        if step is None:
+            raise RuntimeError("recv() without send()")
+        return step
+
+    def close(self) -> None:
+        """Frees the consoles."""
+        self._consoles.clear()
+
+
+class _Console:
+    """One game: ALE, its preprocessing and its random numbers."""
+
+    def __init__(self, game: str, options: dict, size: int):
+        import ale_py
+        import cv2
+
+        cv2.setNumThreads(0)  # the agent processes fill the cores
+        self._resize = lambda screen, out: cv2.resize(screen, (size, size), dst=out, interpolation=cv2.INTER_AREA)
+        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+        self.ale = ale = ale_py.ALEInterface()
+        ale.setFloat("repeat_action_probability", 0.0)  # ALE's own sticky actions can't be seeded without loadROM
+        ale.setInt("random_seed", 0)
+        ale.setInt("max_num_frames_per_episode", options["max_num_frames_per_episode"])
+        ale.loadROM(ale_py.roms.get_rom_path(game))
+        if options["mode"] is not None:
+            ale.setMode(options["mode"])
+        if options["difficulty"] is not None:
+            ale.setDifficulty(options["difficulty"])
+        ale.reset_game()
+        self._start = ale.cloneState(include_rng=True)
+        self.actions = ale.getLegalActionSet() if options["full_action_space"] else ale.getMinimalActionSet()
+        self._skip, self._sticky = options["frameskip"], options["repeat_action_probability"]
+        self._noop_max, self._noop = options["noop_max"], ale_py.Action.NOOP
+        self._screens = np.empty((2, *ale.getScreenDims()), np.uint8)
+
+    def reset(self, seed: int, out: np.ndarray) -> None:
+        """Starts the episode of `seed` and writes its first frame to `out`."""
+        self._rng = np.random.default_rng(seed)
+        self._held = self._noop
+        self.ale.restoreState(self._start)
+        for _ in range(self._rng.integers(self._noop_max, endpoint=True)):
+            self.ale.act(self._noop)
+            if self.ale.game_over():
+                self.ale.restoreState(self._start)
+        self.ale.getScreenGrayscale(self._screens[0])
+        self._resize(self._screens[0], out)
+
+    def step(self, action: int, out: np.ndarray) -> tuple[float, bool, bool]:
+        """`frameskip` emulated frames; writes the frame to `out` and returns reward, terminated, truncated."""
+        ale, (even, odd) = self.ale, self._screens
+        sticky = self._rng.random(self._skip) < self._sticky if self._sticky else None
+        reward = 0
+        for k in range(self._skip):
+            if sticky is None or not sticky[k]:
+                self._held = self.actions[action]
+            reward += ale.act(self._held)
+            if ale.game_over():
+                ale.getScreenGrayscale(even)
+                odd[:] = even
+                break
+            if k >= self._skip - 2:
+                ale.getScreenGrayscale(odd if k % 2 else even)
+        if self._skip > 1:  # sprites flicker: each is drawn on every other frame only
+            np.maximum(even, odd, out=even)
+        self._resize(even, out)
+        terminated = ale.game_over(with_truncation=False)
+        return reward, terminated, ale.game_truncated() and not terminated
+
+
+def _game(config: Config) -> str:
+    """The ROM's name of `config.env`."""
+    try:
+        import ale_py
+    except ImportError:
+        raise ConfigError(f"{config.env} needs the package ale-py: pip install ale-py") from None
+    import gymnasium
+
+    gymnasium.register_envs(ale_py)
+    if config.env in gymnasium.registry:
+        return gymnasium.registry[config.env].kwargs["game"]
+    games = {name.lower(): name for name in gymnasium.registry if name.startswith("ALE/")}
+    close = difflib.get_close_matches(config.env.lower(), games, cutoff=0.5)
+    hint = " or ".join(games[name] for name in close) or "an id such as ALE/Pong-v5"
+    raise ConfigError(f"unknown game {config.env!r}: did you mean {hint}? (ale-py has {len(games)} games)")
+
+
+def _options(config: Config) -> dict:
+    """The protocol and what `env_args` changes in it."""
+    if config.protocol not in PROTOCOLS:
+        raise ConfigError(f"unknown protocol {config.protocol!r}: choose one of {sorted(PROTOCOLS)}")
+    options = {**_DEFAULTS, **PROTOCOLS[config.protocol]}
+    if unknown := set(config.env_args) - set(options):
+        raise ConfigError(f"env_args {sorted(unknown)} do not fit {config.env}: Atari games know {sorted(options)}")
+    return {**options, **config.env_args}

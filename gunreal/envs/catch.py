@@ -1,0 +1,54 @@
+"""Catch (Osband et al. 2020, bsuite): a ball falls, a paddle catches it. Any agent that learns at all solves it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+PIXELS = 84
+
+
+class Catch(gymnasium.Env):
+    """A ball falls from a random column, one row a step; the paddle on the bottom row moves left, stays or moves right.
+
+    Observation: uint8 `[84, 84, 1]`. Reward: +1 for a caught ball, -1 for a missed one, both end the episode
+    (`terminated`) after `rows - 1` steps. The best return is 1, the random policy's about -0.5.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
+    observation_space = gymnasium.spaces.Box(0, 255, (PIXELS, PIXELS, 1), np.uint8)
+    action_space = gymnasium.spaces.Discrete(3)
+
+    def __init__(self, rows: int = 10, columns: int = 5, render_mode: str | None = None):
+        if not (2 <= rows <= PIXELS and 1 <= columns <= PIXELS):
+            raise ValueError(f"Catch has 2 to {PIXELS} rows and 1 to {PIXELS} columns")
+        self.rows, self.columns, self.render_mode = rows, columns, render_mode
+        self._height, self._width = PIXELS // rows, PIXELS // columns
+        self.row = self.ball = self.paddle = 0
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        """Drops a new ball; the paddle starts in the middle."""
+        super().reset(seed=seed)
+        self.row, self.ball, self.paddle = 0, int(self.np_random.integers(self.columns)), self.columns // 2
+        return self._draw(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Moves the paddle by `action - 1` columns and the ball down by one row."""
+        self.paddle = min(max(self.paddle + int(action) - 1, 0), self.columns - 1)
+        self.row += 1
+        landed = self.row == self.rows - 1
+        reward = (1.0 if self.ball == self.paddle else -1.0) if landed else 0.0
+        return self._draw(), reward, landed, False, {}
+
+    def render(self) -> np.ndarray | None:
+        """The observation in RGB, for "rgb_array"."""
+        return self._draw().repeat(3, axis=2) if self.render_mode == "rgb_array" else None
+
+    def _draw(self) -> np.ndarray:
+        image = np.zeros((PIXELS, PIXELS, 1), np.uint8)
+        h, w = self._height, self._width
+        for row, column in ((self.row, self.ball), (self.rows - 1, self.paddle)):
+            image[row * h : (row + 1) * h, column * w : (column + 1) * w] = 255
+        return image

@@ -1,0 +1,173 @@
+"""Any Gymnasium environment with discrete actions, as frames that the replay ring can hold."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+import gunreal.envs  # noqa: F401  (registers the library's own ids)
+from gunreal.config import Config, ConfigError
+from gunreal.envs.make import Step
+
+_IMAGE_KEYS = ("image", "rgb", "pixels", "screen", "observation")  # preferred where several entries are images
+_LUMA = np.array([77, 150, 29], np.uint16)  # ITU-R BT.601 (0.299, 0.587, 0.114) in 256ths
+
+
+class GenericEnv:
+    """`num_envs` copies of a Gymnasium environment that are stepped one after the other, in `send`. See `VectorEnv`."""
+
+    def __init__(self, config: Config, num_envs: int, extra_keys: Sequence[str] = ()):
+        self._envs = [_open(config) for _ in range(num_envs)]
+        self.num_envs = num_envs
+        env = self._envs[0]
+        try:
+            self._first_action, self.num_actions = _discrete(config, env.action_space)
+            self._key = _image_key(config, env.observation_space)
+            space = env.observation_space if self._key is None else env.observation_space[self._key]
+            self.frame, self.dtype, self._convert = _converter(config, space)
+        except ConfigError:
+            self.close()
+            raise
+        self._extra_keys = extra_keys
+        self._step: Step | None = None
+
+    def send(self, actions: np.ndarray, reset: np.ndarray, seeds: np.ndarray) -> None:
+        """Does the step; see `VectorEnv`."""
+        n = self.num_envs
+        frame = np.empty((n, *self.frame), self.dtype)
+        reward, terminated, truncated = np.zeros(n, np.float32), np.zeros(n, bool), np.zeros(n, bool)
+        extra: dict[str, list] = {key: [] for key in self._extra_keys}
+        for i, env in enumerate(self._envs):
+            if reset[i]:
+                observation, info = env.reset(seed=int(seeds[i]))
+            else:
+                observation, reward[i], terminated[i], out_of_time, info = env.step(
+                    self._first_action + int(actions[i])
+                )
+                truncated[i] = out_of_time and not terminated[i]
+            self._convert(observation if self._key is None else observation[self._key], frame[i])
+            for key, values in extra.items():
+                values.append(_lookup(key, observation, info))
+        self._step = Step(frame, reward, terminated, truncated, {k: np.stack(v) for k, v in extra.items()})
+
+    def recv(self) -> Step:
+        """What `send` found; see `VectorEnv`."""
+        step, self._step = self._step, None
+        if step is None:
+            raise RuntimeError("recv() without send()")
+        return step
+
+    def close(self) -> None:
+        """Closes the environments."""
+        while self._envs:
+            self._envs.pop().close()
+
+
+def _open(config: Config) -> gymnasium.Env:
+    if ":" not in config.env and config.env not in gymnasium.registry:
+        with contextlib.suppress(ImportError):
+            import ale_py
+
+            gymnasium.register_envs(ale_py)  # PongNoFrameskip-v4 and the like
+    try:
+        return gymnasium.make(config.env, disable_env_checker=True, **config.env_args)
+    except gymnasium.error.DependencyNotInstalled as e:
+        raise ConfigError(f"{config.env} misses a package: {e}") from None
+    except gymnasium.error.UnregisteredEnv:
+        raise ConfigError(_unknown(config.env)) from None
+    except ModuleNotFoundError as e:
+        if e.name != config.env.partition(":")[0]:
+            raise  # the environment's own import failed
+        raise ConfigError(f"no module {e.name!r} for {config.env}: install it or mend the id (module:Id)") from None
+    except gymnasium.error.Error as e:
+        raise ConfigError(f"{config.env}: {' '.join(str(e).split())}") from None
+
+
+def _unknown(env_id: str) -> str:
+    known: dict[str, str] = {}
+    for name in gymnasium.registry:
+        known.setdefault(name.split("/")[-1].lower(), name)
+    close = difflib.get_close_matches(env_id.split("/")[-1].lower(), known)
+    hint = f"did you mean {' or '.join(known[name] for name in close)}?" if close else "is its package installed?"
+    return f"unknown environment {env_id!r}: {hint} (ids of a package that must be imported first: module:Id)"
+
+
+def _discrete(config: Config, space: spaces.Space) -> tuple[int, int]:
+    if not isinstance(space, spaces.Discrete):
+        kind = "continuous" if isinstance(space, spaces.Box) else type(space).__name__
+        raise ConfigError(f"{config.env} has {kind} actions: wrap it so that its action_space is Discrete")
+    return int(space.start), int(space.n)
+
+
+def _is_image(space: spaces.Space) -> bool:
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3)
+
+
+def _image_key(config: Config, space: spaces.Space) -> str | None:
+    """Which entry of a `Dict` observation is learned from; None where the observation is no `Dict`."""
+    if not isinstance(space, spaces.Dict):
+        return None
+    images = [key for key, entry in space.items() if _is_image(entry)]
+    preferred = images if len(images) == 1 else [key for key in _IMAGE_KEYS if key in images]
+    if preferred:
+        return preferred[0]
+    if images:
+        raise ConfigError(f"{config.env} observes several images {images}: name one of them 'image'")
+    raise ConfigError(f"{config.env} observes {list(space)}, none a uint8 image: wrap it with FlattenObservation")
+
+
+Converter = Callable[[Any, np.ndarray], None]  # writes an observation to one row of the frames
+
+
+def _converter(config: Config, space: spaces.Space) -> tuple[tuple[int, ...], str, Converter]:
+    """Shape and type of a frame, and how an observation becomes one."""
+    if _is_image(space):
+        return (1, config.frame_size, config.frame_size), "uint8", _image_converter(config, space.shape)
+    if not isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+        raise ConfigError(f"{config.env} observes {type(space).__name__}: wrap it to a Box (image or vector)")
+    scale = np.float32(1 / 255 if space.dtype == np.uint8 else 1)
+
+    def convert(observation: Any, out: np.ndarray) -> None:
+        np.multiply(spaces.flatten(space, observation), scale, out=out, casting="unsafe")
+
+    return (spaces.flatdim(space),), "float32", convert
+
+
+def _image_converter(config: Config, shape: tuple[int, ...]) -> Converter:
+    size = config.frame_size
+    last = len(shape) == 2 or shape[-1] in (1, 3)
+    channels = 1 if len(shape) == 2 else shape[-1 if last else 0]
+    if channels not in (1, 3):
+        raise ConfigError(f"{config.env} observes images of shape {shape}: they must be gray or RGB (1 or 3 channels)")
+    height, width = shape[:2] if last else shape[1:]
+    if (height, width) != (size, size):
+        import cv2
+
+        cv2.setNumThreads(0)  # the agent processes fill the cores
+
+    def convert(observation: np.ndarray, out: np.ndarray) -> None:
+        if channels == 3:
+            gray = ((observation if last else np.moveaxis(observation, 0, -1)) @ _LUMA >> 8).astype(np.uint8)
+        else:
+            gray = np.asarray(observation).reshape(height, width)
+        if (height, width) == (size, size):
+            out[0] = gray
+        else:
+            cv2.resize(gray, (size, size), dst=out[0], interpolation=cv2.INTER_AREA)
+
+    return convert
+
+
+def _lookup(key: str, observation: Any, info: dict[str, Any]) -> np.ndarray:
+    if isinstance(observation, dict) and key in observation:
+        return np.asarray(observation[key])
+    if key in info:
+        return np.asarray(info[key])
+    there = [*(observation if isinstance(observation, dict) else ()), *info]
+    raise RuntimeError(f"a task records {key!r}, which the environment gave neither in its observation nor in info: {there}")

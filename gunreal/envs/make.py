@@ -1,0 +1,98 @@
+"""The one road to an environment: `make` opens several copies that step together, `describe` says what they look like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from gunreal.config import Config
+from gunreal.spec import Spec
+
+
+class Step(NamedTuple):
+    """What one step of `n` environments led to; the arrays are the caller's to keep.
+
+    Attributes:
+      frame: `[n, *frame]` uint8 (images, NCHW) or float32 (vectors): the newest frame only, the caller stacks.
+      reward: float32 `[n]`, raw; 0 where the environment was reset.
+      terminated: bool `[n]`.
+      truncated: bool `[n]`; never set together with `terminated`.
+      extra: what `extra_keys` asked for, `[n, ...]` each.
+    """
+
+    frame: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    extra: dict[str, np.ndarray]
+
+
+class VectorEnv(Protocol):
+    """Several copies of one environment that step together and that only their caller resets.
+
+    An episode is a pure function of its seed and its actions, whatever the environment did before: that is what lets a
+    run be resumed by replaying actions (`restore`).
+    """
+
+    num_envs: int
+    frame: tuple[int, ...]
+    dtype: str
+    num_actions: int
+
+    def send(self, actions: np.ndarray, reset: np.ndarray, seeds: np.ndarray) -> None:
+        """Starts one step: int32 `[n]` actions; where bool `[n]` `reset` is set, a reset with int64 `[n]` `seeds` instead.
+
+        The first step, and the step after an episode's end, must be a reset.
+        """
+
+    def recv(self) -> Step:
+        """Completes the step."""
+
+    def close(self) -> None:
+        """Frees the environments."""
+
+
+def make(config: Config, num_envs: int, extra_keys: Sequence[str] = ()) -> VectorEnv:
+    """Opens `num_envs` copies of `config.env`; nothing is reset yet.
+
+    Raises:
+      ConfigError: one line that names the fix, for whatever this library can't learn from.
+    """
+    if config.env.startswith("ALE/"):
+        from gunreal.envs.atari import AtariEnv
+
+        return AtariEnv(config, num_envs, extra_keys)
+    from gunreal.envs.generic import GenericEnv
+
+    return GenericEnv(config, num_envs, extra_keys)
+
+
+def describe(config: Config) -> Spec:
+    """The interface of `config.env`, found by opening it once. Raises ConfigError as `make` does."""
+    env = make(config, 1)
+    env.close()
+    stack = config.frame_stack if len(env.frame) == 3 else 1
+    return Spec(
+        env.frame, stack, env.dtype, env.num_actions, config.t_max, config.discount, config.reward_clip
+    )
+
+
+def restore(envs: VectorEnv, seeds: Sequence[int], actions: Sequence[np.ndarray]) -> Step:
+    """Brings each environment to where it was after `actions[i]` (int `[length]`) of the episode that `seeds[i]` began.
+
+    Episodes differ in length but environments step together, so each one's reset is placed such that all arrive at the
+    same time; until then it idles. Returns the last step.
+    """
+    steps = max(len(episode) for episode in actions)
+    starts = np.array([steps - len(episode) for episode in actions])
+    padded = np.zeros((steps + 1, envs.num_envs), np.int32)
+    for i, episode in enumerate(actions):
+        padded[starts[i] + 1 :, i] = episode
+    done = np.ones(envs.num_envs, bool)
+    for t in range(steps + 1):
+        envs.send(padded[t], (starts == t) | (done & (t < starts)), np.asarray(seeds, np.int64))
+        last = envs.recv()
+        done = last.terminated | last.truncated
+    return last

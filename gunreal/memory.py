@@ -1,0 +1,99 @@
+"""How much memory a run may use, and how much it uses: what the scheduler's bound is made of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import psutil
+
+
+def limit(memory_limit: int = 0, root: Path = Path("/")) -> int:
+    """Bytes that all processes of a run together may use.
+
+    Args:
+      memory_limit: the user's own bound; 0 asks the machine: the tightest of this process's cgroups (v2 `memory.max`, v1
+        `memory.limit_in_bytes`, theirs and their ancestors') and the RAM.
+      root: where `/proc` and `/sys` are found.
+    """
+    return memory_limit or min(_limits(root))
+
+
+def in_use(pids: Iterable[int], proc: Path = Path("/proc")) -> int:
+    """Bytes of RAM that the processes hold together; what they share is counted once, processes that are gone not at all.
+
+    The sum of their proportional set sizes (`smaps_rollup`, Linux 4.14). Where there is none: the sum of what each has
+    for itself, and the largest shared part, for the server maps every replay ring.
+    """
+    total = shared = 0
+    for pid in pids:
+        try:
+            total += _rollup(pid, proc)["Pss"]
+        except OSError:
+            own, common = _resident(pid)
+            total, shared = total + own, max(shared, common)
+    return total + shared
+
+
+def own(pid: int, proc: Path = Path("/proc")) -> int:
+    """Bytes that one process adds to `in_use` beside its shared memory; 0 if it is gone.
+
+    Of an agent process: its interpreter and environments, without the replay rings.
+    """
+    try:
+        rollup = _rollup(pid, proc)
+    except OSError:
+        return _resident(pid)[0]
+    return rollup["Pss"] - rollup.get("Pss_Shmem", 0)
+
+
+def unwritten(fds: Iterable[int]) -> int:
+    """Bytes of shared memory files that are promised but hold no page yet: `in_use` will grow by them."""
+    stats = [os.fstat(fd) for fd in fds]
+    return sum(max(0, stat.st_size - 512 * stat.st_blocks) for stat in stats)
+
+
+def _limits(root: Path) -> Iterator[int]:
+    """The RAM, and the limits of this process's cgroup and of its ancestors.
+
+    Inside a container `/proc/self/cgroup` may name the host's path while `/sys/fs/cgroup` shows the container's own
+    group at its top: what isn't there is skipped.
+    """
+    yield psutil.virtual_memory().total
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            top, file = root / "sys/fs/cgroup", "memory.max"
+        elif "memory" in controllers.split(","):
+            top, file = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        else:
+            continue
+        group = top / path.lstrip("/")
+        for folder in (group, *group.parents[: len(group.parts) - len(top.parts)]):
+            try:
+                yield int((folder / file).read_text())
+            except (OSError, ValueError):  # no such file; "max": no limit
+                continue
+
+
+def _rollup(pid: int, proc: Path) -> dict[str, int]:
+    """Fields of `smaps_rollup` in bytes; raises OSError where it can't be read or the process is gone."""
+    lines = (proc / str(pid) / "smaps_rollup").read_text().splitlines()[1:]
+    if not lines:
+        raise ProcessLookupError(pid)
+    return {name: 1024 * int(value.split()[0]) for name, value in (line.split(":") for line in lines)}
+
+
+def _resident(pid: int) -> tuple[int, int]:
+    """Resident bytes of a process: its own, and those that it may share; 0 if it is gone."""
+    try:
+        memory = psutil.Process(pid).memory_info()
+    except psutil.NoSuchProcess:
+        return 0, 0
+    shared = getattr(memory, "shared", 0)
+    return memory.rss - shared, shared

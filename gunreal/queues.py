@@ -1,0 +1,85 @@
+"""Queues between processes: pipes of fixed-size records. One read takes everything that waits; a small write is atomic.
+
+What crosses a process boundary is declared here, once. No record holds experience, only references to rows of a ring.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+
+import numpy as np
+
+# A group of agents asks a prediction queue to serve it.
+REQUEST = np.dtype([("process", "<i4"), ("group", "<i4")])
+# The server tells an agent process that a queue has served a group; queue TRAINED: its rollouts have been taken.
+REPLY = np.dtype([("queue", "u1"), ("group", "u1")])
+# A finished rollout, and with it one sequence of each task, is ready to be trained on.
+ROLLOUT = np.dtype([("process", "<i4"), ("agent", "<i4"), ("first", "<i8")])
+# An episode has ended: its undiscounted, unclipped return and its length in agent steps.
+EPISODE = np.dtype([("process", "<i4"), ("length", "<i4"), ("score", "<f8")])
+
+TRAINED = 255
+_ATOMIC = 4096  # bytes; POSIX promises 512, Linux and macOS keep to a page
+
+
+class Pipe:
+    """A many-writers, many-readers queue of records of one dtype."""
+
+    def __init__(self, dtype: np.dtype):
+        self.dtype = dtype
+        self.read_fd, self.write_fd = os.pipe()
+        os.set_blocking(self.read_fd, False)
+
+    def put(self, records: np.ndarray) -> None:
+        """Appends records `[n]`."""
+        put(self.write_fd, records)
+
+    def get(self, most: int, timeout: float | None) -> np.ndarray:
+        """Takes all that waits, at most `most` records, after waiting up to `timeout` seconds for the first (0: don't)."""
+        return get(self.read_fd, self.dtype, most, timeout)
+
+    def __len__(self) -> int:
+        import fcntl
+        import struct
+        import termios
+
+        waiting = fcntl.ioctl(self.read_fd, termios.FIONREAD, b"\0" * 4)
+        return struct.unpack("i", waiting)[0] // self.dtype.itemsize
+
+    def close(self) -> None:
+        """Closes both ends."""
+        os.close(self.read_fd)
+        os.close(self.write_fd)
+
+
+class Closed(Exception):
+    """The other side of a pipe is gone."""
+
+
+def put(fd: int, records: np.ndarray) -> None:
+    """Writes records `[n]` to a pipe's end in atomic pieces; raises Closed when nobody reads it any more."""
+    per_write = _ATOMIC // records.dtype.itemsize
+    try:
+        for start in range(0, len(records), per_write):
+            os.write(fd, records[start : start + per_write].tobytes())
+    except BrokenPipeError as error:
+        raise Closed from error
+
+
+def get(fd: int, dtype: np.dtype, most: int, timeout: float | None) -> np.ndarray:
+    """Reads at most `most` waiting records from a non-blocking pipe's end, `[n]` with n >= 0.
+
+    Raises Closed when the queue is empty and no writer is left.
+    """
+    if timeout != 0:
+        poller = select.poll()
+        poller.register(fd, select.POLLIN)
+        poller.poll(None if timeout is None else timeout * 1000)
+    try:
+        data = os.read(fd, most * dtype.itemsize)
+    except BlockingIOError:  # nothing waits, or another thread was quicker
+        return np.empty(0, dtype)
+    if not data:
+        raise Closed
+    return np.frombuffer(data, dtype)

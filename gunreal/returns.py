@@ -1,0 +1,58 @@
+"""Rewards to returns, in NumPy: used by agent processes and the trainer's gather, where no framework is loaded."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def clip_rewards(rewards: np.ndarray, clip: float) -> np.ndarray:
+    """Rewards as they are learned from: clipped to `[-clip, clip]`; 0 means never. Any shape; float32."""
+    rewards = np.asarray(rewards, np.float32)
+    return np.clip(rewards, -clip, clip) if clip > 0 else rewards
+
+
+def n_step_returns(rewards: np.ndarray, discounts: np.ndarray, bootstrap: np.ndarray | float) -> np.ndarray:
+    """Discounted sums of what follows each step, `R_t = r_t + discount_t R_{t+1}` (UNREAL, section 2; A3C, algorithm S3).
+
+    Args:
+      rewards: `[T, ...]`, the reward that each step led to.
+      discounts: `[T]` or as `rewards`; 0 where the step terminated the episode.
+      bootstrap: `[...]`, the value of the state that the last step led to.
+
+    Returns:
+      float32, of the shape of `rewards`.
+    """
+    rewards = np.asarray(rewards, np.float32)
+    discounts = np.asarray(discounts, np.float32)
+    discounts = discounts.reshape(discounts.shape + (1,) * (rewards.ndim - discounts.ndim))
+    returns = np.empty_like(rewards)
+    return_t = np.asarray(bootstrap, np.float32)
+    for t in reversed(range(len(rewards))):
+        return_t = returns[t] = rewards[t] + discounts[t] * return_t
+    return returns
+
+
+def rollout_returns(
+    rewards: np.ndarray, discounts: np.ndarray, truncated: np.ndarray, values_t: np.ndarray
+) -> np.ndarray:
+    """Returns of rollouts that cross episode ends; batch first, so that they are stacked as the learner takes them.
+
+    What lies behind a truncated step is another episode: the recursion restarts from the value of the final observation.
+
+    Args:
+      rewards: `[B, T]`.
+      discounts: `[B, T]`, 0 where the step terminated the episode.
+      truncated: bool `[B, T]`.
+      values_t: `[B, T]`, the value of the state that each step led to; its last column is the rollouts' bootstrap. The
+        other columns matter only where `truncated`.
+
+    Returns:
+      float32 `[B, T]`.
+    """
+    rewards, discounts, values_t = (np.asarray(x, np.float32) for x in (rewards, discounts, values_t))
+    returns = np.empty_like(rewards)
+    return_t = values_t[:, -1]
+    for t in reversed(range(rewards.shape[1])):
+        after = np.where(truncated[:, t], values_t[:, t], return_t)
+        return_t = returns[:, t] = rewards[:, t] + discounts[:, t] * after
+    return returns

@@ -1,0 +1,66 @@
+"""Reward prediction: from three frames, will the next reward be zero, positive or negative? (GUNREAL section 2.2)"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gunreal.replay import RESET, Replay
+from gunreal.spec import Spec
+from gunreal.tasks.base import AuxiliaryTask, Sequence
+
+FRAMES = 3
+ZERO, POSITIVE, NEGATIVE = range(3)
+
+
+@dataclasses.dataclass(frozen=True)
+class RewardPrediction(AuxiliaryTask):
+    """Classifies the reward that follows on three successive observations; half of the draws are rewarding ones.
+
+    It sees the convolution features only: what it learns shapes the vision, not the policy's last layer.
+    """
+
+    name = "rp"
+    features = "conv"
+
+    def length(self, t_max: int) -> int:
+        return FRAMES
+
+    def sample(self, replay: Replay, rng: np.random.Generator) -> Sequence | None:
+        """Three steps of one episode; the last is rewarding or not with equal chances, whenever the ring has both."""
+        first = replay.oldest + FRAMES - 1  # of the steps that may be the third
+        count = replay.end - first
+        if count <= 0:
+            return None
+        third = (replay.get("age", first, count) >= FRAMES - 1) & (replay.get("flags", first, count) & RESET == 0)
+        rewarding = replay.get("reward", first, count) != 0
+        wanted = third & (rewarding if rng.random() < 0.5 else ~rewarding)
+        (choices,) = np.nonzero(wanted)
+        if len(choices) == 0:
+            (choices,) = np.nonzero(third)
+        if len(choices) == 0:
+            return None
+        return Sequence(first + int(rng.choice(choices)) - (FRAMES - 1), FRAMES)
+
+    def targets(self, replay: Replay, sequence: Sequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
+        """The sign of the reward behind the third frame: "class" int32 `[]`, 0 zero, 1 positive, 2 negative."""
+        reward = replay.get("reward", sequence.first + FRAMES - 1, 1)[0]
+        return {"class": np.array(POSITIVE if reward > 0 else NEGATIVE if reward < 0 else ZERO, np.int32)}
+
+    def head(self, spec: Spec) -> Any:
+        """Logits `[B, 3]` from the features of the three frames side by side, through 128 units."""
+        from keras import Sequential, layers
+
+        return Sequential([layers.Flatten(), layers.Dense(128, activation="relu"), layers.Dense(3)], name="rp")
+
+    def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
+        """Cross-entropy, the mean over the agents that had a sequence."""
+        from keras import ops
+
+        from gunreal.losses import masked_mean
+
+        error = ops.sparse_categorical_crossentropy(batch["class"], outputs, from_logits=True)
+        return masked_mean(error, batch["mask"][:, -1])

@@ -1,0 +1,231 @@
+"""The contract of auxiliary tasks as a test: `check_task(MyTask)` in a plug-in's own test suite."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+
+from gunreal.config import Config
+from gunreal.registry import synthetic_segment
+from gunreal.replay import RESET, TERMINATED, TRUNCATED, Replay, Segment
+from gunreal.spec import Spec
+from gunreal.tasks.base import AuxiliaryTask, Sequence
+
+IMAGES = Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6)
+_SEQUENCES = 8  # of a batch
+
+# What an agent process does with a task, with the frameworks out of reach.
+_AGENT = """
+import pickle, sys
+sys.path[:] = pickle.load(sys.stdin.buffer)
+sys.modules.update(dict.fromkeys(("keras", "tensorflow", "jax", "torch")))
+task, spec, bootstrap = pickle.load(sys.stdin.buffer)
+import numpy as np
+from gunreal.registry import target_arrays
+target_arrays(task, spec, bootstrap)
+"""
+
+
+def check_task(task: AuxiliaryTask | type[AuxiliaryTask], spec: Spec = IMAGES, **options: Any) -> None:
+    """Holds a task against everything that `gunreal.tasks.base` asks of it, on random experience.
+
+    It builds a small network and trains it once, under Keras's present backend (a few seconds).
+
+    Args:
+      task: the class, or an instance.
+      spec: the environment's; small gray images unless given.
+      options: of the task, where `task` is a class.
+
+    Raises:
+      AssertionError: the first rule that is broken, in one line.
+      ValueError: `task.check` refuses `spec`.
+    """
+    if isinstance(task, type):
+        task = task(**options)
+    copy = pickle.loads(pickle.dumps(task))
+    _expect(copy == task, "the task does not come back equal from pickling: make it a frozen dataclass of plain values")
+    _expect(task.name.isidentifier(), f"name is {task.name!r}: choose an identifier")
+    _expect(task.features in ("hidden", "conv"), f'features is {task.features!r}: choose "hidden" or "conv"')
+    task.check(spec)
+    if "keras" not in sys.modules:
+        from gunreal import backend
+
+        backend.select(os.environ.get("KERAS_BACKEND", "tensorflow"))
+    learning = _Learning(task, spec)
+    bootstrap = learning.bootstrap(np.zeros((1, *spec.observation), spec.dtype))
+    bootstrap_shape = None if bootstrap is None else bootstrap.shape[1:]
+    _check_sampling(task, spec)
+    _check_targets(task, spec, bootstrap_shape)
+    _check_agent_process(task, spec, bootstrap_shape)
+    learning.check(_experience(task, spec).agent(0))
+
+
+def _expect(condition: Any, message: str) -> None:
+    if not condition:
+        raise AssertionError(message)
+
+
+def _experience(task: AuxiliaryTask, spec: Spec, steps: int | None = None, seed: int = 0) -> Segment:
+    return synthetic_segment(spec, task.record(spec), 100 * spec.t_max if steps is None else steps, seed)
+
+
+def _draw(task: AuxiliaryTask, replay: Replay, count: int) -> list[Sequence]:
+    rng = np.random.default_rng(1)
+    draws = (task.sample(replay, rng) for _ in range(count))
+    return [draw for draw in draws if draw is not None]
+
+
+def _check_sampling(task: AuxiliaryTask, spec: Spec) -> None:
+    """Sequences lie in the ring, have the lengths that were announced and end where they must, however full the ring."""
+    empty = task.sample(_experience(task, spec, 0).agent(0), np.random.default_rng(0))
+    _expect(empty is None, f"sample() gave {empty} of an empty ring: give None")
+    limit = task.length(spec.t_max)
+    _expect(isinstance(limit, int) and limit >= 1, f"length() is {limit!r}: give an int of 1 or more")
+    for steps in (1, 2, spec.t_max, 3 * spec.t_max, 100 * spec.t_max):
+        replay = _experience(task, spec, steps).agent(0)
+        for first, length in _draw(task, replay, 100):
+            where = f"sample() gave steps {first} to {first + length - 1}"
+            _expect(1 <= length <= limit, f"{where}: length is {length}, length() allows 1 to {limit}")
+            complete = replay.oldest <= first and first + length <= replay.end
+            _expect(complete, f"{where}: the complete steps are {replay.oldest} to {replay.end - 1}")
+            passed = replay.get("flags", first, length - 1) & TRUNCATED
+            _expect(not passed.any(), f"{where}, past a truncated one: end it there (Replay.sequence_length)")
+    _expect(_draw(task, replay, 100), f"sample() found nothing in {len(replay)} random steps")
+
+
+def _check_targets(task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple[int, ...] | None) -> None:
+    """Targets have one set of names, shapes and types, are finite, and end with the episode that their step is in."""
+    segment = _experience(task, spec)
+    known: dict[str, Any] | None = None
+    for sequence in _draw(task, segment.agent(0), 200):
+        bootstrap = None if bootstrap_shape is None else np.ones(bootstrap_shape, np.float32)
+        targets = task.targets(segment.agent(0), sequence, bootstrap)
+        _expect("mask" not in targets, "targets() gives a 'mask', which is the library's: choose another name")
+        for name, array in targets.items():
+            _expect(isinstance(array, np.ndarray), f"target {name!r} is a {type(array).__name__}: give a NumPy array")
+            finite = array.dtype.kind != "f" or np.isfinite(array).all()
+            _expect(finite, f"target {name!r} of steps {sequence} is not finite")
+        kinds = {name: (array.shape, array.dtype.name) for name, array in targets.items()}
+        known = known or kinds
+        _expect(kinds == known, f"targets() gave {kinds}, and {known} before: shapes and types must not vary (pad)")
+        _check_episode_end(task, spec, segment, sequence, bootstrap, targets)
+
+
+def _check_episode_end(
+    task: AuxiliaryTask, spec: Spec, segment: Segment, sequence: Sequence, bootstrap: Any, targets: dict[str, Any]
+) -> None:
+    """What lies behind a termination, other experience or bootstrap, must not change the targets of the steps up to it."""
+    first, length = sequence
+    (terminated,) = np.nonzero(segment.agent(0).get("flags", first, length) & TERMINATED)
+    if not len(terminated):
+        return
+    steps = int(terminated[0]) + 1
+    other = _experience(task, spec, seed=1)
+    rows = np.arange(first, first + steps + 1) % segment.layout.ring  # with the episode's last observation
+    for name, array in segment.arrays.items():
+        if array.ndim > 1:
+            other.arrays[name][0, rows] = array[0, rows]
+    for name, array in task.targets(other.agent(0), sequence, None if bootstrap is None else bootstrap + 9).items():
+        if array.shape[:1] == (task.length(spec.t_max),):
+            same = np.array_equal(array[:steps], targets[name][:steps])
+            _expect(same, f"target {name!r} depends on what follows an episode's termination, where the discount is 0")
+
+
+def _check_agent_process(task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple[int, ...] | None) -> None:
+    given = pickle.dumps(sys.path) + pickle.dumps((task, spec, bootstrap_shape))
+    done = subprocess.run([sys.executable, "-c", _AGENT], input=given, capture_output=True, check=False)
+    errors = done.stderr.decode(errors="replace")
+    _expect(done.returncode == 0, f"sample() and targets() must work without Keras, TensorFlow and JAX:\n{errors}")
+
+
+class _Learning:
+    """A network with this task only, and batches for it in which the actor-critic learns nothing."""
+
+    def __init__(self, task: AuxiliaryTask, spec: Spec):
+        from gunreal.backend import make_learner
+        from gunreal.network import Network
+
+        self.task, self.spec = dataclasses.replace(task, weight=1.0), spec
+        self.network = Network(spec, [self.task], kind="small" if spec.is_image else "mlp", hidden=32)
+        self.learner = make_learner(self.network, Config())
+
+    def bootstrap(self, observations: np.ndarray) -> np.ndarray | None:
+        return None if self.task.bootstrap is None else self.learner.predict(self.task.name, observations)[0]
+
+    def check(self, replay: Replay) -> None:
+        """The loss is one finite number, also where nothing is to be learned from; masked rows are not in it; the torso
+        learns from it."""
+        batch = self._batch(replay)
+        loss = self._loss(batch)
+        _expect(np.shape(loss) == (), f"loss() has shape {np.shape(loss)}: give a scalar")
+        _expect(np.isfinite(loss), f"loss() is {loss} on random experience")
+        changed = self._loss(self._changed_where_masked(batch))
+        _expect(np.isclose(loss, changed, rtol=1e-4), "loss() depends on rows whose mask is 0: use masked_mean")
+        nothing = self._loss(self._masked(batch))
+        _expect(np.isfinite(nothing), f"loss() is {nothing} where every mask is 0: use masked_mean")
+        before = self._torso()
+        metrics = self.learner.train(batch, 1e-3)
+        _expect(metrics["skipped"] == 0, f"the gradient of loss() is not finite (its norm is {metrics['grad_norm']})")
+        moved = not np.array_equal(before, self._torso())
+        _expect(
+            moved, "no gradient of loss() reaches the torso: does the loss use all of the head, and the head its input?"
+        )
+
+    def _torso(self) -> np.ndarray:
+        return self.learner.get_state()[f"weights/{self.network.names[0]}"]
+
+    def _loss(self, batch: dict[str, Any]) -> np.ndarray:
+        import keras
+
+        _, metrics = self.network.loss(batch, entropy=0.0, value_weight=0.0, log_epsilon=1e-6)
+        return keras.ops.convert_to_numpy(metrics[f"loss_{self.task.name}"])
+
+    def _batch(self, replay: Replay) -> dict[str, Any]:
+        """As the trainer makes them: rows behind a sequence repeat its last step; the last agent had none to give."""
+        limit, t_max = self.task.length(self.spec.t_max), self.spec.t_max
+        sequences = _draw(self.task, replay, 20 * _SEQUENCES)[:_SEQUENCES]
+        starts = np.array([s.first for s in sequences])[:, None]
+        lengths = np.array([s.length for s in sequences])[:, None]
+        steps = starts + np.minimum(np.arange(limit), lengths - 1)
+        flags = np.array([replay.get("flags", int(first), limit) for first in starts[:, 0]])
+        mask = ((np.arange(limit) < lengths) & (flags & RESET == 0)).astype(np.float32)
+        mask[-1] = 0
+        bootstraps = self.bootstrap(replay.observations(np.array([s.first + s.length for s in sequences])))
+        targets = [
+            self.task.targets(replay, s, None if bootstraps is None else bootstraps[i]) for i, s in enumerate(sequences)
+        ]
+        count = len(sequences)
+        rollout = np.zeros((count, t_max), np.float32)
+        base = np.zeros((count * t_max, *self.spec.observation), self.spec.dtype)
+        return {
+            "observations": np.concatenate([base, replay.observations(steps.ravel())]),
+            "base": {"action": rollout.astype(np.int32), "returns": rollout, "mask": rollout},
+            self.task.name: {name: np.stack([t[name] for t in targets]) for name in targets[0]} | {"mask": mask},
+        }
+
+    def _masked(self, batch: dict[str, Any]) -> dict[str, Any]:
+        name = self.task.name
+        return {**batch, name: {**batch[name], "mask": np.zeros_like(batch[name]["mask"])}}
+
+    def _changed_where_masked(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Other observations and targets where the mask is 0, taken from rows of the batch that are learned from."""
+        name = self.task.name
+        mask = batch[name]["mask"]
+        observations = batch["observations"].copy()
+        rows = observations[-mask.size :]
+        rows[mask.ravel() == 0] = rows[int(mask.argmax())]
+        targets = {key: array.copy() for key, array in batch[name].items()}
+        for array in targets.values():
+            if array is targets["mask"]:
+                continue
+            if array.shape[1:2] == mask.shape[1:]:
+                array[mask == 0] = array[np.unravel_index(mask.argmax(), mask.shape)]
+            else:
+                array[-1] = array[0]
+        return {**batch, "observations": observations, name: targets}

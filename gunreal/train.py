@@ -1,0 +1,166 @@
+"""`python -m gunreal.train`: trains, shows how it goes, and leaves `runs/<name>/` behind."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gunreal import checkpoint, flags, registry, runs
+from gunreal.config import Config, ConfigError, check
+from gunreal.envs.make import describe
+from gunreal.spec import Spec
+from gunreal.tasks.base import AuxiliaryTask
+
+if TYPE_CHECKING:
+    from gunreal.run import Run
+    from gunreal.system import System
+
+EXIT_BAD_INPUT = 2
+
+
+def prepare(config: Config) -> tuple[Spec, tuple[AuxiliaryTask, ...]]:
+    """Checks everything that can be checked before anything is started.
+
+    Raises:
+      ConfigError: one line that names the fix.
+    """
+    check(config)
+    tasks = registry.load_tasks(config.tasks, config.task)
+    spec = describe(config)
+    for task in tasks:
+        try:
+            task.check(spec)
+        except ValueError as error:
+            raise ConfigError(f"task {task.name!r} does not fit {config.env}: {error}") from error
+    return spec, tasks
+
+
+def train(config: Config, *, resume: str | Path | None = None, show: bool = True) -> Run:
+    """Trains to the end of the budget, or until SIGINT or SIGTERM.
+
+    Args:
+      config: what to train.
+      resume: folder of a run to go on with; `config` is then `runs.resume_config(...)` of it.
+      show: whether to show progress on standard output.
+
+    Returns:
+      The run, as `gunreal.load` gives it.
+
+    Raises:
+      ConfigError: the configuration can't run; nothing was started.
+      AgentFailure: the environment fails again and again.
+    """
+    from gunreal.run import load
+    from gunreal.system import System
+
+    spec, tasks = prepare(config)
+    resumed = checkpoint.load(resume) if resume else None
+    if resumed and config.serial != ("serial" in resumed.blobs):
+        raise ConfigError("a serial run can only be resumed as a serial run, and a parallel one as a parallel one")
+    run_dir = Path(resume) if resume else runs.prepare_run_dir(config)
+    config = dataclasses.replace(config, name=run_dir.name)
+    system = System(config, spec, tasks, run_dir, resumed)
+    with _signals(system):
+        _run(system, show)
+    return load(run_dir)
+
+
+def _run(system: System, show: bool) -> None:
+    from gunreal.display import Display
+    from gunreal.parallel import ParallelRun
+    from gunreal.serial import SerialRun
+
+    config = system.config
+    run: Any = None
+    try:
+        run = SerialRun(system) if config.serial else ParallelRun(system)
+        with Display(config) if show else contextlib.nullcontext() as display:
+            run.run(Ticker(system, run, display))
+    except BaseException as error:
+        system.fail(error)
+    finally:
+        _close(system, run)
+    if system.failure:
+        raise system.failure
+
+
+def _close(system: System, run: Any) -> None:
+    """Whatever ended the run: a checkpoint, the last line of metrics, and nothing left behind."""
+    try:
+        if run is not None:
+            system.drain_episodes()
+            run.save()
+            system.finish(_snapshot(system, run))
+    finally:
+        system.close()
+
+
+def _snapshot(system: System, run: Any) -> dict[str, Any]:
+    counts = run.counts
+    agents = counts.processes * system.layout.agents
+    return system.snapshot(agents, counts.predictors, counts.trainers, run.memory_in_use())
+
+
+class Ticker:
+    """Writes metrics and checkpoints when they are due."""
+
+    def __init__(self, system: System, run: Any, display: Any):
+        self._system, self._run, self._display = system, run, display
+        self._measured = self._saved = time.monotonic()
+
+    def __call__(self) -> None:
+        """Called about ten times a second."""
+        now, config = time.monotonic(), self._system.config
+        if now - self._measured >= config.metrics_seconds:
+            self._measured = now
+            line = _snapshot(self._system, self._run)
+            self._system.writer.write(line)
+            if self._display:
+                self._display.update(line)
+        if now - self._saved >= 60 * config.checkpoint_minutes:
+            self._saved = now
+            self._run.save()
+
+
+@contextlib.contextmanager
+def _signals(system: System) -> Iterator[None]:
+    """SIGINT and SIGTERM end the run in order; a second one is as it was before."""
+    import threading
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def stop(number: int, _: Any) -> None:
+        signal.signal(number, before[signal.Signals(number)])
+        system.stop(signal.Signals(number).name)
+
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns the exit code: 0, 1 where training failed, 2 where the input was bad."""
+    try:
+        config, extras = flags.from_flags(argv or sys.argv)
+        train(config, resume=extras.resume)
+    except (ConfigError, FileNotFoundError) as error:
+        print(f"gunreal: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""Memory limits from made-up and real cgroups, and what processes really hold."""
+
+from __future__ import annotations
+
+import mmap
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from gunreal import memory
+
+MB = 2**20
+NO_LIMIT_V1 = "9223372036854771712\n"
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    """Makes a tree of small files."""
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def test_the_flag_wins(tmp_path: Path):
+    write(tmp_path, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": f"{100 * MB}\n"})
+    assert memory.limit(800 * MB, tmp_path) == 800 * MB
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/memory.max": "5000\n"}, 5000),
+        ({"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "4000\n", "sys/fs/cgroup/a/memory.max": "5000"}, 4000),
+        ({"proc/self/cgroup": "0::/the/hosts/path\n", "sys/fs/cgroup/memory.max": "3000\n"}, 3000),  # inside a container
+        (
+            {
+                "proc/self/cgroup": "9:cpu,cpuacct:/\n4:memory:/job/step\n0::/\n",
+                "sys/fs/cgroup/memory/job/step/memory.limit_in_bytes": NO_LIMIT_V1,
+                "sys/fs/cgroup/memory/job/memory.limit_in_bytes": "2000\n",
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": NO_LIMIT_V1,
+            },
+            2000,
+        ),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"}, None),
+        ({"proc/self/cgroup": "4:memory:/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": NO_LIMIT_V1}, None),
+        ({}, None),  # not Linux
+    ],
+)
+def test_limit_is_the_tightest_of_the_cgroups_and_the_ram(tmp_path: Path, files: dict[str, str], expected: int | None):
+    assert memory.limit(0, write(tmp_path, files)) == (expected or psutil.virtual_memory().total)
+
+
+def test_limit_of_this_machine():
+    assert 0 < memory.limit() <= psutil.virtual_memory().total
+
+
+def rollup(pss_kb: int, shmem_kb: int) -> str:
+    """The lines of `smaps_rollup` that matter, and its first one."""
+    head = "563c70472000-7fff1d30b000 ---p 00000000 00:00 0                          [rollup]\n"
+    return f"{head}Rss:  {10 * pss_kb} kB\nPss:  {pss_kb} kB\nPss_Shmem:  {shmem_kb} kB\n"
+
+
+def test_in_use_sums_proportional_set_sizes(tmp_path: Path):
+    write(tmp_path, {"11/smaps_rollup": rollup(300, 200), "12/smaps_rollup": rollup(50, 0)})
+    assert memory.in_use([11, 12], tmp_path) == 350 * 1024
+    assert memory.own(11, tmp_path) == 100 * 1024
+
+
+def test_processes_that_are_gone_use_nothing(tmp_path: Path):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    write(tmp_path, {"11/smaps_rollup": rollup(300, 200)})
+    assert memory.in_use([11, gone.pid], tmp_path) == 300 * 1024
+    assert memory.own(gone.pid) == 0
+
+
+def test_a_zombie_uses_nothing():
+    zombie = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+    try:
+        assert memory.in_use([zombie.pid]) == 0
+    finally:
+        zombie.wait()
+
+
+def test_without_smaps_rollup_the_shared_part_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    sizes = {11: (300, 200), 12: (250, 150), 13: (40, 0)}  # rss, shared
+
+    class Process:
+        def __init__(self, pid: int):
+            self.pid = pid
+
+        def memory_info(self) -> object:
+            rss, shared = sizes[self.pid]
+            return type("Memory", (), {"rss": rss, "shared": shared})
+
+    monkeypatch.setattr(psutil, "Process", Process)
+    assert memory.in_use([11, 12, 13], tmp_path) == 100 + 100 + 40 + 200
+    assert memory.own(12, tmp_path) == 100
+
+
+@pytest.fixture
+def segment() -> Iterator[tuple[int, np.ndarray]]:
+    """20 MB of shared memory of which nothing is written yet: its file descriptor and its bytes."""
+    fd = os.memfd_create("test")
+    os.ftruncate(fd, 20 * MB)
+    yield fd, np.frombuffer(mmap.mmap(fd, 20 * MB), np.uint8)
+    os.close(fd)
+
+
+def hold(fd: int, ready: multiprocessing.synchronize.Event, done: multiprocessing.synchronize.Event) -> None:
+    """Child process: touches all of the segment."""
+    view = np.frombuffer(mmap.mmap(fd, 20 * MB), np.uint8)
+    assert int(view[:: mmap.PAGESIZE].sum()) == 20 * MB // mmap.PAGESIZE
+    ready.set()
+    done.wait()
+
+
+@linux
+def test_shared_memory_counts_once_and_only_when_written(segment: tuple[int, np.ndarray]):
+    fd, view = segment
+    before = memory.in_use([os.getpid()])
+    assert memory.unwritten([fd, fd]) == 40 * MB
+    view[: 5 * MB] = 1
+    assert memory.unwritten([fd]) == 15 * MB
+    assert memory.in_use([os.getpid()]) - before == pytest.approx(5 * MB, abs=MB)
+    view[:] = 1
+    assert memory.unwritten([fd]) == 0
+    context = multiprocessing.get_context("fork")
+    ready, done = context.Event(), context.Event()
+    child = context.Process(target=hold, args=(fd, ready, done))
+    child.start()
+    try:
+        assert ready.wait(30)
+        assert child.pid
+        together = memory.in_use([os.getpid(), child.pid]) - before
+        assert 20 * MB <= together < 35 * MB  # 40 if it counted twice
+        assert memory.own(child.pid) < memory.in_use([child.pid]) - 9 * MB  # its half of the segment
+    finally:
+        done.set()
+        child.join()
