@@ -58,7 +58,7 @@ class Group:
       answered: the base queue has answered for row `end`, which has not been stepped yet.
       awaited: prediction queues that still owe a bootstrap to the last finished rollout.
       sequences: what each task sampled for the last finished rollout, by task name, one per agent.
-      published: number of rollouts handed to the trainers.
+      closed: number of rollouts that are full.
     """
 
     def __init__(self, agents: slice):
@@ -67,7 +67,7 @@ class Group:
         self.answered = False
         self.awaited: set[int] = set()
         self.sequences: dict[str, list[Sequence | None]] = {}
-        self.published = 0
+        self.closed = 0
 
 
 class Worker:
@@ -122,16 +122,19 @@ class Worker:
             self._receive(index, self.replays[self.groups[index].agents.start].end + 1)
 
     def _may_step(self, index: int) -> bool:
-        """Closes a full rollout; False where those before have not been trained on yet: the group waits (back-pressure)."""
-        group = self.groups[index]
+        """Whether a group may step; closes its rollout when that is full.
+
+        Back-pressure: while the trainers have not taken what the group has already given, it may run only a few steps ahead.
+        This bounds both the training queue and the policy lag.
+        """
+        group, t_max = self.groups[index], self.layout.spec.t_max
         end = self.replays[group.agents.start].end
-        if end - group.first < self.layout.spec.t_max:
-            return True
-        in_flight = group.published - self.segment.trained[group.agents].min()
-        if group.awaited or in_flight >= self.layout.slots:
+        in_flight = group.closed - self.segment.trained[group.agents].min()
+        if in_flight >= self.layout.slots and end - group.first >= min(self.config.run_ahead, t_max):
             return False
-        self._close_rollout(index)
-        group.first = end
+        if end - group.first == t_max:
+            group.first = end
+            self._close_rollout(index)
         return True
 
     def _send(self, index: int, actions: np.ndarray, reset: np.ndarray) -> None:
@@ -185,8 +188,9 @@ class Worker:
         queues.put(self.outbox.requests[queue], np.array([(self.process, index)], queues.REQUEST))
 
     def _close_rollout(self, index: int) -> None:
-        """Samples one sequence of each task for the rollout that ends at `end` and asks for what they bootstrap from."""
+        """Samples one sequence of each task to go with the full rollout and asks for what they bootstrap from."""
         group = self.groups[index]
+        group.closed += 1
         agents = range(group.agents.start, group.agents.stop)
         group.sequences = {task.name: [self._sample(task, agent) for agent in agents] for task in self.tasks}
         for name, queue in self.queue_of.items():
@@ -198,7 +202,7 @@ class Worker:
             if task.name not in self.queue_of:
                 self._write_targets(group, task)
         if not group.awaited:
-            self._publish(group, self.replays[agents[0]].end)
+            self._publish(group)
 
     def _sample(self, task: AuxiliaryTask, agent: int) -> Sequence | None:
         replay = self.replays[agent]
@@ -212,12 +216,12 @@ class Worker:
         self._write_targets(group, task)
         group.awaited.remove(queue)
         if not group.awaited:
-            self._publish(group, group.first)
+            self._publish(group)
 
     def _write_targets(self, group: Group, task: AuxiliaryTask) -> None:
         arrays = self.segment.arrays
         bootstraps = arrays.get(f"{task.name}.bootstrap")
-        slot = group.published % self.layout.slots
+        slot = (group.closed - 1) % self.layout.slots
         for agent, sequence in enumerate(group.sequences[task.name], group.agents.start):
             arrays[f"{task.name}.sequence"][agent, slot] = sequence or (0, 0)
             if sequence:
@@ -225,12 +229,11 @@ class Worker:
                 for name, target in task.targets(self.replays[agent], sequence, bootstrap).items():
                     arrays[f"{task.name}:{name}"][agent, slot] = target
 
-    def _publish(self, group: Group, end: int) -> None:
-        """Hands the rollout that ended at `end` to the trainers."""
-        group.published += 1
+    def _publish(self, group: Group) -> None:
+        """Hands the rollout before `first` to the trainers."""
         agents = np.arange(group.agents.start, group.agents.stop)
         records = np.empty(len(agents), queues.ROLLOUT)
-        records["process"], records["agent"], records["first"] = self.process, agents, end - self.layout.spec.t_max
+        records["process"], records["agent"], records["first"] = self.process, agents, group.first - self.layout.spec.t_max
         queues.put(self.outbox.rollouts, records)
 
     def get_state(self) -> dict[str, Any]:

@@ -90,11 +90,12 @@ class Display:
 
     def line(self, s: Mapping[str, Any]) -> str:
         """One plain line: aligned columns, the same order in every line."""
+        score, best = (f"{_number(s.get(key)):>8}" for key in ("score_mean", "score_max"))
         losses = " ".join(f"{name}={_number(value, 4)}" for name, value in _losses(s))
         return (
             f"{_count(s['step']):>7}/{_count(self._config.steps)} {_share(s, self._config):>4.0%}  "
             f"{_time(s['seconds']):>8} left {_time(self.eta(s)):>8}  pps {_number(s.get('pps'), 0):>7}  "
-            f"tps {_number(s.get('tps'), 0):>7}  score {_number(s.get('score_mean')):>8} max {_number(s.get('score_max')):>8} "
+            f"tps {_number(s.get('tps'), 0):>7}  score {score} max {best} "
             f"({s.get('episodes') or 0:>6} ep)  lag {_number(s.get('policy_lag'), 1):>5}  "
             f"N {s.get('agents')}/{s.get('predictors')}/{s.get('trainers')}  {_memory(s)}  {losses}"
         ).rstrip()
@@ -105,8 +106,13 @@ class Display:
         title = Text.assemble((" gunreal ", "bold reverse cyan"), " ", (self._name, "bold"))
         env = Text.assemble((config.env, "bold green"), "  tasks ", (", ".join(config.tasks) or "none", "magenta"))
         width = max(20, min(self._console.width, 100) - 6)
+        tables = [self._speed(s), self._system(s), self._learning(s)]
         columns = Table.grid(padding=(0, 4))
-        columns.add_row(self._speed(s), self._system(s), self._learning(s))
+        if width >= 70:
+            columns.add_row(*tables)
+        else:
+            for table in tables:
+                columns.add_row(table)
         parts: list[RenderableType] = [env, Text(), self._progress(s), Text(), self._score(s, width), Text(), columns]
         return Panel(
             Group(*parts), title=title, title_align="left", border_style="cyan", width=min(self._console.width, 100)
@@ -163,7 +169,7 @@ class Display:
 
 
 def sparkline(values: Any, width: int) -> str:
-    """A line of at most `width` blocks for `values`, oldest first; of more values, the means of equal parts are shown."""
+    """At most `width` block characters for `values`, oldest first; of more values, the means of equal parts."""
     values = list(values)
     if len(values) > width:
         edges = [round(i * len(values) / width) for i in range(width + 1)]

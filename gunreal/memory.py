@@ -13,15 +13,15 @@ def limit(memory_limit: int = 0, root: Path = Path("/")) -> int:
     """Bytes that all processes of a run together may use.
 
     Args:
-      memory_limit: the user's own bound; 0 asks the machine: the tightest of this process's cgroups (v2 `memory.max`, v1
-        `memory.limit_in_bytes`, theirs and their ancestors') and the RAM.
+      memory_limit: the user's own bound; 0 asks the machine: the tightest of the RAM and the limits of this process's
+        cgroup and its ancestors (v2 `memory.max`, v1 `memory.limit_in_bytes`).
       root: where `/proc` and `/sys` are found.
     """
     return memory_limit or min(_limits(root))
 
 
 def in_use(pids: Iterable[int], proc: Path = Path("/proc")) -> int:
-    """Bytes of RAM that the processes hold together; what they share is counted once, processes that are gone not at all.
+    """Bytes of RAM that the processes hold together; what they share counts once, processes that are gone not at all.
 
     The sum of their proportional set sizes (`smaps_rollup`, Linux 4.14). Where there is none: the sum of what each has
     for itself, and the largest shared part, for the server maps every replay ring.

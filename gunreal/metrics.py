@@ -13,7 +13,7 @@
 | `memory_bytes`, `memory_limit` | of all processes together, and its bound |
 | `queue_NAME` | waiting requests of a prediction queue; `queue_train`: waiting rollouts |
 | `batch_NAME` | mean size of a prediction; `batch_train`: of an update, in agent steps |
-| `loss_NAME`, `entropy`, `grad_norm` | means over the updates since the last line |
+| `loss_NAME`, `entropy`, `value_mean`, `grad_norm` | means over the updates since the last line |
 | `learning_rate` | of the newest update |
 | `skipped`, `restarts` | updates that were not finite, and agent processes started again, since the run's start |
 
@@ -36,15 +36,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tensorboardX.event_file_writer import EventsWriter
-from tensorboardX.proto.event_pb2 import Event
 
 from gunreal.config import ConfigError
+from gunreal.events import EventFile
 
 FILE = "metrics.jsonl"
 _COUNTS = ("step", "trained", "updates", "episodes", "skipped", "restarts")
 _GAUGES = ("agents", "predictors", "trainers", "memory_bytes", "memory_limit")
-_LATEST = ("learning_rate",)
+_MEANS, _LATEST = ("entropy", "value_mean", "grad_norm"), ("learning_rate",)
 _LOSSES = ("total", "policy", "value")  # of every run
 
 
@@ -62,7 +61,7 @@ class RunMetrics:
     ):
         self._lock = threading.Lock()
         self._queues = tuple(queues)
-        self._scalars = (*(f"loss_{name}" for name in (*_LOSSES, *losses)), "entropy", "grad_norm", *_LATEST)
+        self._scalars = (*(f"loss_{name}" for name in (*_LOSSES, *losses)), *_MEANS, *_LATEST)
         state = state or {}
         self._counts = {name: int(state.get(name, 0)) for name in _COUNTS}
         self._scores: deque[float] = deque(state.get("scores", ()), maxlen=100)
@@ -77,11 +76,6 @@ class RunMetrics:
     def step(self) -> int:
         """Agent steps acted since the run's start."""
         return self._counts["step"]
-
-    @property
-    def steps_trained(self) -> int:
-        """Agent steps trained on since the run's start."""
-        return self._counts["trained"]
 
     @property
     def steps_trained(self) -> int:
@@ -103,7 +97,7 @@ class RunMetrics:
         Args:
           steps: agent steps of the training batch.
           lags: learner updates since each of its rollouts was acted.
-          scalars: `loss_<name>`, "entropy", "grad_norm", "learning_rate"; non-finite ones are in no mean.
+          scalars: `loss_<name>`, "entropy", "value_mean", "grad_norm", "learning_rate"; non-finite ones are in no mean.
           skipped: the update was not finite and changed nothing.
         """
         lags = np.asarray(list(lags), np.int64)
@@ -201,8 +195,8 @@ class _Mean:
 class MetricsWriter:
     """Appends to `metrics.jsonl` and to TensorBoard's event file of a run.
 
-    Writing never stops a run: what can't be written (the disk is full) is said once on stderr and tried again with the next
-    line. Lines are whole or not there.
+    Writing never stops a run: that a line can't be written (the disk is full) is said once on stderr, and the next one
+    is tried again. Lines are whole or not there.
 
     Args:
       run_dir: the run's folder.
@@ -223,15 +217,14 @@ class MetricsWriter:
             raise ConfigError(f"can't write {path}: {error.strerror}; make its folder writable") from error
         except ValueError as error:
             raise ConfigError(f"{path} is damaged: {error}; move it away") from error
-        self._resumed_at = step
-        self._events: EventsWriter | None = None
+        self._events = EventFile(self._run_dir, step)
         self._warned = False
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Appends one line; numbers of it go to TensorBoard too, at `line["step"]`."""
         line = {name: _finite(value) for name, value in line.items()}
         self._try(self._append, json.dumps(line))
-        self._try(self._add_event, line)
+        self._try(self._events.add, line)
 
     def final(self, line: Mapping[str, Any], weights_sha256: str, stopped_by: str) -> None:
         """The run's last line.
@@ -242,9 +235,7 @@ class MetricsWriter:
 
     def close(self) -> None:
         """Closes both files."""
-        if self._events is not None:
-            self._try(self._events.close)
-            self._events = None
+        self._try(self._events.close)
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -276,21 +267,6 @@ class MetricsWriter:
             os.ftruncate(self._fd, size)
             raise
 
-    def _add_event(self, line: Mapping[str, Any]) -> None:
-        if self._events is None:
-            # The synchronous writer: the threaded one would block the run for good once its thread died of a full disk.
-            self._events = EventsWriter(str(self._run_dir / "events"), f".{os.getpid()}")
-            if self._resumed_at:
-                start = Event(wall_time=time.time(), step=self._resumed_at + 1)
-                start.session_log.status = start.session_log.START  # TensorBoard drops what an earlier file has beyond
-                self._events.write_event(start)
-        event = Event(wall_time=time.time(), step=line["step"])
-        for name, value in line.items():
-            if isinstance(value, int | float) and name != "step":
-                event.summary.value.add(tag=_tag(name), simple_value=value)
-        self._events.write_event(event)
-        self._events.flush()
-
 
 def read(path: str | Path) -> list[dict[str, Any]]:
     """The lines of a `metrics.jsonl`, oldest first; a last line that was torn by a kill is left out.
@@ -316,9 +292,3 @@ def _finite(value: Any) -> Any:
     """`value` as JSON has it: NumPy scalars as numbers, NaN and infinities as null."""
     value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _tag(name: str) -> str:
-    """TensorBoard's tag: `queue_base` is in the group `queue`."""
-    group, _, rest = name.partition("_")
-    return f"{group}/{rest}" if group in ("loss", "queue", "batch", "score", "memory") else name

@@ -1,4 +1,4 @@
-"""The network: a torso that all tasks share, the actor-critic's two layers on it, and a head for each task that has one."""
+"""The network: a torso that all tasks share, the actor-critic's two layers on it, and the heads of the tasks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,13 @@ from gunreal.tasks.base import AuxiliaryTask
 
 
 class Features(NamedTuple):
-    """What heads build on: `conv` `[N, Fc]`, the flat features of the last convolution (rows, then columns, then channels
-    in either layout, so that weights carry over), and `hidden` `[N, Fh]`, the torso's last layer. Float32."""
+    """What heads build on, float32.
+
+    Attributes:
+      conv: `[N, Fc]`, the last convolution, flat: rows, then columns, then channels in either layout, so that weights carry
+        over.
+      hidden: `[N, Fh]`, the torso's last layer.
+    """
 
     conv: Any
     hidden: Any
@@ -29,11 +34,11 @@ class Network:
     """Torso, policy, value and the tasks' heads.
 
     - "small": 16 filters 8x8/4, 32 filters 4x4/2, `hidden` units; ReLU (A3C, UNREAL; GA3C section 3.2).
-    - "large": 32 filters 8x8/`first_stride`, 32 filters 4x4/2, 64 filters 4x4/2, `hidden` units; ReLU (GA3C, footnote 2).
+    - "large": 32 filters 8x8/`first_stride`, 32 and 64 filters 4x4/2, `hidden` units; ReLU (GA3C, footnote 2).
     - "mlp": two layers of `hidden` units; tanh. Its "conv" features are the first layer's.
 
-    Convolutions are not padded. The initial weights of torso, policy and value depend on `seed` alone, and a head's on `seed`
-    and its task's name, so that runs with different tasks start from the same torso.
+    Convolutions are not padded. The initial weights of torso, policy and value depend on `seed` alone, and a head's on
+    `seed` and its task's name, so that runs with different tasks start from the same torso.
 
     Attributes:
       spec: shapes and constants.
@@ -105,7 +110,7 @@ class Network:
             head(keras.KerasTensor((None, task.length(self.spec.t_max), size)))
         if head.non_trainable_variables:
             names = ", ".join(variable.path for variable in head.non_trainable_variables)
-            raise ValueError(f"task {task.name!r}: its head has state that is not trained ({names}); use layers without")
+            raise ValueError(f"task {task.name!r}: its head has untrained state ({names}); use layers without")
         # Keras numbers layers by a counter of the process, so a head's variables are named by their place.
         for place, variable in enumerate(head.trainable_variables):
             self.names.append(f"{task.name}/{place}/{variable.name}")
@@ -160,8 +165,8 @@ class Network:
 
         Args:
           batch: "observations" `[N, *spec.observation]`: the rows of the base rollouts (B * T), then each task's
-            (B * T_i); "base": {"action" int32, "returns", "mask" float32, all `[B, T]`}; for each task, by its name, its
-            targets with a leading batch axis and "mask" `[B, T_i]`.
+            (B * T_i); "base": {"action" int32, "returns", "mask" float32, all `[B, T]`}; for each task, by its name,
+            its targets with a leading batch axis and "mask" `[B, T_i]`.
           entropy: weight of the policy's entropy (beta).
           value_weight: weight of the value loss.
           log_epsilon: GA3C's epsilon inside the logarithms.

@@ -56,7 +56,7 @@ def available() -> dict[str, EntryPoint]:
 
     In a source checkout that is not installed, the built-in ones are read where installing finds them: setup.cfg.
     """
-    checkout = configparser.ConfigParser()
+    checkout = configparser.ConfigParser(interpolation=None)
     checkout.read(Path(__file__).parents[1] / "setup.cfg")
     lines = checkout.get("options.entry_points", GROUP, fallback="").split("\n")
     pairs = [line.split("=") for line in lines if "=" in line]
@@ -190,6 +190,7 @@ def synthetic_segment(spec: Spec, extra: dict[str, Field], steps: int, seed: int
         rows["flags"][row], rows["age"][row] = flags, age
         flags, age = following, next_age
     segment.end[0] = steps
+    segment.close()  # nobody else needs the descriptor; the arrays keep the memory
     return segment
 
 

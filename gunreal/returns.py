@@ -12,7 +12,7 @@ def clip_rewards(rewards: np.ndarray, clip: float) -> np.ndarray:
 
 
 def n_step_returns(rewards: np.ndarray, discounts: np.ndarray, bootstrap: np.ndarray | float) -> np.ndarray:
-    """Discounted sums of what follows each step, `R_t = r_t + discount_t R_{t+1}` (UNREAL, section 2; A3C, algorithm S3).
+    """Discounted sums of what follows each step, `R_t = r_t + discount_t R_{t+1}` (UNREAL, section 2).
 
     Args:
       rewards: `[T, ...]`, the reward that each step led to.
@@ -37,7 +37,7 @@ def rollout_returns(
 ) -> np.ndarray:
     """Returns of rollouts that cross episode ends; batch first, so that they are stacked as the learner takes them.
 
-    What lies behind a truncated step is another episode: the recursion restarts from the value of the final observation.
+    Behind a truncated step lies another episode: the recursion restarts from the value of the final observation.
 
     Args:
       rewards: `[B, T]`.

@@ -15,16 +15,17 @@ CONFIG = "config.toml"
 
 # What may change when a run goes on. All else defines the environment, the network or what is learned, and is fixed.
 CHANGEABLE = frozenset(
-    "steps checkpoint_minutes keep_checkpoints metrics_seconds agents agents_per_process predictors trainers scheduler "
-    "scheduler_seconds memory_limit max_batch env_timeout layout".split()
+    ("steps", "checkpoint_minutes", "keep_checkpoints", "metrics_seconds")
+    + ("agents", "agents_per_process", "predictors", "trainers", "scheduler", "scheduler_seconds")
+    + ("memory_limit", "max_batch", "env_timeout", "layout")
 )
 
 
 def prepare_run_dir(config: Config) -> Path:
     """Makes the folder of a new run, `logdir/name`, and saves the configuration in it.
 
-    An empty `name` is made from environment, tasks and time, and is never taken by another run. The folder's name is the
-    run's name: `dataclasses.replace(config, name=path.name)` is what `config.toml` holds.
+    An empty `name` is made from environment, tasks and time, and is never taken by another run. The folder's name is
+    the run's name: `dataclasses.replace(config, name=path.name)` is what `config.toml` holds.
 
     Raises:
       ConfigError: the folder holds something already, or can't be written.
@@ -80,7 +81,7 @@ def resume_config(run_dir: str | Path, overrides: Mapping[str, Any]) -> Config:
     """The saved configuration of a run with `overrides`, at the place where the run lies now.
 
     Raises:
-      ConfigError: an override changes what defines the run (its environment, tasks, network, learning), or is bad itself.
+      ConfigError: an override changes what defines the run (environment, tasks, network, learning), or is bad itself.
     """
     run_dir = Path(run_dir).resolve()
     saved = Config(**load(run_dir / CONFIG))

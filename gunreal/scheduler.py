@@ -1,8 +1,9 @@
 """Moves N_A, N_P and N_T at run time to train on as many frames per second as the machine allows, within its memory.
 
-Both policies climb by trial: measure an interval, change one count by 1, measure again, keep the change or take it back.
-`Annealing` is the paper's random walk (GA3C, section 4.3). `Queue` tries only what idle shares and queues point at, and comes to
-rest (Multiverse, "Updated Schedule": the random walk unsettles the queues). Memory bounds both (GUNREAL, section 3.2).
+Both policies climb by trial: measure an interval, change one count by 1, measure again, keep the change or undo it.
+`Annealing` is the paper's random walk (GA3C, section 4.3). `Queue` tries only what idle shares and queues point at, and
+comes to rest (Multiverse, "Updated Schedule": the random walk unsettles the queues). Memory bounds both (GUNREAL,
+section 3.2).
 
 Nothing here starts or stops anything: the caller observes an interval, asks `propose`, and applies the answer.
 """
@@ -174,9 +175,9 @@ class Annealing(Scheduler):
 class Queue(Scheduler):
     """Tries what relieves the bottleneck that queues and idle shares show, and rests when nothing helps.
 
-    A process or thread more must bring a twentieth of its proportional share, and goes again if it doesn't: trials climb
-    `frames_per_second / (N_A N_P N_T)^0.05`, which has a top. What failed twice against one bottleneck is given up, until an
-    addition has moved the bottleneck or throughput has moved by itself.
+    A process or thread more must bring a twentieth of its proportional share, and goes again if it doesn't: trials
+    climb `frames_per_second / (N_A N_P N_T)^0.05`, which has a top. What failed twice against one bottleneck is given
+    up, until an addition has moved the bottleneck or throughput has moved by itself.
     """
 
     busy = 0.2  # idle share below which threads are the bottleneck
@@ -220,7 +221,7 @@ class Queue(Scheduler):
             busy.remove("predictors")  # at work, yet nothing waits for them
         moves = [Move(name, 1) for name in busy]
         moves.append(Move("processes", -1 if observation.blocked > self.busy else 1))  # more agents: larger batches
-        moves += [Move(name, -1) for name, share in idle.items() if share * getattr(counts, name) >= 1]  # a thread's time
+        moves += [Move(name, -1) for name, share in idle.items() if share * getattr(counts, name) >= 1]  # one idles
         return [*moves, Move(moves[0].name, -1), Move("processes", -1)]  # or too many share the cores
 
     def _better(self, counts: Counts, frames: float, trial: Trial) -> bool:
@@ -232,8 +233,3 @@ class Queue(Scheduler):
             self._failures[self._bottleneck, move] = self._failures.get((self._bottleneck, move), 0) + 1
         elif move.by > 0:
             self._failures.clear()
-
-
-def make(name: str, seed: int) -> Scheduler:
-    """The scheduler of that name: "annealing" or "queue"."""
-    return Annealing(seed) if name == "annealing" else Queue()

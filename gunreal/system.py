@@ -44,7 +44,8 @@ def build_learner(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...]) 
 def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], learner: backend.Learner) -> Layout:
     """The memory of one agent process: rings with what the tasks record, and the tasks' mailboxes."""
     agents = per_process(config)
-    slots = -(-rollouts_per_batch(config) // agents)  # a single process must be able to fill a batch
+    # A single process must be able to fill a batch, also when all but one of a group's rollouts went into the one before.
+    slots = -(-(rollouts_per_batch(config) + (agents - 1) // 2) // agents)
     extra = {name: field for task in tasks for name, field in task.record(spec).items()}
     mailboxes: dict[str, tuple[tuple[int, ...], str]] = {}
     for task in tasks:

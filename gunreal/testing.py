@@ -50,9 +50,11 @@ def check_task(task: AuxiliaryTask | type[AuxiliaryTask], spec: Spec = IMAGES, *
         task = task(**options)
     copy = pickle.loads(pickle.dumps(task))
     _expect(copy == task, "the task does not come back equal from pickling: make it a frozen dataclass of plain values")
-    _expect(task.name.isidentifier(), f"name is {task.name!r}: choose an identifier")
+    name = getattr(task, "name", None)
+    _expect(isinstance(name, str) and name.isidentifier(), f"name is {name!r}: choose an identifier")
     _expect(task.features in ("hidden", "conv"), f'features is {task.features!r}: choose "hidden" or "conv"')
     task.check(spec)
+    _check_sampling(task, spec)
     if "keras" not in sys.modules:
         from gunreal import backend
 
@@ -60,7 +62,6 @@ def check_task(task: AuxiliaryTask | type[AuxiliaryTask], spec: Spec = IMAGES, *
     learning = _Learning(task, spec)
     bootstrap = learning.bootstrap(np.zeros((1, *spec.observation), spec.dtype))
     bootstrap_shape = None if bootstrap is None else bootstrap.shape[1:]
-    _check_sampling(task, spec)
     _check_targets(task, spec, bootstrap_shape)
     _check_agent_process(task, spec, bootstrap_shape)
     learning.check(_experience(task, spec).agent(0))
@@ -82,7 +83,7 @@ def _draw(task: AuxiliaryTask, replay: Replay, count: int) -> list[Sequence]:
 
 
 def _check_sampling(task: AuxiliaryTask, spec: Spec) -> None:
-    """Sequences lie in the ring, have the lengths that were announced and end where they must, however full the ring."""
+    """Sequences lie in the ring, have a length that was announced and end where they must, however full the ring is."""
     empty = task.sample(_experience(task, spec, 0).agent(0), np.random.default_rng(0))
     _expect(empty is None, f"sample() gave {empty} of an empty ring: give None")
     limit = task.length(spec.t_max)
@@ -102,9 +103,10 @@ def _check_sampling(task: AuxiliaryTask, spec: Spec) -> None:
 def _check_targets(task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple[int, ...] | None) -> None:
     """Targets have one set of names, shapes and types, are finite, and end with the episode that their step is in."""
     segment = _experience(task, spec)
+    bootstrap = None if bootstrap_shape is None else np.ones(bootstrap_shape, np.float32)
     known: dict[str, Any] | None = None
+    ends = 0
     for sequence in _draw(task, segment.agent(0), 200):
-        bootstrap = None if bootstrap_shape is None else np.ones(bootstrap_shape, np.float32)
         targets = task.targets(segment.agent(0), sequence, bootstrap)
         _expect("mask" not in targets, "targets() gives a 'mask', which is the library's: choose another name")
         for name, array in targets.items():
@@ -114,27 +116,39 @@ def _check_targets(task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple[int, 
         kinds = {name: (array.shape, array.dtype.name) for name, array in targets.items()}
         known = known or kinds
         _expect(kinds == known, f"targets() gave {kinds}, and {known} before: shapes and types must not vary (pad)")
-        _check_episode_end(task, spec, segment, sequence, bootstrap, targets)
+        if ends < 10:
+            ends += _check_episode_end(task, segment, sequence, bootstrap)
 
 
-def _check_episode_end(
-    task: AuxiliaryTask, spec: Spec, segment: Segment, sequence: Sequence, bootstrap: Any, targets: dict[str, Any]
-) -> None:
-    """What lies behind a termination, other experience or bootstrap, must not change the targets of the steps up to it."""
+def _without_future(segment: Segment, first: int) -> Segment:
+    """A copy of `segment` with other experience from step `first` on."""
+    layout, end = segment.layout, segment.agent(0).end
+    copy = synthetic_segment(layout.spec, layout.extra, end, seed=1)
+    kept = np.arange(max(0, end + 1 - layout.ring), first) % layout.ring
+    for name, array in segment.arrays.items():
+        if array.ndim > 1:
+            copy.arrays[name][:, kept] = array[:, kept]
+    return copy
+
+
+def _check_episode_end(task: AuxiliaryTask, segment: Segment, sequence: Sequence, bootstrap: Any) -> bool:
+    """What lies behind a termination, experience or bootstrap, must not change the targets of the steps up to it.
+
+    Returns whether there was a termination to look at.
+    """
     first, length = sequence
     (terminated,) = np.nonzero(segment.agent(0).get("flags", first, length) & TERMINATED)
     if not len(terminated):
-        return
+        return False
     steps = int(terminated[0]) + 1
-    other = _experience(task, spec, seed=1)
-    rows = np.arange(first, first + steps + 1) % segment.layout.ring  # with the episode's last observation
-    for name, array in segment.arrays.items():
-        if array.ndim > 1:
-            other.arrays[name][0, rows] = array[0, rows]
-    for name, array in task.targets(other.agent(0), sequence, None if bootstrap is None else bootstrap + 9).items():
-        if array.shape[:1] == (task.length(spec.t_max),):
-            same = np.array_equal(array[:steps], targets[name][:steps])
+    other = _without_future(segment, first + steps + 1)  # the episode's last observation is in the row behind
+    targets = task.targets(segment.agent(0), sequence, bootstrap)
+    changed = task.targets(other.agent(0), sequence, None if bootstrap is None else bootstrap + 9)
+    for name, array in targets.items():
+        if array.shape[:1] == (task.length(other.layout.spec.t_max),):
+            same = np.array_equal(array[:steps], changed[name][:steps])
             _expect(same, f"target {name!r} depends on what follows an episode's termination, where the discount is 0")
+    return True
 
 
 def _check_agent_process(task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple[int, ...] | None) -> None:

@@ -90,7 +90,9 @@ def test_policy_gradient(steps):
         for a in range(5):
             expected[i][a] = -steps["advantage"][i] * pi[k] * ((a == k) - pi[a]) / (pi[k] + EPSILON)
     expected /= steps["mask"].sum()
-    found = gradient(lambda logits: losses.policy_gradient_loss(**{**steps, "logits": logits}, epsilon=EPSILON), steps["logits"])
+    found = gradient(
+        lambda logits: losses.policy_gradient_loss(**{**steps, "logits": logits}, epsilon=EPSILON), steps["logits"]
+    )
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 from gunreal import memory
 
 MB = 2**20
+CGROUP, V1, V2 = "proc/self/cgroup", "sys/fs/cgroup/memory", "sys/fs/cgroup"
 NO_LIMIT_V1 = "9223372036854771712\n"
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
@@ -30,27 +30,27 @@ def write(root: Path, files: dict[str, str]) -> Path:
 
 
 def test_the_flag_wins(tmp_path: Path):
-    write(tmp_path, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": f"{100 * MB}\n"})
+    write(tmp_path, {CGROUP: "0::/\n", f"{V2}/memory.max": f"{100 * MB}\n"})
     assert memory.limit(800 * MB, tmp_path) == 800 * MB
 
 
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        ({"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/memory.max": "5000\n"}, 5000),
-        ({"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "4000\n", "sys/fs/cgroup/a/memory.max": "5000"}, 4000),
-        ({"proc/self/cgroup": "0::/the/hosts/path\n", "sys/fs/cgroup/memory.max": "3000\n"}, 3000),  # inside a container
+        ({CGROUP: "0::/a/b\n", f"{V2}/a/b/memory.max": "max\n", f"{V2}/a/memory.max": "5000\n"}, 5000),
+        ({CGROUP: "0::/a/b\n", f"{V2}/a/b/memory.max": "4000\n", f"{V2}/a/memory.max": "5000\n"}, 4000),
+        ({CGROUP: "0::/the/hosts/path\n", f"{V2}/memory.max": "3000\n"}, 3000),  # inside a container
         (
             {
-                "proc/self/cgroup": "9:cpu,cpuacct:/\n4:memory:/job/step\n0::/\n",
-                "sys/fs/cgroup/memory/job/step/memory.limit_in_bytes": NO_LIMIT_V1,
-                "sys/fs/cgroup/memory/job/memory.limit_in_bytes": "2000\n",
-                "sys/fs/cgroup/memory/memory.limit_in_bytes": NO_LIMIT_V1,
+                CGROUP: "9:cpu,cpuacct:/\n4:memory:/job/step\n0::/\n",
+                f"{V1}/job/step/memory.limit_in_bytes": NO_LIMIT_V1,
+                f"{V1}/job/memory.limit_in_bytes": "2000\n",
+                f"{V1}/memory.limit_in_bytes": NO_LIMIT_V1,
             },
             2000,
         ),
-        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"}, None),
-        ({"proc/self/cgroup": "4:memory:/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": NO_LIMIT_V1}, None),
+        ({CGROUP: "0::/\n", f"{V2}/memory.max": "max\n"}, None),
+        ({CGROUP: "4:memory:/\n", f"{V1}/memory.limit_in_bytes": NO_LIMIT_V1}, None),
         ({}, None),  # not Linux
     ],
 )
@@ -82,6 +82,7 @@ def test_processes_that_are_gone_use_nothing(tmp_path: Path):
     assert memory.own(gone.pid) == 0
 
 
+@linux
 def test_a_zombie_uses_nothing():
     zombie = subprocess.Popen([sys.executable, "-c", ""])
     os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
@@ -116,12 +117,13 @@ def segment() -> Iterator[tuple[int, np.ndarray]]:
     os.close(fd)
 
 
-def hold(fd: int, ready: multiprocessing.synchronize.Event, done: multiprocessing.synchronize.Event) -> None:
-    """Child process: touches all of the segment."""
-    view = np.frombuffer(mmap.mmap(fd, 20 * MB), np.uint8)
-    assert int(view[:: mmap.PAGESIZE].sum()) == 20 * MB // mmap.PAGESIZE
-    ready.set()
-    done.wait()
+HOLD = """
+import mmap, sys
+view = mmap.mmap(int(sys.argv[1]), int(sys.argv[2]))
+sum(view[i] for i in range(0, len(view), mmap.PAGESIZE))
+print("mapped", flush=True)
+sys.stdin.read()
+"""
 
 
 @linux
@@ -134,16 +136,12 @@ def test_shared_memory_counts_once_and_only_when_written(segment: tuple[int, np.
     assert memory.in_use([os.getpid()]) - before == pytest.approx(5 * MB, abs=MB)
     view[:] = 1
     assert memory.unwritten([fd]) == 0
-    context = multiprocessing.get_context("fork")
-    ready, done = context.Event(), context.Event()
-    child = context.Process(target=hold, args=(fd, ready, done))
-    child.start()
-    try:
-        assert ready.wait(30)
-        assert child.pid
+    command = [sys.executable, "-c", HOLD, str(fd), str(20 * MB)]
+    with subprocess.Popen(command, pass_fds=[fd], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin and child.stdout
+        assert child.stdout.readline() == "mapped\n"
+        own, half = memory.own(child.pid), memory.in_use([child.pid]) - memory.own(child.pid)
         together = memory.in_use([os.getpid(), child.pid]) - before
-        assert 20 * MB <= together < 35 * MB  # 40 if it counted twice
-        assert memory.own(child.pid) < memory.in_use([child.pid]) - 9 * MB  # its half of the segment
-    finally:
-        done.set()
-        child.join()
+        child.stdin.close()
+    assert half == pytest.approx(10 * MB, abs=MB)
+    assert together == pytest.approx(own + 20 * MB, abs=2 * MB)

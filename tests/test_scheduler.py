@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from gunreal.scheduler import MOVES, Annealing, Counts, Move, Observation, Queue, Scheduler, bounded, make
+from gunreal.scheduler import MOVES, Annealing, Counts, Move, Observation, Queue, Scheduler, bounded
 
 ONES = Counts(1, 1, 1)
+POLICIES = {"annealing": lambda: Annealing(seed=0), "queue": Queue}
 
 
 class Machine(NamedTuple):
@@ -33,9 +34,10 @@ class Machine(NamedTuple):
         env, predict, train = (rate * count for rate, count in zip(rates, counts, strict=True))
         train = min(self.device, train)
         frames = sum(rate**-8.0 for rate in (env, predict, train)) ** (-1 / 8)  # queues run empty and full now and then
-        slowdown = max(1, sum(frames / rate for rate in rates) / self.cores) * (1 + self.overhead * max(0, sum(counts) - self.cores))
+        wait = max(1, sum(frames / rate for rate in rates) / self.cores)
+        switching = 1 + self.overhead * max(0, sum(counts) - self.cores)
         return Observation(
-            frames_per_second=frames / slowdown * (1 + noise),
+            frames_per_second=frames / (wait * switching) * (1 + noise),
             requests=2.0 if predict <= env else 0.2,
             predictor_idle=1 - frames / predict,
             trainer_idle=1 - frames / train,
@@ -171,16 +173,16 @@ def test_nothing_moves_before_anything_was_trained():
         assert scheduler.propose(ONES, observation(frames_per_second=0.0)) == ONES
 
 
-@pytest.mark.parametrize("name", ["annealing", "queue"])
+@pytest.mark.parametrize("name", POLICIES)
 def test_memory_is_never_overshot(name: str):
     machine = MACHINES["slow environments"]._replace(memory=7000)  # 6 processes are 86 %, 7 are 100 %
-    history = run(make(name, seed=0), machine, ONES, 200)
+    history = run(POLICIES[name](), machine, ONES, 200)
     assert max(counts.processes for counts in history) == 6
 
 
-@pytest.mark.parametrize("name", ["annealing", "queue"])
+@pytest.mark.parametrize("name", POLICIES)
 def test_counts_at_the_bound_are_the_ceiling_from_then_on(name: str):
-    scheduler, counts = make(name, seed=0), Counts(5, 2, 3)
+    scheduler, counts = POLICIES[name](), Counts(5, 2, 3)
     scheduler.propose(counts, observation(memory=950, memory_limit=1000))
     assert scheduler.ceiling == counts
     for _ in range(100):  # memory is free again
@@ -200,13 +202,13 @@ def test_bounded():
     assert bounded(Counts(9, 3, 1), present, observation(), ceiling=Counts(5, 2, 2)) == (5, 2, 1)
 
 
-@pytest.mark.parametrize("name", ["annealing", "queue"])
+@pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("cut", [1, 10, 11, 12, 60])
 def test_goes_on_exactly_from_its_state(name: str, cut: int):
     machine = MACHINES["balanced"]._replace(memory=10_000)
-    whole = make(name, seed=7)
+    whole = POLICIES[name]()
     head = run(whole, machine, ONES, cut)
-    resumed = make(name, seed=8)
+    resumed = POLICIES[name]()
     resumed.set_state(json.loads(json.dumps(whole.get_state())))
     assert run(resumed, machine, head[-1], 40) == run(whole, machine, head[-1], 40)
     assert resumed.get_state() == whole.get_state()

@@ -15,10 +15,11 @@ import numpy as np
 from gunreal.config import Config, ConfigError
 from gunreal.envs.make import Step
 
+# noop_max: an episode starts with 1 to noop_max no-op frames.
 # "deterministic": Mnih et al. 2015/2016, as GA3C, UNREAL and GUNREAL; "v5": Machado et al. 2018, sticky actions.
 PROTOCOLS = {
     "deterministic": {"repeat_action_probability": 0.0, "noop_max": 30},
-    "v5": {"repeat_action_probability": 0.25, "noop_max": 0},
+    "v5": {"repeat_action_probability": 0.25, "noop_max": 1},
 }
 _DEFAULTS = {"full_action_space": False, "mode": None, "difficulty": None, "frameskip": 4,
              "max_num_frames_per_episode": 108_000}  # fmt: skip
@@ -86,7 +87,8 @@ class _Console:
         if options["difficulty"] is not None:
             ale.setDifficulty(options["difficulty"])
         ale.reset_game()
-        self._start = ale.cloneState(include_rng=True)
+        ale.act(ale_py.Action.NOOP)  # right after the reset the picture can be half drawn, which no saved state holds
+        self._start, self._start_screen = ale.cloneState(include_rng=True), ale.getScreenGrayscale()
         self.actions = ale.getLegalActionSet() if options["full_action_space"] else ale.getMinimalActionSet()
         self._skip, self._sticky = options["frameskip"], options["repeat_action_probability"]
         self._noop_max, self._noop = options["noop_max"], ale_py.Action.NOOP
@@ -97,11 +99,11 @@ class _Console:
         self._rng = np.random.default_rng(seed)
         self._held = self._noop
         self.ale.restoreState(self._start)
-        for _ in range(self._rng.integers(self._noop_max, endpoint=True)):
-            self.ale.act(self._noop)
-            if self.ale.game_over():
-                self.ale.restoreState(self._start)
-        self.ale.getScreenGrayscale(self._screens[0])
+        self._screens[0] = self._start_screen  # ALE itself still has the last episode's
+        if noops := self._rng.integers(self._noop_max):  # the start state has seen one already
+            for _ in range(noops):
+                self.ale.act(self._noop)
+            self.ale.getScreenGrayscale(self._screens[0])
         self._resize(self._screens[0], out)
 
     def step(self, action: int, out: np.ndarray) -> tuple[float, bool, bool]:

@@ -39,7 +39,7 @@ class AuxiliaryTask:
     """Base class of the tasks; a plug-in overrides what it needs. A task is a frozen dataclass: its fields are options.
 
     Attributes:
-      name: names the head, the prediction queue, the metrics (`loss_<name>`) and the options (`--task name.weight=0.1`).
+      name: names the head, the prediction queue, the metrics (`loss_<name>`) and options (`--task name.weight=0.1`).
       features: what the head sees: "hidden" (the torso's last layer) or "conv" (the flat convolution features).
       bootstrap: None, or a method `bootstrap(outputs) -> tensor [n, ...]` computed at a sequence's last state. Having
         one gives the task a prediction queue with threads of its own; `outputs` has a time axis of length 1.

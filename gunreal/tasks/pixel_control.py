@@ -60,7 +60,11 @@ class PixelControl(AuxiliaryTask):
         return uniform_sequence(replay, rng)
 
     def targets(self, replay: Replay, sequence: Sequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
-        """Per cell `R_t = change_{t+1} + gamma_t R_{t+1}`: "returns" float32 `[t_max, G, G]`; "action" int32 `[t_max]`."""
+        """Per cell, `R_t = change_{t+1} + gamma_t R_{t+1}`.
+
+        Returns:
+          "returns" float32 `[t_max, *grid]` and "action" int32 `[t_max]`.
+        """
         assert bootstrap is not None
         first, length = sequence
         spec = replay.spec
@@ -112,5 +116,7 @@ def pixel_change(frames: np.ndarray, cell: int, grid: tuple[int, int]) -> np.nda
     for channel in range(channels):
         for row in range(cell):
             total += change[:, channel, :, row]
-    cells = sum(total[..., column::cell] for column in range(cell))
+    cells = total[..., ::cell].astype(np.float32)
+    for column in range(1, cell):
+        cells += total[..., column::cell]
     return cells * np.float32(1 / (channels * cell * cell * 255))

@@ -13,7 +13,7 @@ class DuelingDeconvolution(layers.Layer):
     """`Q = V + A - mean_a A` (Wang et al. 2016, eq. 9): features `[B, T, F]` to `[B, T, num_actions, *grid]`.
 
     A dense layer with ReLU to 32 maps, then two transposed convolutions 4x4, stride 2, for V and A (GUNREAL, figure 6;
-    UNREAL section 3.1). They have no ReLU behind them, or Q could not fall below V by more than the mean advantage.
+    UNREAL section 3.1). Neither has a ReLU behind it, as values and advantages may be negative.
     All that follows the maps is linear, so V and A are combined as kernels, and one convolution makes Q.
     """
 

@@ -1,0 +1,142 @@
+"""A pixel maze with one rare reward: where auxiliary tasks show what they are for, in minutes on two cores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+PIXELS = 84
+WALL, GOAL, AGENT = 90, 170, 255  # gray levels; the floor is 0
+MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])  # up, right, down, left
+
+
+class RareGoalMaze(gymnasium.Env):
+    """A maze seen from above. Reward: +1 at the goal, where the episode ends; nothing ever else.
+
+    The maze and its goal are fixed by `layout`; each episode starts on a random cell at least `min_distance` steps away.
+    Walking into a wall wastes the step. The time limit is a truncation. The best return is 1; the random policy's is the
+    share of its episodes that reach the goal: with the defaults about one in twenty.
+
+    Observation: uint8 `[84, 84, 1]`; actions: up, right, down, left.
+
+    Attributes:
+      distance: int `[size, size]`, shortest path from each cell to the goal, in steps; -1 for walls.
+
+    Args:
+      size: cells of a side, odd, walls included.
+      max_steps: time limit.
+      min_distance: of the start from the goal, in steps; None: half of the largest there is.
+      layout: seed of the maze.
+      openings: share of the inner walls that are taken out again: fewer dead ends.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}
+    observation_space = gymnasium.spaces.Box(0, 255, (PIXELS, PIXELS, 1), np.uint8)
+    action_space = gymnasium.spaces.Discrete(4)
+
+    def __init__(
+        self,
+        size: int = 9,
+        max_steps: int = 120,
+        min_distance: int | None = None,
+        layout: int = 1,
+        openings: float = 0.1,
+        render_mode: str | None = None,
+    ):
+        if size % 2 == 0 or not 5 <= size <= PIXELS // 2:
+            raise ValueError(f"RareGoalMaze: size must be odd, 5 to {PIXELS // 2 - 1}, not {size}")
+        self.max_steps, self.render_mode = max_steps, render_mode
+        free = _carve(size, openings, np.random.default_rng(layout))
+        self.goal = (1, size - 2)
+        self.distance = _distances(free, self.goal)
+        if min_distance is None:
+            min_distance = int(self.distance.max()) // 2
+        self._starts = np.argwhere(self.distance >= max(min_distance, 1)).tolist()
+        if not self._starts:
+            raise ValueError(f"RareGoalMaze: no cell is {min_distance} steps away, at most {self.distance.max()}")
+        self._free = free.tolist()  # a list of lists: indexing it is several times faster than NumPy's
+        self._cell = PIXELS // size
+        self._picture = np.zeros((PIXELS, PIXELS, 1), np.uint8)
+        for row, column in np.argwhere(~free):
+            self._paint(self._picture, row, column, WALL)
+        self._paint(self._picture, *self.goal, GOAL)
+        self.row, self.column, self.time = *self._starts[0], 0
+
+    @property
+    def shortest_path_length(self) -> int:
+        """Steps from the agent to the goal on the shortest path."""
+        return int(self.distance[self.row, self.column])
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        """Puts the agent on a random start."""
+        super().reset(seed=seed)
+        self.row, self.column = self._starts[int(self.np_random.integers(len(self._starts)))]
+        self.time = 0
+        return self._draw(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Walks one cell, if there is no wall."""
+        down, right = _STEPS[action]
+        if self._free[self.row + down][self.column + right]:
+            self.row, self.column = self.row + down, self.column + right
+        self.time += 1
+        found = (self.row, self.column) == self.goal
+        return self._draw(), float(found), found, self.time >= self.max_steps and not found, {}
+
+    def render(self) -> np.ndarray | None:
+        """The observation in RGB, for "rgb_array"."""
+        return self._draw().repeat(3, axis=2) if self.render_mode == "rgb_array" else None
+
+    def _draw(self) -> np.ndarray:
+        image = self._picture.copy()
+        self._paint(image, self.row, self.column, AGENT)
+        return image
+
+    def _paint(self, image: np.ndarray, row: int, column: int, gray: int) -> None:
+        cell = self._cell
+        image[row * cell : (row + 1) * cell, column * cell : (column + 1) * cell] = gray
+
+
+_STEPS = [tuple(move) for move in MOVES.tolist()]
+
+
+def _carve(size: int, openings: float, rng: np.random.Generator) -> np.ndarray:
+    """A maze without loops by depth-first search, less a share of its inner walls: bool `[size, size]`, True: free."""
+    free = np.zeros((size, size), bool)
+    free[1, 1] = True
+    path = [np.array([1, 1])]
+    while path:
+        here = path[-1]
+        ahead = [move for move in MOVES if _inside(here + 2 * move, size) and not free[tuple(here + 2 * move)]]
+        if not ahead:
+            path.pop()
+            continue
+        move = ahead[rng.integers(len(ahead))]
+        free[tuple(here + move)] = free[tuple(here + 2 * move)] = True
+        path.append(here + 2 * move)
+    row, column = np.indices((size, size))
+    between = (row + column) % 2 == 1  # a wall between two rooms
+    between[[0, -1], :] = between[:, [0, -1]] = False
+    walls = np.argwhere(between & ~free)
+    free[tuple(rng.permutation(walls)[: round(openings * len(walls))].T)] = True
+    return free
+
+
+def _inside(cell: np.ndarray, size: int) -> bool:
+    return bool((cell > 0).all() and (cell < size - 1).all())
+
+
+def _distances(free: np.ndarray, goal: tuple[int, int]) -> np.ndarray:
+    """Shortest paths to `goal` by breadth-first search: int `[size, size]`, -1 for walls."""
+    distance = np.where(free, np.iinfo(np.int64).max, -1)
+    distance[goal] = 0
+    front = [np.array(goal)]
+    for here in front:  # grows while it is walked
+        for move in MOVES:
+            there = tuple(here + move)
+            if distance[there] > distance[tuple(here)] + 1:
+                distance[there] = distance[tuple(here)] + 1
+                front.append(here + move)
+    return distance

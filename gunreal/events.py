@@ -1,0 +1,60 @@
+"""TensorBoard's event file of a run, written without TensorFlow."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+
+_GROUPS = ("batch", "loss", "memory", "policy", "queue", "score")
+
+
+class EventFile:
+    """The numbers of metrics lines as scalars. Every method may raise OSError and be called again later.
+
+    tensorboardX's synchronous writer is used: its threaded one would block the run once a full disk had ended its
+    thread.
+
+    Args:
+      folder: where the file is made, with the first line.
+      step: where the run goes on; TensorBoard then leaves out what earlier files have beyond.
+    """
+
+    def __init__(self, folder: Path, step: int = 0):
+        self._folder, self._step = folder, step
+        self._writer: EventsWriter | None = None
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Writes the numbers of one line at `line["step"]`."""
+        if self._writer is None:
+            self._writer = self._open()
+        event = Event(wall_time=time.time(), step=line["step"])
+        for name, value in line.items():
+            if isinstance(value, int | float) and name != "step":
+                event.summary.value.add(tag=tag(name), simple_value=value)
+        self._writer.write_event(event)
+        self._writer.flush()
+
+    def _open(self) -> EventsWriter:
+        writer = EventsWriter(str(self._folder / "events"), f".{os.getpid()}")
+        if self._step:
+            start = SessionLog(status=SessionLog.START)
+            writer.write_event(Event(wall_time=time.time(), step=self._step + 1, session_log=start))
+        return writer
+
+    def close(self) -> None:
+        """Closes the file; another `add` opens a new one."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+
+def tag(name: str) -> str:
+    """TensorBoard's name of a metric: `queue_base` is `base` in the group `queue`."""
+    group, _, rest = name.partition("_")
+    return f"{group}/{rest}" if rest and group in _GROUPS else name

@@ -1,0 +1,141 @@
+"""What the learners of both backends share: the lock, the optimiser, skipped updates, and the state that is saved."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from gunreal.config import Config
+    from gunreal.network import Network
+
+
+class Learner:
+    """The network's weights and optimiser, with compiled prediction and training. Safe to share between threads.
+
+    A prediction may overlap an update. Updates are applied one at a time.
+
+    Attributes:
+      version: number of updates applied.
+    """
+
+    def __init__(self, network: Network, config: Config):
+        self._network, self._config = network, config
+        self._variables = network.trainable_variables
+        self._optimizer = make_optimizer(config)
+        self._optimizer.build(self._variables)
+        # The learning rate is an argument of every update, not a state.
+        self._slots = [v for v in self._optimizer.variables if v is not self._optimizer.learning_rate]
+        self._heads = ["base", *(task.name for task in network.tasks if task.bootstrap is not None)]
+        self._metrics: tuple[str, ...] = ()
+        self._lock = threading.Lock()
+        self.version = 0
+
+    def predict(self, head: str, observations: np.ndarray) -> tuple[np.ndarray, ...]:
+        """`Network.predict`, compiled.
+
+        Args:
+          head: "base", or the name of a task that bootstraps.
+          observations: `[N, *spec.observation]` of `spec.dtype`, any N >= 1.
+
+        Returns:
+          For "base" `(logits [N, A], value [N])`, for a task `(bootstrap [N, ...],)`.
+        """
+        raise NotImplementedError
+
+    def train(self, batch: Mapping[str, Any], learning_rate: float) -> dict[str, float]:
+        """One update with `Network.loss`'s batch of NumPy arrays.
+
+        An update whose loss or gradient is not finite is skipped: weights and optimiser stay as they were.
+
+        Returns:
+          The loss's metrics, "grad_norm" (before clipping) and "skipped" (1.0 or 0.0).
+        """
+        with self._lock:
+            values = self._update(batch, learning_rate)
+            metrics = dict(zip(self._metrics, values.tolist(), strict=True))
+            self.version += metrics["skipped"] == 0
+        return metrics
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Copies of all weights ("weights/..."), the optimiser's state ("optimizer/...") and the "version"."""
+        with self._lock:
+            state = dict(zip(self._state_names(), (np.array(x) for x in self._read()), strict=True))
+            return {**state, "version": np.array(self.version, np.int64)}
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continues from what `get_state` gave.
+
+        Raises:
+          ValueError: the state is of another network, other tasks or another optimiser; it names what does not fit, and
+            nothing is changed.
+        """
+        with self._lock:
+            names = self._state_names()
+            self._check(state, dict(zip(names, self._read(), strict=True)))
+            self._write([np.asarray(state[name]) for name in names])
+            self.version = int(state["version"])
+
+    def weights_sha256(self) -> str:
+        """Hash of all weights in order: equal hashes, equal networks."""
+        digest = hashlib.sha256()
+        for array in self._read()[: len(self._variables)]:
+            digest.update(np.asarray(array).tobytes())
+        return digest.hexdigest()
+
+    def _state_names(self) -> list[str]:
+        weights = [f"weights/{name}" for name in self._network.names]
+        return weights + [f"optimizer/{place:03d}" for place in range(len(self._slots))]
+
+    @staticmethod
+    def _check(state: Mapping[str, np.ndarray], own: Mapping[str, Any]) -> None:
+        wrong = [f"{name} is missing" for name in [*own, "version"] if name not in state]
+        wrong += [f"{name} is unexpected" for name in state if name not in own and name != "version"]
+        for name, array in own.items():
+            if name in state and tuple(np.shape(state[name])) != tuple(array.shape):
+                wrong.append(f"{name} has shape {np.shape(state[name])} instead of {tuple(array.shape)}")
+        if wrong:
+            more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+            raise ValueError(f"the state does not fit the network and optimizer: {'; '.join(wrong[:5])}{more}")
+
+    def _loss(self, batch: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        config = self._config
+        return self._network.loss(
+            batch, entropy=config.entropy, value_weight=config.value_weight, log_epsilon=config.log_epsilon
+        )
+
+    def _judge(self, total: Any, metrics: dict[str, Any], gradients: list[Any]) -> tuple[list[Any], Any, Any]:
+        """Clipped gradients, whether to apply them, and all metrics in one array, to be fetched in one transfer."""
+        from keras import ops
+
+        norm = ops.sqrt(sum(ops.sum(ops.square(g)) for g in gradients))
+        if self._config.max_grad_norm > 0:
+            scale = self._config.max_grad_norm / ops.maximum(norm, self._config.max_grad_norm)
+            gradients = [g * scale for g in gradients]
+        finite = ops.logical_and(ops.isfinite(total), ops.isfinite(norm))
+        metrics = {**metrics, "grad_norm": norm, "skipped": 1.0 - ops.cast(finite, "float32")}
+        self._metrics = tuple(metrics)  # set while tracing: the compiled function gives the values only
+        return gradients, finite, ops.stack(list(metrics.values()))
+
+    def _update(self, batch: Mapping[str, Any], learning_rate: float) -> np.ndarray:
+        raise NotImplementedError
+
+    def _read(self) -> list[Any]:
+        raise NotImplementedError
+
+    def _write(self, arrays: list[np.ndarray]) -> None:
+        raise NotImplementedError
+
+
+def make_optimizer(config: Config) -> Any:
+    import keras
+
+    if config.optimizer == "rmsprop":
+        return keras.optimizers.RMSprop(config.learning_rate, rho=config.rms_decay, epsilon=config.epsilon)
+    if config.optimizer == "adam":
+        return keras.optimizers.Adam(config.learning_rate, epsilon=config.epsilon)
+    raise ValueError(f"optimizer {config.optimizer!r} is unknown; use rmsprop or adam")

@@ -1,0 +1,53 @@
+"""Agent processes never load a learning framework: 5 s and 500 MB each, and a hand on the GPU."""
+
+from __future__ import annotations
+
+import pkgutil
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import gunreal.envs
+import gunreal.tasks
+
+FRAMEWORKS = ("tensorflow", "jax", "keras", "torch")
+
+
+def modules(package: ModuleType) -> list[str]:
+    """Names of a package's modules."""
+    return [f"{package.__name__}.{module.name}" for module in pkgutil.iter_modules(package.__path__)]
+
+
+AGENT_SIDE = [
+    *("gunreal", "gunreal.agent", "gunreal.config", "gunreal.queues", "gunreal.registry", "gunreal.replay"),
+    *("gunreal.memory", "gunreal.scheduler", "gunreal.returns", "gunreal.train"),  # the command's --help is quick, too
+    *modules(gunreal.envs),
+    *(name for name in modules(gunreal.tasks) if not name.endswith("_head")),  # Keras layers, imported by `head`
+]
+
+
+def loaded(program: str) -> list[str]:
+    """The frameworks that a fresh interpreter has loaded at the end of a program."""
+    program += f"\nimport sys; print(*(name for name in {FRAMEWORKS} if name in sys.modules))"
+    return subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+
+
+def test_agent_side_loads_no_framework():
+    if loaded(f"import {', '.join(AGENT_SIDE)}"):
+        pytest.fail(f"{[name for name in AGENT_SIDE if loaded(f'import {name}')]} load one of {FRAMEWORKS}")
+
+
+@pytest.mark.parametrize("env", ["ALE/Pong-v5", "CartPole-v1"])
+def test_environments_load_no_framework(env: str):
+    program = "from gunreal.config import Config; from gunreal.envs.make import make"
+    assert not loaded(f"{program}; make(Config(env={env!r}), 1).close()")
+
+
+def test_tasks_load_no_framework():
+    assert not loaded("from gunreal.registry import load_tasks; load_tasks(('pc', 'vr', 'rp'))")
+
+
+def test_the_check_itself_sees_a_framework():
+    assert loaded("import keras") != []

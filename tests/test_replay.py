@@ -1,0 +1,219 @@
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from rings import VECTOR, episodes, make_replay, write
+
+from gunreal.replay import FIRST, RESET, TERMINATED, TRUNCATED, Layout, Segment, stack_index
+from gunreal.spec import Field, Spec
+
+SPEC = Spec((2, 3, 5), 4, "uint8", num_actions=4, t_max=2)
+LAYOUT = Layout(SPEC, agents=3, groups=2, replay_size=12, extra={"depth": Field("depth", (2,), "float32")}, slots=1, mailboxes={})
+
+
+def live(segment, agent, steps, seed=0, each=lambda step: None):
+    """Random short episodes. Returns all that was ever written, of which the ring keeps the newest part."""
+    rng = np.random.default_rng(seed)
+    spec, history, flags = segment.layout.spec, [], FIRST
+    for step in range(steps + 1):
+        if not flags & RESET and rng.random() < 0.3:
+            flags |= int(rng.choice([TERMINATED, TRUNCATED]))
+        frame = rng.integers(256, size=spec.frame).astype(spec.dtype)
+        row = {
+            "action": rng.integers(spec.num_actions),
+            "reward": np.float32(rng.normal()),
+            "depth": rng.normal(size=2).astype(np.float32),
+        }
+        write(segment, agent, step, frame, flags, **row)
+        segment.end[agent] = step
+        history.append({"frame": frame, "flags": flags, **row})
+        each(step)
+        flags = FIRST if flags & RESET else RESET if flags & (TERMINATED | TRUNCATED) else 0
+    return history
+
+
+def slow_stack(history, step, stack):
+    """The last `stack` frames of the step's episode; its first one repeated where there are not so many."""
+    frames = [history[step]["frame"]]
+    while len(frames) < stack:
+        if not history[step]["flags"] & FIRST:
+            step -= 1
+        frames.insert(0, history[step]["frame"])
+    return np.concatenate(frames)
+
+
+def test_stacks_never_cross_an_episode_start_nor_the_rings_end():
+    segment = Segment(LAYOUT)
+    histories = []
+
+    def compare(step):
+        replay = segment.agent(1)
+        steps = np.arange(replay.oldest, replay.end + 1)
+        observations = replay.observations(steps)
+        assert observations.shape == (len(steps), 8, 3, 5) and observations.dtype == np.uint8
+        for observed, at in zip(observations, steps, strict=True):
+            np.testing.assert_array_equal(observed, slow_stack(histories, int(at), 4))
+
+    # `live` gives its history at the end, so it is lived twice: the second time compared after every step.
+    histories[:] = live(segment, 1, 150)
+    live(segment, 1, 150, each=compare)
+
+
+def test_final_observation_is_stacked_with_its_own_episode():
+    frames = np.arange(6).reshape(6, 1)
+    replay = make_replay(VECTOR._replace(stack=3), episodes("--T -"), frames=frames)
+    assert replay.observations(np.arange(6)).tolist() == [
+        [0, 0, 0],
+        [0, 0, 1],
+        [0, 1, 2],
+        [1, 2, 3],  # RESET
+        [4, 4, 4],
+        [4, 4, 5],
+    ]
+
+
+def test_stacks_of_long_episodes_whose_age_is_saturated():
+    frames = np.arange(601).reshape(-1, 1)
+    replay = make_replay(VECTOR._replace(stack=4), episodes("-" * 600), frames=frames)
+    assert replay.get("age", 590, 3).tolist() == [255] * 3
+    assert replay.observations(np.array([600])).tolist() == [[597, 598, 599, 600]]
+
+
+def test_stack_index():
+    age = np.array([[0, 1, 2, 0, 1, 7], [7, 7, 7, 7, 7, 7]], np.uint8)
+    index = stack_index(age, np.array([0, 0, 1, 0]), np.array([1, 9, 12, 16]), 3)
+    assert index.tolist() == [[0, 0, 1], [3, 3, 3], [4, 5, 0], [3, 3, 4]]
+
+
+def test_gather_of_several_agents_in_any_order():
+    segment = Segment(LAYOUT)
+    histories = [live(segment, agent, 60, seed=agent) for agent in range(3)]
+    agents, steps = np.array([2, 0, 1, 1, 2]), np.array([60, 48, 55, 51, 49])
+    out = np.zeros((5, *SPEC.observation), np.uint8)
+    segment.gather(agents, steps, out)
+    for row, agent, step in zip(out, agents, steps, strict=True):
+        np.testing.assert_array_equal(row, slow_stack(histories[agent], int(step), 4))
+
+
+@pytest.mark.parametrize("steps", [0, 1, 11, 12, 13, 22, 23, 150])
+def test_get_gives_what_was_written(steps):
+    segment = Segment(LAYOUT)
+    history = live(segment, 2, steps)
+    replay = segment.agent(2)
+    assert replay.end == steps and replay.oldest == max(0, steps - 12) and len(replay) == min(steps, 12)
+    for first in range(replay.oldest, replay.end):
+        for length in range(replay.end - first + 1):
+            for name in ("action", "reward", "flags", "depth"):
+                wanted = np.array([history[t][name] for t in range(first, first + length)])
+                got = replay.get(name, first, length)
+                assert len(got) == length
+                np.testing.assert_array_equal(got, wanted.reshape(got.shape))
+            frames = replay.get("frame", first, length + 1)  # up to the newest observation
+            np.testing.assert_array_equal(frames, [history[t]["frame"] for t in range(first, first + length + 1)])
+    assert not segment.arrays["flags"][:2].any()  # the other agents' rings
+
+
+def test_get_gives_a_copy():
+    replay = make_replay(VECTOR, episodes("----"), rewards=[1, 2, 3, 4])
+    replay.get("reward", 0, 4)[:] = 9
+    assert replay.get("reward", 0, 4).tolist() == [1, 2, 3, 4]
+
+
+def test_get_at_absolute_steps_of_a_long_run():
+    segment = Segment(LAYOUT)
+    end = 3 * 10**9 + 7
+    for step in range(end - 30, end + 1):
+        write(segment, 0, step, 0, 0, reward=step - end)
+    segment.end[0] = end
+    assert segment.agent(0).get("reward", end - 12, 12).tolist() == list(range(-12, 0))
+
+
+def test_a_sampled_sequence_stays_whole_while_its_rollout_waits():
+    """The ring's slack: rows and stacks sampled at `end` are read until `slots` rollouts more have been waited for."""
+    for slots in (1, 3):
+        segment = Segment(LAYOUT._replace(slots=slots))
+        sampled, limit = 40, 40 + (slots + 2) * SPEC.t_max
+        oldest = np.arange(sampled - 12, sampled)
+        seen = {}
+
+        def remember(step, seen=seen, segment=segment, oldest=oldest, sampled=sampled, limit=limit):
+            if sampled <= step <= limit:
+                seen[step] = segment.agent(0).observations(oldest)
+
+        live(segment, 0, limit, each=remember)
+        for observations in seen.values():
+            np.testing.assert_array_equal(observations, seen[sampled])
+
+
+def test_discounts_are_zero_at_terminations_only():
+    replay = make_replay(VECTOR, episodes("-T -t --"))
+    assert replay.discounts(0, 8, 0.5).tolist() == [0.5, 0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5]
+    assert replay.discounts(0, 8, 0.99).dtype == np.float32
+
+
+def test_sequence_length():
+    replay = make_replay(VECTOR, episodes("-T --t ----"))  # rows: 0 1T 2R | 3 4 5t 6R | 7 8 9 10
+    lengths = [replay.sequence_length(first, 4) for first in range(11)]
+    assert lengths == [4, 4, 4, 3, 2, 1, 4, 4, 3, 2, 1]
+    assert replay.sequence_length(0, 20) == 6
+    assert replay.sequence_length(7, 20) == 4
+
+
+def test_layout_counts_every_byte_and_aligns_every_array():
+    layout = LAYOUT._replace(mailboxes={"pc.bootstrap": ((5, 7), "float32"), "flag": ((), "bool")})
+    assert layout.ring == 12 + 3 * 2 + 4
+    segment = Segment(layout)
+    assert set(segment.arrays) == set(layout.arrays())
+    assert segment.arrays["frame"].shape == (3, 22, 2, 3, 5)
+    assert segment.arrays["depth"].shape == (3, 22, 2)
+    assert segment.arrays["pc.bootstrap"].shape == (3, 5, 7)
+    assert segment.arrays["flag"].shape == (3,)
+    starts = [array.__array_interface__["data"][0] for array in segment.arrays.values()]
+    ends = [start + array.nbytes for start, array in zip(starts, segment.arrays.values(), strict=True)]
+    assert all(start % 64 == 0 for start in starts)
+    assert all(end <= start for end, start in zip(ends, starts[1:], strict=False))
+    assert starts[0] + layout.nbytes() == -(-ends[-1] // 64) * 64
+    assert not any(array.any() for array in segment.arrays.values())  # fresh memory is zero
+    for number, array in enumerate(segment.arrays.values(), 1):
+        array[...] = array.dtype.type(number)
+    for number, array in enumerate(segment.arrays.values(), 1):
+        assert (array == array.dtype.type(number)).all()
+
+
+def test_paper_sized_ring_stores_each_frame_once():
+    spec = Spec((1, 84, 84), 4, "uint8", 6)
+    layout = Layout(spec, agents=1, groups=1, replay_size=2000, extra={}, slots=1, mailboxes={})
+    assert 2000 * 84 * 84 < layout.nbytes() < 1.05 * 2000 * 84 * 84
+
+
+def test_another_process_shares_the_memory():
+    segment = Segment(LAYOUT)
+    history = live(segment, 1, 30)
+    code = (
+        "import pickle, sys; from gunreal.replay import Segment\n"
+        "layout, fd, path = pickle.load(sys.stdin.buffer)\n"
+        "segment = Segment(layout, fd); replay = segment.agent(1)\n"
+        "segment.arrays['value'][1, 3] = replay.get('reward', replay.oldest, 1)[0]"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.path[:] = %r\n%s" % (sys.path, code)],
+        input=pickle.dumps((LAYOUT, segment.fd, sys.path)),
+        pass_fds=(segment.fd,),
+        check=False,
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert segment.arrays["value"][1, 3] == history[30 - 12]["reward"]
+
+
+def test_close_gives_the_descriptor_back_and_keeps_arrays_in_use():
+    segment = Segment(LAYOUT)
+    fd, reward = segment.fd, segment.arrays["reward"]
+    segment.close()
+    segment.close()
+    with pytest.raises(OSError):
+        __import__("os").fstat(fd)
+    reward[:] = 1
+    assert reward.sum() == reward.size
