@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gunreal.learner import Learner
+from gunreal.learner import Learner as Learner  # part of this module's interface
 
 if TYPE_CHECKING:
     from gunreal.config import Config

@@ -59,7 +59,7 @@ class Config:
     # Run
     logdir: str = field("runs", "folder of runs")
     name: str = field("", "folder of this run; empty: made from environment, tasks and time")
-    steps: int = field(8_000_000, "budget in agent steps", low=1)
+    steps: int = field(6_000_000, "budget in agent steps", low=1)
     seed: int = field(1, "of everything that is drawn by chance", low=0, high=2**31 - 1)
     serial: bool = field(False, "one thread in lockstep, bit-reproducible")
     checkpoint_minutes: float = field(5.0, "minutes between checkpoints", above=0)
@@ -92,7 +92,7 @@ class Config:
     )
     first_stride: int = field(4, "stride of the large network's first convolution", low=1, high=4)
     hidden: int = field(256, "units of the torso's last layer", low=1)
-    min_batch: int = field(160, "agent steps of the smallest training batch", low=1)
+    min_batch: int = field(80, "agent steps of the smallest training batch", low=1)
     optimizer: str = field("rmsprop", "of all the weights", choices=("rmsprop", "adam"))
     learning_rate: float = field(7e-4, "at the start", above=0)
     learning_rate_end: float = field(0.0, "reached linearly at the end of the budget", low=0)

@@ -83,8 +83,9 @@ class Learner:
     def weights_sha256(self) -> str:
         """Hash of all weights in order: equal hashes, equal networks."""
         digest = hashlib.sha256()
-        for array in self._read()[: len(self._variables)]:
-            digest.update(np.asarray(array).tobytes())
+        with self._lock:
+            for array in self._read()[: len(self._variables)]:
+                digest.update(np.asarray(array).tobytes())
         return digest.hexdigest()
 
     def _state_names(self) -> list[str]:
@@ -132,6 +133,7 @@ class Learner:
 
 
 def make_optimizer(config: Config) -> Any:
+    """The configured optimiser; Keras's RMSprop keeps epsilon inside the square root, as GA3C's eq. 3 does."""
     import keras
 
     if config.optimizer == "rmsprop":

@@ -21,8 +21,7 @@ class Features(NamedTuple):
     """What heads build on, float32.
 
     Attributes:
-      conv: `[N, Fc]`, the last convolution, flat: rows, then columns, then channels in either layout, so that weights carry
-        over.
+      conv: `[N, Fc]`, the last convolution, flat: rows, columns, channels in either layout, so that weights carry over.
       hidden: `[N, Fh]`, the torso's last layer.
     """
 

@@ -171,24 +171,24 @@ def synthetic_segment(spec: Spec, extra: dict[str, Field], steps: int, seed: int
     truncation after `1 .. 3 * t_max` steps. The replay holds `20 * t_max` steps; more than that wrap the ring.
     """
     rng = np.random.default_rng(seed)
-    segment = Segment(Layout(spec, agents=1, groups=1, replay_size=20 * spec.t_max, extra=extra, slots=1, mailboxes={}))
-    rows = {name: array[0] for name, array in segment.arrays.items() if array.ndim > 1}
-    flags, age, left = FIRST, 0, int(rng.integers(1, 3 * spec.t_max + 1))
-    for step in range(steps + 1):
-        row = step % segment.layout.ring
-        for array in rows.values():
-            array[row] = _random(rng, array.shape[1:], array.dtype)
-        rows["action"][row] = rng.integers(spec.num_actions)
-        rows["reward"][row] = 0 if flags & RESET else rng.integers(-1, 2)
-        rows["log_mu"][row] = -np.log(spec.num_actions)
-        if flags & RESET:
-            following, next_age, left = FIRST, 0, int(rng.integers(1, 3 * spec.t_max + 1))
-        else:
-            left -= 1
-            flags |= 0 if left else int(rng.choice([TERMINATED, TRUNCATED]))
-            following, next_age = 0 if left else RESET, min(age + 1, 255)
-        rows["flags"][row], rows["age"][row] = flags, age
-        flags, age = following, next_age
+    layout = Layout(spec, agents=1, groups=1, replay_size=20 * spec.t_max, extra=extra, slots=1, mailboxes={})
+    segment = Segment(layout)
+    arrays = {name: array[0] for name, array in segment.arrays.items() if array.ndim > 1}
+    for array in arrays.values():
+        array[...] = _random(rng, array.shape, array.dtype)
+    arrays["action"][:] = rng.integers(spec.num_actions, size=layout.ring)
+    arrays["log_mu"][:] = -np.log(spec.num_actions)
+    flags, age, left = FIRST, 0, 0
+    for row in np.arange(steps + 1) % layout.ring:
+        if flags & FIRST:
+            age, left = 0, int(rng.integers(1, 3 * spec.t_max + 1))
+        left -= 1
+        if left == 0:
+            flags |= int(rng.choice([TERMINATED, TRUNCATED]))
+        arrays["flags"][row], arrays["age"][row] = flags, min(age, 255)
+        arrays["reward"][row] = 0 if flags & RESET else rng.integers(-1, 2)
+        flags = FIRST if flags & RESET else RESET if left == 0 else 0
+        age += 1
     segment.end[0] = steps
     segment.close()  # nobody else needs the descriptor; the arrays keep the memory
     return segment

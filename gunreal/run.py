@@ -2,67 +2,131 @@
 
 from __future__ import annotations
 
+import sys
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gunreal import checkpoint, metrics, registry, runs
-from gunreal.config import Config, load as load_config
+from gunreal.config import Config, ConfigError
+from gunreal.config import load as load_config
 from gunreal.envs.make import describe
-from gunreal.predictor import sample_actions
+from gunreal.predictor import Learner, sample_actions
+from gunreal.spec import Spec
+from gunreal.tasks.base import AuxiliaryTask
 
 
 class Run:
-    """What `gunreal.train` returns and `gunreal.load` finds.
+    """What `gunreal.train` returns and `gunreal.load` finds. Nothing is read or built before it is asked for.
 
     Attributes:
       path: the run's folder.
       config: the resolved configuration.
-      metrics: the lines of `metrics.jsonl`, oldest first.
     """
 
-    def __init__(self, path: Path, config: Config, which: str = "newest"):
+    def __init__(self, path: Path, config: Config, which: str | Path = "newest"):
         self.path, self.config, self._which = path, config, which
-        self.metrics: list[dict[str, Any]] = metrics.read(path / metrics.FILE)
-        self._learner: Any = None
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of `metrics.jsonl`, oldest first; `gunreal.metrics` says what their keys mean."""
+        file = self.path / metrics.FILE
+        return metrics.read(file) if file.exists() else []
+
+    @cached_property
+    def tasks(self) -> tuple[AuxiliaryTask, ...]:
+        """The auxiliary tasks with their options."""
+        return registry.load_tasks(self.config.tasks, self.config.task)
+
+    @cached_property
+    def spec(self) -> Spec:
+        """Shapes of observations and actions; opens the environment once."""
+        return describe(self.config)
 
     @property
-    def learner(self) -> Any:
-        """The network with the checkpoint's weights; built when it is first asked for."""
-        if self._learner is None:
-            from gunreal.system import build_learner
+    def checkpoint(self) -> Path:
+        """The file that the weights are from."""
+        return self._restored[1]
 
-            tasks = registry.load_tasks(self.config.tasks, self.config.task)
-            self.spec = describe(self.config)
-            saved = checkpoint.load(self.path, self._which)
-            self._learner = build_learner(self.config, self.spec, tasks)
-            self._learner.set_state({name: x for name, x in saved.state.items() if not name.startswith("ring")})
-        return self._learner
+    @property
+    def step(self) -> int:
+        """Agent steps that the weights were trained for."""
+        return self._restored[2]
+
+    @property
+    def learner(self) -> Learner:
+        """The network with the checkpoint's weights. Asking for it loads Keras.
+
+        Raises:
+          ConfigError: the checkpoint is of another run, Keras is loaded with another backend, or the environment or a
+            task is not there any more.
+          FileNotFoundError: there is no whole checkpoint.
+        """
+        return self._restored[0]
+
+    @cached_property
+    def _restored(self) -> tuple[Learner, Path, int]:
+        tasks, spec = self.tasks, self.spec
+        saved = checkpoint.load(self.path, self._which)
+        _check_backend(self.path.name, self.config.backend)
+        from gunreal.system import build_learner
+
+        learner = build_learner(self.config, spec, tasks)
+        try:
+            learner.set_state({name: x for name, x in saved.state.items() if not name.startswith("ring")})
+        except ValueError as error:
+            raise ConfigError(f"{saved.path} is no checkpoint of {self.path}: {error}") from error
+        return learner, saved.path, saved.step
 
     def act(self, observation: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
         """Actions of the policy.
 
         Args:
-          observation: `[*spec.observation]` or a batch `[n, *spec.observation]`: the stack of the newest frames, NCHW.
-          rng: draws from the policy; None takes the most probable action.
+          observation: `[*spec.observation]` or a batch `[n, *spec.observation]`: the newest frames, oldest first,
+            stacked along the channels (NCHW; images are uint8, 0 to 255).
+          rng: draws from the policy, as in training; None takes the most probable action.
 
         Returns:
           int32, `[]` or `[n]`.
+
+        Raises:
+          ValueError: the observation is of another shape, or of a type that doesn't fit.
         """
-        learner = self.learner
-        observation = np.asarray(observation, self.spec.dtype)
-        single = observation.ndim == len(self.spec.observation)
-        logits, _ = learner.predict("base", observation[None] if single else observation)
-        action = logits.argmax(1).astype(np.int32) if rng is None else sample_actions(logits, rng)[0]
-        return action[0] if single else action
+        spec, observation = self.spec, np.asarray(observation)
+        lead = observation.ndim - len(spec.observation)
+        fits = lead in (0, 1) and observation.shape[lead:] == spec.observation
+        if not (fits and np.can_cast(observation.dtype, spec.dtype, "same_kind")):
+            given = f"{observation.dtype} {list(observation.shape)}"
+            raise ValueError(f"act() takes {spec.dtype} {list(spec.observation)}, or a batch of these, and got {given}")
+        batch = observation.astype(spec.dtype).reshape(-1, *spec.observation)
+        logits, _ = self.learner.predict("base", batch)
+        actions = logits.argmax(1).astype(np.int32) if rng is None else sample_actions(logits, rng)[0]
+        return actions.reshape(observation.shape[:lead])
+
+    def evaluate(self, episodes: int = 30, **options: Any) -> np.ndarray:
+        """Unclipped scores of new episodes, float64 `[episodes]`; `options` are those of `gunreal.evaluate.play`."""
+        from gunreal.evaluate import play
+
+        ended = play(self.learner, self.config, self.spec, episodes, **options)
+        return np.array([episode.score for episode in sorted(ended)])
 
 
-def load(path: str | Path, which: str = "newest") -> Run:
+def _check_backend(name: str, backend: str) -> None:
+    keras = sys.modules.get("keras")
+    if keras is not None and (loaded := keras.backend.backend()) != backend:
+        raise ConfigError(
+            f"{name} was trained with {backend}, but this process has loaded Keras with {loaded}; open the run in "
+            f"another process, or set KERAS_BACKEND={backend} before Keras is imported"
+        )
+
+
+def load(path: str | Path, which: str | Path = "newest") -> Run:
     """Opens a run.
 
     Args:
-      path: its folder, "runs/NAME".
+      path: its folder, "runs/NAME", or the name of a run in `runs`.
       which: "newest", "best", or the path of a checkpoint.
 
     Raises:

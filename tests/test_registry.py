@@ -108,7 +108,11 @@ def test_only_the_named_are_imported():
         (["pc", "vr", "pc"], {}, "'pc' is named more than once"),
         (["vr", "gunreal.tasks.value_replay:ValueReplay"], {}, "'vr' is named more than once"),
         (["vr"], {"pc": {"weight": 1.0}}, r"options are set for 'pc', which is not among the tasks \(vr\): add it"),
-        (["pc"], {"pc": {"wieght": 1.0}}, "'pc' has no option 'wieght', did you mean 'weight'\\?; it has cell, discount, "),
+        (
+            ["pc"],
+            {"pc": {"wieght": 1.0}},
+            "'pc' has no option 'wieght', did you mean 'weight'\\?; it has cell, discount, ",
+        ),
         (["pc"], {"pc": {"name": "x"}}, "'pc' has no option 'name'"),
         (["pc"], {"pc": {"cell": 2.5}}, "pc.cell is 2.5: give a value of type int"),
         (["pc"], {"pc": {"cell": True}}, "pc.cell is True: give a value of type int"),

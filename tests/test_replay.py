@@ -1,3 +1,4 @@
+import os
 import pickle
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from gunreal.replay import FIRST, RESET, TERMINATED, TRUNCATED, Layout, Segment,
 from gunreal.spec import Field, Spec
 
 SPEC = Spec((2, 3, 5), 4, "uint8", num_actions=4, t_max=2)
-LAYOUT = Layout(SPEC, agents=3, groups=2, replay_size=12, extra={"depth": Field("depth", (2,), "float32")}, slots=1, mailboxes={})
+LAYOUT = Layout(
+    SPEC, agents=3, groups=2, replay_size=12, extra={"depth": Field("depth", (2,), "float32")}, slots=1, mailboxes={}
+)
 
 
 def live(segment, agent, steps, seed=0, each=lambda step: None):
@@ -191,19 +194,17 @@ def test_paper_sized_ring_stores_each_frame_once():
 def test_another_process_shares_the_memory():
     segment = Segment(LAYOUT)
     history = live(segment, 1, 30)
-    code = (
-        "import pickle, sys; from gunreal.replay import Segment\n"
-        "layout, fd, path = pickle.load(sys.stdin.buffer)\n"
-        "segment = Segment(layout, fd); replay = segment.agent(1)\n"
-        "segment.arrays['value'][1, 3] = replay.get('reward', replay.oldest, 1)[0]"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys; sys.path[:] = %r\n%s" % (sys.path, code)],
-        input=pickle.dumps((LAYOUT, segment.fd, sys.path)),
-        pass_fds=(segment.fd,),
-        check=False,
-        capture_output=True,
-    )
+    code = """if True:
+        import pickle, sys
+        sys.path[:], layout, fd = pickle.load(sys.stdin.buffer)
+        from gunreal.replay import Segment
+        segment = Segment(pickle.loads(layout), fd)
+        replay = segment.agent(1)
+        segment.arrays["value"][1, 3] = replay.get("reward", replay.oldest, 1)[0]
+    """
+    given = pickle.dumps((sys.path, pickle.dumps(LAYOUT), segment.fd))
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, input=given, pass_fds=(segment.fd,), capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert segment.arrays["value"][1, 3] == history[30 - 12]["reward"]
 
@@ -214,6 +215,6 @@ def test_close_gives_the_descriptor_back_and_keeps_arrays_in_use():
     segment.close()
     segment.close()
     with pytest.raises(OSError):
-        __import__("os").fstat(fd)
+        os.fstat(fd)
     reward[:] = 1
     assert reward.sum() == reward.size

@@ -1,4 +1,6 @@
+"""Lets the test run without installing the package."""
+
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # so that the tests run without installing
+sys.path.insert(0, str(Path(__file__).parent))

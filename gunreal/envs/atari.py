@@ -1,14 +1,15 @@
-"""Atari 2600 games (`ALE/Pong-v5`, ...) as gray `[1, S, S]` frames: skip 4, maximum over the last two, no reward clipping.
+"""Atari 2600 games (`ALE/Pong-v5`, ...) as gray frames: skip 4, maximum over the last two, no reward clipping.
 
-This steps `ale_py.ALEInterface` itself. `ale_py.vector_env.AtariVectorEnv` is as fast per core, but there an episode is a
-function of its seed only after `loadROM`, which takes 85 ms (most of it for a palette that nobody uses): more than a whole
-episode of a beginner's Breakout. Here a reset restores the saved start state, about 1 ms with its no-ops.
+This steps `ale_py.ALEInterface` itself. `ale_py.vector_env.AtariVectorEnv` is as fast per core, but there an episode is
+a function of its seed only after `loadROM`, which takes 85 ms (most of it for a palette that nobody uses): more than a
+whole episode of a beginner's Breakout. Here a reset restores the saved start state, about 1 ms with its no-ops.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +37,7 @@ class AtariEnv:
             raise ConfigError(f"{config.env} records no {sorted(unknown)}: a task can ask for {sorted(_EXTRA)}")
         game, options = _game(config), _options(config)
         self.num_envs = num_envs
-        self.frame = (1, config.frame_size, config.frame_size)
+        self.frame: tuple[int, ...] = (1, config.frame_size, config.frame_size)
         self._consoles = [_Console(game, options, config.frame_size) for _ in range(num_envs)]
         self.num_actions = len(self._consoles[0].actions)
         self._extra_keys = extra_keys
@@ -81,7 +82,8 @@ class _Console:
         ale.setFloat("repeat_action_probability", 0.0)  # ALE's own sticky actions can't be seeded without loadROM
         ale.setInt("random_seed", 0)
         ale.setInt("max_num_frames_per_episode", options["max_num_frames_per_episode"])
-        ale.loadROM(ale_py.roms.get_rom_path(game))
+        rom: Any = ale_py.roms.get_rom_path(game)
+        ale.loadROM(rom)
         if options["mode"] is not None:
             ale.setMode(options["mode"])
         if options["difficulty"] is not None:

@@ -14,7 +14,7 @@ class Catch(gymnasium.Env):
     """A ball falls from a random column, one row a step; the paddle on the bottom row moves left, stays or moves right.
 
     Observation: uint8 `[84, 84, 1]`. Reward: +1 for a caught ball, -1 for a missed one, both end the episode
-    (`terminated`) after `rows - 1` steps. The best return is 1, the random policy's about -0.5.
+    (`terminated`) after `rows - 1` steps. The best return is 1, the random policy's about -0.6.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import importlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import gymnasium
 import numpy as np
@@ -16,7 +17,6 @@ from gunreal.config import Config, ConfigError
 from gunreal.envs.make import Step
 
 _IMAGE_KEYS = ("image", "rgb", "pixels", "screen", "observation")  # preferred where several entries are images
-_LUMA = np.array([77, 150, 29], np.uint16)  # ITU-R BT.601 (0.299, 0.587, 0.114) in 256ths
 
 
 class GenericEnv:
@@ -29,7 +29,7 @@ class GenericEnv:
         try:
             self._first_action, self.num_actions = _discrete(config, env.action_space)
             self._key = _image_key(config, env.observation_space)
-            space = env.observation_space if self._key is None else env.observation_space[self._key]
+            space: Any = env.observation_space if self._key is None else env.observation_space[self._key]  # type: ignore
             self.frame, self.dtype, self._convert = _converter(config, space)
         except ConfigError:
             self.close()
@@ -70,21 +70,29 @@ class GenericEnv:
 
 
 def _open(config: Config) -> gymnasium.Env:
-    if ":" not in config.env and config.env not in gymnasium.registry:
+    module, _, env_id = config.env.rpartition(":")
+    try:
+        if module:
+            importlib.import_module(module)
+    except ModuleNotFoundError as e:
+        if not e.name or not f"{module}.".startswith(f"{e.name}."):
+            raise  # the module is there, and an import of its own failed
+        raise ConfigError(f"no module {module!r} for {config.env}: install it or mend the id (module:Id)") from None
+    if env_id not in gymnasium.registry:
         with contextlib.suppress(ImportError):
             import ale_py
 
             gymnasium.register_envs(ale_py)  # PongNoFrameskip-v4 and the like
     try:
-        return gymnasium.make(config.env, disable_env_checker=True, **config.env_args)
+        return gymnasium.make(env_id, disable_env_checker=True, **config.env_args)
     except gymnasium.error.DependencyNotInstalled as e:
         raise ConfigError(f"{config.env} misses a package: {e}") from None
     except gymnasium.error.UnregisteredEnv:
-        raise ConfigError(_unknown(config.env)) from None
-    except ModuleNotFoundError as e:
-        if e.name != config.env.partition(":")[0]:
-            raise  # the environment's own import failed
-        raise ConfigError(f"no module {e.name!r} for {config.env}: install it or mend the id (module:Id)") from None
+        raise ConfigError(_unknown(env_id)) from None
+    except TypeError as e:
+        if "unexpected keyword" not in str(e):
+            raise
+        raise ConfigError(f"env_args do not fit {config.env}: {str(e).partition(' was raised')[0]}") from None
     except gymnasium.error.Error as e:
         raise ConfigError(f"{config.env}: {' '.join(str(e).split())}") from None
 
@@ -105,7 +113,7 @@ def _discrete(config: Config, space: spaces.Space) -> tuple[int, int]:
     return int(space.start), int(space.n)
 
 
-def _is_image(space: spaces.Space) -> bool:
+def _is_image(space: spaces.Space) -> TypeGuard[spaces.Box]:
     return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3)
 
 
@@ -131,10 +139,12 @@ def _converter(config: Config, space: spaces.Space) -> tuple[tuple[int, ...], st
         return (1, config.frame_size, config.frame_size), "uint8", _image_converter(config, space.shape)
     if not isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         raise ConfigError(f"{config.env} observes {type(space).__name__}: wrap it to a Box (image or vector)")
-    scale = np.float32(1 / 255 if space.dtype == np.uint8 else 1)
+    scale = 255 if isinstance(space, spaces.Box) and space.dtype == np.uint8 else 1
 
     def convert(observation: Any, out: np.ndarray) -> None:
-        np.multiply(spaces.flatten(space, observation), scale, out=out, casting="unsafe")
+        out[:] = np.asarray(spaces.flatten(space, observation))
+        if scale != 1:
+            out /= scale
 
     return (spaces.flatdim(space),), "float32", convert
 
@@ -146,20 +156,21 @@ def _image_converter(config: Config, shape: tuple[int, ...]) -> Converter:
     if channels not in (1, 3):
         raise ConfigError(f"{config.env} observes images of shape {shape}: they must be gray or RGB (1 or 3 channels)")
     height, width = shape[:2] if last else shape[1:]
-    if (height, width) != (size, size):
-        import cv2
+    resize = (height, width) != (size, size)
+    if resize or channels == 3:
+        import cv2  # 17 MB
 
         cv2.setNumThreads(0)  # the agent processes fill the cores
 
     def convert(observation: np.ndarray, out: np.ndarray) -> None:
+        image = np.asarray(observation)
         if channels == 3:
-            gray = ((observation if last else np.moveaxis(observation, 0, -1)) @ _LUMA >> 8).astype(np.uint8)
+            image = cv2.cvtColor(image if last else np.moveaxis(image, 0, -1), cv2.COLOR_RGB2GRAY)
+        image = image.reshape(height, width)
+        if resize:
+            cv2.resize(image, (size, size), dst=out[0], interpolation=cv2.INTER_AREA)
         else:
-            gray = np.asarray(observation).reshape(height, width)
-        if (height, width) == (size, size):
-            out[0] = gray
-        else:
-            cv2.resize(gray, (size, size), dst=out[0], interpolation=cv2.INTER_AREA)
+            out[0] = image
 
     return convert
 
@@ -170,4 +181,4 @@ def _lookup(key: str, observation: Any, info: dict[str, Any]) -> np.ndarray:
     if key in info:
         return np.asarray(info[key])
     there = [*(observation if isinstance(observation, dict) else ()), *info]
-    raise RuntimeError(f"a task records {key!r}, which the environment gave neither in its observation nor in info: {there}")
+    raise RuntimeError(f"a task records {key!r}, but the environment's observation and info have only {there}")

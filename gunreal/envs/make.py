@@ -1,4 +1,4 @@
-"""The one road to an environment: `make` opens several copies that step together, `describe` says what they look like."""
+"""The one road to an environment: `make` opens copies that step together, `describe` says what they look like."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class VectorEnv(Protocol):
     num_actions: int
 
     def send(self, actions: np.ndarray, reset: np.ndarray, seeds: np.ndarray) -> None:
-        """Starts one step: int32 `[n]` actions; where bool `[n]` `reset` is set, a reset with int64 `[n]` `seeds` instead.
+        """Starts one step with int32 `[n]` actions; where bool `[n]` `reset` is set, a reset with int64 `[n]` `seeds`.
 
-        The first step, and the step after an episode's end, must be a reset.
+        A reset has reward 0 and is not done. The first step, and the step after an episode's end, must be a reset.
         """
 
     def recv(self) -> Step:
@@ -74,9 +74,7 @@ def describe(config: Config) -> Spec:
     env = make(config, 1)
     env.close()
     stack = config.frame_stack if len(env.frame) == 3 else 1
-    return Spec(
-        env.frame, stack, env.dtype, env.num_actions, config.t_max, config.discount, config.reward_clip
-    )
+    return Spec(env.frame, stack, env.dtype, env.num_actions, config.t_max, config.discount, config.reward_clip)
 
 
 def restore(envs: VectorEnv, seeds: Sequence[int], actions: Sequence[np.ndarray]) -> Step:

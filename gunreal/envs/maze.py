@@ -15,9 +15,9 @@ MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])  # up, right, down, left
 class RareGoalMaze(gymnasium.Env):
     """A maze seen from above. Reward: +1 at the goal, where the episode ends; nothing ever else.
 
-    The maze and its goal are fixed by `layout`; each episode starts on a random cell at least `min_distance` steps away.
-    Walking into a wall wastes the step. The time limit is a truncation. The best return is 1; the random policy's is the
-    share of its episodes that reach the goal: with the defaults about one in twenty.
+    The maze and its goal are fixed by `layout`; an episode starts on a random cell at least `min_distance` steps away.
+    Walking into a wall wastes the step. The time limit is a truncation. The best return is 1; the random policy's is
+    the share of its episodes that reach the goal: with the defaults about one in twenty.
 
     Observation: uint8 `[84, 84, 1]`; actions: up, right, down, left.
 

@@ -1,0 +1,1 @@
+"""The auxiliary tasks: the contract (`base`) and the three of UNREAL."""

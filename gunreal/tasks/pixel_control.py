@@ -112,7 +112,7 @@ def pixel_change(frames: np.ndarray, cell: int, grid: tuple[int, int]) -> np.nda
     change = np.maximum(newer, older) - np.minimum(newer, older)  # |difference| without leaving uint8
     # NumPy adds whole rows quickly and short runs slowly: down the columns first, then across by strided slices.
     change = change.reshape(steps - 1, channels, rows, cell, width)
-    total = np.zeros((steps - 1, rows, width), np.uint16 if channels * cell * cell * 255 < 2**16 else np.uint32)
+    total = np.zeros((steps - 1, rows, width), np.uint16 if channels * cell * 255 < 2**16 else np.uint32)
     for channel in range(channels):
         for row in range(cell):
             total += change[:, channel, :, row]

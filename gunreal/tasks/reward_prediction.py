@@ -20,11 +20,14 @@ ZERO, POSITIVE, NEGATIVE = range(3)
 class RewardPrediction(AuxiliaryTask):
     """Classifies the reward that follows on three successive observations; half of the draws are rewarding ones.
 
-    It sees the convolution features only: what it learns shapes the vision, not the policy's last layer.
+    It sees the convolution features only: what it learns shapes the vision, not the policy's last layer. UNREAL adds
+    one such loss of weight 1 to a rollout's summed A3C loss; with means over steps instead of sums that is a weight of
+    1 / t_max.
     """
 
     name = "rp"
     features = "conv"
+    weight: float = 0.05
 
     def length(self, t_max: int) -> int:
         return FRAMES

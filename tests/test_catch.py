@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import gunreal.envs  # noqa: F401
+from gunreal.envs.catch import Catch
+
+
+def play(env, seed, policy):
+    """Return and length of one episode."""
+    env.reset(seed=seed)
+    total, steps, done = 0.0, 0, False
+    while not done:
+        _, reward, done, truncated, _ = env.step(policy(env))
+        assert not truncated and (reward == 0 or done)
+        total, steps = total + reward, steps + 1
+    return total, steps
+
+
+def test_following_the_ball_is_optimal():
+    env = Catch()
+    played = [play(env, seed, lambda e: np.sign(e.ball - e.paddle) + 1) for seed in range(50)]
+    assert played == [(1.0, 9)] * 50
+
+
+def test_standing_still_catches_the_middle_column_only():
+    env = Catch()
+    for seed in range(20):
+        total, _ = play(env, seed, lambda e: 1)
+        assert total == (1.0 if env.ball == 2 else -1.0)
+
+
+def test_picture():
+    env = Catch()
+    image, _ = env.reset(seed=0)
+    assert image.shape == (84, 84, 1) and image.dtype == np.uint8
+    assert image.sum() == 255 * 2 * 8 * 16  # ball and paddle, 84 // 10 by 84 // 5 pixels each
+    assert (image[72:80, 32:48] == 255).all() and (image[:8, env.ball * 16 : env.ball * 16 + 16] == 255).all()
+    image, *_ = env.step(2)
+    assert (image[72:80, 48:64] == 255).all() and (image[8:16, env.ball * 16 : env.ball * 16 + 16] == 255).all()
+
+
+def test_paddle_stays_inside():
+    env = Catch()
+    env.reset(seed=0)
+    for action, end in ((0, 0), (2, 4)):
+        for _ in range(6):
+            env.step(action)
+        assert env.paddle == end
+        env.reset(seed=0)
+
+
+def test_gymnasium_api():
+    env = gymnasium.make("gunreal/Catch-v0", render_mode="rgb_array")
+    check_env(env.unwrapped, skip_render_check=True)
+    env.reset(seed=0)
+    assert env.render().shape == (84, 84, 3)
+
+
+def test_impossible_size():
+    with pytest.raises(ValueError, match="2 to 84 rows"):
+        Catch(rows=1)

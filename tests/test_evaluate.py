@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import json
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gunreal import evaluate
+from gunreal.config import Config, ConfigError
+from gunreal.envs.make import describe
+from gunreal.evaluate import Episode, main, play, summarize
+from rings import episodes, make_replay
+from trained import Tens, catch_run
+
+TENS = Config(env="trained:Tens-v0")
+CATCH = Config(env="gunreal/Catch-v0", frame_stack=3)
+
+
+class Fixed:
+    """A learner with the same logits everywhere; keeps what it is asked."""
+
+    version = 0
+
+    def __init__(self, *logits: float):
+        self.logits, self.asked = np.array(logits, np.float32), []
+
+    def predict(self, head, observations):
+        assert head == "base"
+        self.asked.append(observations)
+        return np.tile(self.logits, (len(observations), 1)), np.zeros(len(observations), np.float32)
+
+    def train(self, batch, learning_rate):
+        raise NotImplementedError
+
+
+def tens(count, logits=(0, 0, 0), **options):
+    return sorted(play(Fixed(*logits), TENS, describe(TENS), count, **options))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return catch_run(tmp_path_factory.getbasetemp())
+
+
+def command(*argv):
+    return main(["evaluate", *map(str, argv)])
+
+
+def test_every_episode_is_played_and_scores_are_raw():
+    played = tens(40, logits=(0, 9, 0), sample=False)
+    assert [episode.number for episode in played] == list(range(40))
+    assert [episode.length for episode in played] == [1 + episode.seed % 7 for episode in played]
+    assert [episode.score for episode in played] == [11.0 * episode.length for episode in played]
+    assert not any(episode.cut for episode in played)
+
+
+def test_environments_have_their_share_whatever_the_length(monkeypatch):
+    """The first 20 episodes that end would be short ones; which are played must not depend on it."""
+    monkeypatch.setattr(evaluate, "_ENVIRONMENTS", 3)
+    three = tens(20)
+    monkeypatch.setattr(evaluate, "_ENVIRONMENTS", 1)
+    assert tens(20) == three
+    assert tens(5) == three[:5]
+
+
+def test_idle_environments_are_not_predicted_for():
+    learner = Fixed(0, 0, 0)
+    played = list(play(learner, TENS, describe(TENS), 10))
+    assert sum(map(len, learner.asked)) == sum(episode.length for episode in played)
+    assert [episode.length for episode in played] == sorted(episode.length for episode in played)  # one each
+
+
+def test_seeds():
+    Tens.seeds.clear()
+    played = tens(50, seed=1)
+    seeds = [episode.seed for episode in played]
+    assert len(set(seeds)) == 50 and sorted(Tens.seeds) == sorted(seeds)
+    assert tens(50, seed=1) == played
+    assert not {episode.seed for episode in tens(50, seed=2)} & set(seeds)
+    streams = ([1, agent, episode] for agent in range(64) for episode in range(1, 64))  # `Worker._episode_seed`
+    assert not {int(np.random.default_rng(stream).integers(2**31)) for stream in streams} & set(seeds)
+
+
+def test_actions_are_drawn_from_the_policy():
+    def mean_action(**options):
+        played = tens(300, logits=(np.log(0.5), np.log(0.1), np.log(0.4)), **options)
+        return sum(episode.score for episode in played) / sum(episode.length for episode in played) - 10
+
+    assert mean_action(sample=True) == pytest.approx(0.9, abs=0.1)
+    assert mean_action(sample=False) == 0
+
+
+def test_episodes_are_cut_at_max_steps():
+    for episode in tens(30, logits=(9, 0, 0), sample=False, max_steps=4):
+        length = 1 + episode.seed % 7
+        assert (episode.length, episode.cut) == (min(length, 4), length > 4)
+        assert episode.score == 10 * episode.length
+
+
+def test_environments_are_closed_also_when_it_is_given_up():
+    Tens.still_open = 0
+    tens(4)
+    given_up = play(Fixed(0, 0, 0), TENS, describe(TENS), 20)
+    next(given_up)
+    assert Tens.still_open > 0
+    given_up.close()
+    assert Tens.still_open == 0
+
+
+def test_observations_are_stacked_as_in_the_ring():
+    spec, seen, scores = describe(CATCH), [], []
+
+    def watch(observation, score):
+        seen.append(observation)
+        scores.append(score)
+
+    learner = Fixed(1, 0, 0)
+    first = min(play(learner, CATCH, spec, 2, watch=watch))
+    assert len(seen) == 1 + first.length == 10 and scores == [0.0] * 9 + [first.score]
+    np.testing.assert_array_equal([batch[0] for batch in learner.asked], seen[:-1])
+    frames = np.stack([observation[-1:] for observation in seen])
+    replay = make_replay(spec, episodes("--------T")[:-1], frames=frames)
+    # The ring's newest row would be an episode's final observation: the same stack.
+    np.testing.assert_array_equal(replay.observations(np.arange(10)), seen)
+
+
+def test_summary():
+    played = [Episode(1, 5, 4.0, 20, True), Episode(0, 6, 1.0, 10, False), Episode(2, 7, -2.0, 60, False)]
+    found = summarize(played)
+    assert found["scores"] == [1.0, 4.0, -2.0] and found["lengths"] == [10, 20, 60]
+    assert (found["mean"], found["median"], found["min"], found["max"]) == (1.0, 1.0, -2.0, 4.0)
+    assert found["std"] == pytest.approx(6**0.5) and found["mean_length"] == 30 and found["cut"] == 1
+
+
+def test_command_prints_json(folder, capsys):
+    outputs = []
+    for _ in range(2):
+        assert command(folder, "--episodes", 7, "--json", "--seed", 3) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+    found = json.loads(outputs[0])
+    assert found["episodes"] == len(found["scores"]) == 7 and set(found["scores"]) <= {-1.0, 1.0}
+    assert found["mean"] == np.mean(found["scores"]) and found["lengths"] == [9] * 7
+    assert found["step"] >= 400 and found["checkpoint"].endswith(f"step_{found['step']:012d}.npz")
+    assert (found["env"], found["policy"], found["seed"]) == ("gunreal/Catch-v0", "sample", 3)
+
+
+def test_command_prints_a_table(folder, capsys):
+    arguments = ("--episodes", 3, "--checkpoint", "best", "--policy", "argmax", "--max_steps", 5)
+    assert command("catch", "--logdir", folder.parent, *arguments) == 0
+    about, names, values, cut = capsys.readouterr().out.splitlines()
+    assert about.startswith("catch: gunreal/Catch-v0, at step ") and about.endswith(", policy argmax")
+    assert names.split() == ["mean", "median", "std", "min", "max", "episodes", "mean", "length"]
+    assert values.split() == ["0.00", "0.00", "0.00", "0.00", "0.00", "3", "5.00"]
+    assert cut.startswith("3 of the episodes reached --max_steps")
+
+
+def test_video(folder, tmp_path, capsys):
+    ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    path = tmp_path / "first.mp4"
+    assert command(folder, "--episodes", 2, "--video", path) == 0
+    assert str(path) in capsys.readouterr().out
+    reader = ffmpeg.read_frames(str(path))
+    about = next(reader)
+    width, height = about["size"]
+    assert about["fps"] == 15 and (width, height) == (2 * 336, 28 + 336 + 64)
+    pictures = [np.frombuffer(data, np.uint8).reshape(height, width, 3) for data in reader]
+    assert len(pictures) == 10  # Catch has 9 steps, and the final observation is shown, too
+    panel = pictures[3][28 : 28 + 336, :336].astype(int)
+    ball = panel[3 * 32 + 4 : 4 * 32 - 4].max(axis=0) > 128  # rows of 8 pixels, enlarged 4 times
+    assert 50 < ball.sum() < 80  # one of the five columns
+    beside = pictures[3][28 : 28 + 336, 336:]
+    assert (
+        beside[20:-20, 20:-20].std() > 5 and beside[:6].max() < 40
+    )  # the map, and the frame's edge that it leaves out
+
+
+def test_video_of_a_run_that_has_none(tmp_path, monkeypatch):
+    from gunreal.video import Recorder
+
+    vectors = SimpleNamespace(spec=describe(TENS), config=TENS, tasks=())
+    with pytest.raises(ConfigError, match="needs image observations"):
+        Recorder(tmp_path / "a.mp4", vectors)
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(ConfigError, match=r"pip install gunreal\[video\]"):
+        Recorder(tmp_path / "a.mp4", vectors)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "name one run"),
+        (("{run}", "other"), "there are 2 names"),
+        (("{run}x",), "there is no run"),
+        (("catsh", "--logdir", "{run}/.."), "did you mean catch"),
+        (("{run}", "--episode", "3"), "unknown flag --episode; did you mean episodes"),
+        (("{run}", "--episodes", "0"), "--episodes=0"),
+        (("{run}", "--seed", "-1"), "--seed=-1"),
+        (("{run}", "--policy", "best"), "sample|argmax"),
+        (("{run}", "--protocol", "v5"), "leave it out"),
+        (("{run}", "--checkpoint", "step_9.npz"), "there is no checkpoint step_9.npz; there are step_0"),
+        (("{run}", "--video", "film.avi"), "FILE.mp4"),
+        (("{run}", "--video", "{run}/none/film.mp4"), "can't be written"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(folder, capsys, arguments, message):
+    assert command(*(argument.replace("{run}", str(folder)) for argument in arguments)) == 2
+    output = capsys.readouterr()
+    assert output.out == "" and output.err.count("\n") == 1
+    assert output.err.startswith("gunreal: ") and message in output.err
+
+
+def test_help(capsys):
+    with pytest.raises(SystemExit) as caught:
+        command("--help")
+    assert caught.value.code == 0
+    assert "--checkpoint" in capsys.readouterr().out

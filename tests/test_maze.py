@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import gunreal.envs  # noqa: F401
+from gunreal.envs.maze import AGENT, GOAL, MOVES, WALL, RareGoalMaze
+
+
+def downhill(env):
+    """The action that leads to a neighbour one step nearer to the goal."""
+    near = [env.distance[env.row + down, env.column + right] for down, right in MOVES]
+    return near.index(env.shortest_path_length - 1)
+
+
+@pytest.mark.parametrize("options", [{}, {"size": 5}, {"size": 11, "layout": 3}, {"openings": 0.0}, {"openings": 1.0}])
+def test_walking_downhill_takes_the_shortest_path(options):
+    env = RareGoalMaze(**options)
+    for seed in range(10):
+        env.reset(seed=seed)
+        length = env.shortest_path_length
+        assert env.distance.max() // 2 <= length <= env.distance.max()
+        rewards = []
+        terminated = False
+        while not terminated:
+            _, reward, terminated, truncated, _ = env.step(downhill(env))
+            assert not truncated
+            rewards.append(reward)
+        assert rewards == [0.0] * (length - 1) + [1.0]
+
+
+def test_every_room_is_connected():
+    for layout in range(5):
+        distance = RareGoalMaze(size=9, layout=layout, openings=0.0).distance
+        assert (distance[1::2, 1::2] >= 0).all()
+        assert (distance >= 0).sum() == 16 + 15  # a tree: 16 rooms and 15 doors
+        assert (distance[[0, -1]] == -1).all() and (distance[:, [0, -1]] == -1).all()
+        assert RareGoalMaze(size=9, layout=layout).distance.max() <= distance.max()  # openings are shortcuts
+
+
+def test_time_limit_truncates():
+    env = RareGoalMaze(max_steps=4)
+    env.reset(seed=0)
+    results = [env.step(0)[2:4] for _ in range(4)]
+    assert results == [(False, False)] * 3 + [(False, True)]
+    env = RareGoalMaze(size=5, min_distance=1)
+    env.reset(seed=0)
+    env.max_steps = env.shortest_path_length  # the goal on the last step: terminated, not truncated
+    while env.shortest_path_length > 1:
+        env.step(downhill(env))
+    assert env.step(downhill(env))[1:4] == (1.0, True, False)
+
+
+def test_walls_stop():
+    env = RareGoalMaze()
+    env.reset(seed=0)
+    for action, (down, right) in enumerate(MOVES):
+        row, column = env.row, env.column
+        free = env.distance[row + down, column + right] >= 0
+        env.step(action)
+        assert (env.row, env.column) == ((row + down, column + right) if free else (row, column))
+
+
+def test_picture():
+    env = RareGoalMaze()
+    image, _ = env.reset(seed=1)
+    assert image.shape == (84, 84, 1) and image.dtype == np.uint8
+    cells = image[4:81:9, 4:81:9, 0]  # centres of the 9 x 9 cells of 9 pixels
+    np.testing.assert_array_equal(cells == WALL, env.distance < 0)
+    assert np.argwhere(cells == AGENT).tolist() == [[env.row, env.column]]
+    assert np.argwhere(cells == GOAL).tolist() == [list(env.goal)]
+
+
+def test_reward_is_rare_under_the_random_policy():
+    env, rng = RareGoalMaze(), np.random.default_rng(0)
+    hits = 0
+    for seed in range(400):
+        env.reset(seed=seed)
+        terminated = truncated = False
+        while not terminated and not truncated:
+            _, _, terminated, truncated, _ = env.step(int(rng.integers(4)))
+        hits += terminated
+    assert 0.02 <= hits / 400 <= 0.08
+
+
+def test_gymnasium_api():
+    env = gymnasium.make("gunreal/RareGoalMaze-v0", render_mode="rgb_array")
+    check_env(env.unwrapped, skip_render_check=True)
+    env.reset(seed=0)
+    assert env.render().shape == (84, 84, 3)
+
+
+@pytest.mark.parametrize(("options", "message"), [({"size": 8}, "odd"), ({"min_distance": 1000}, "at most")])
+def test_impossible_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        RareGoalMaze(**options)

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import gunreal
+from gunreal import checkpoint
+from gunreal.predictor import sample_actions
+from trained import catch_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return gunreal.load(catch_run(tmp_path_factory.getbasetemp()))
+
+
+@pytest.fixture
+def observations(run):
+    return np.random.default_rng(0).integers(0, 256, (6, *run.spec.observation), np.uint8)
+
+
+def test_what_is_known_of_a_run(run):
+    assert run.config.env == "gunreal/Catch-v0" and run.config.name == run.path.name == "catch"
+    assert run.metrics[-1]["stopped_by"] == "steps" and run.metrics[-1]["step"] == run.step >= 400
+    assert run.spec.observation == (4, 84, 84) and run.spec.num_actions == 3
+    assert [task.name for task in run.tasks] == ["pc"]
+    assert run.checkpoint == run.path / "checkpoints" / f"step_{run.step:012d}.npz"
+    assert run.learner.weights_sha256() == run.metrics[-1]["weights_sha256"]
+
+
+def test_keras_is_loaded_when_the_network_is_asked_for(run):
+    code = (
+        "import sys, gunreal, gunreal.run, gunreal.evaluate, gunreal.video\n"
+        f"run = gunreal.load({str(run.path)!r})\n"
+        "run.config, run.metrics, run.tasks, run.spec\n"
+        "print([name for name in ('keras', 'tensorflow', 'jax') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_act_is_the_learners_policy(run, observations):
+    logits, _ = run.learner.predict("base", observations)
+    actions = run.act(observations)
+    assert actions.dtype == np.int32 and actions.tolist() == logits.argmax(1).tolist()
+    drawn = run.act(observations, np.random.default_rng(3))
+    assert drawn.tolist() == sample_actions(logits, np.random.default_rng(3))[0].tolist()
+    single = run.act(observations[2])
+    assert single.shape == () and single.dtype == np.int32 and single == actions[2]
+
+
+def test_act_draws_by_the_policy(run, observations):
+    logits, _ = run.learner.predict("base", observations[:1])
+    probabilities = np.exp(logits[0]) / np.exp(logits[0]).sum()
+    actions = run.act(np.repeat(observations[:1], 3000, axis=0), np.random.default_rng(0))
+    np.testing.assert_allclose(np.bincount(actions, minlength=3) / 3000, probabilities, atol=0.04)
+
+
+def test_act_takes_only_what_fits(run, observations):
+    for wrong in (observations / 255, observations[0, :3], observations[None], observations.astype(np.int64)):
+        with pytest.raises(ValueError, match=r"act\(\) takes uint8 \[4, 84, 84\], or a batch"):
+            run.act(wrong)
+
+
+def test_evaluate_gives_scores(run):
+    scores = run.evaluate(5, seed=2)
+    assert scores.dtype == np.float64 and scores.shape == (5,) and set(scores) <= {-1.0, 1.0}
+    assert scores.tolist() == run.evaluate(5, seed=2).tolist()
+
+
+def test_best_and_a_path(run):
+    best = gunreal.load(run.path, "best")
+    assert best.checkpoint.name == "best.npz" and best.step <= run.step
+    assert gunreal.load(run.path, run.checkpoint).step == run.step
+    with pytest.raises(FileNotFoundError, match="no checkpoint .*none.npz; there are step_"):
+        _ = gunreal.load(run.path, run.path / "none.npz").learner
+
+
+def test_a_run_without_metrics_or_checkpoints(run, tmp_path):
+    shutil.copy(run.path / "config.toml", tmp_path)
+    empty = gunreal.load(tmp_path)
+    assert empty.metrics == []
+    with pytest.raises(FileNotFoundError, match="no checkpoint"):
+        empty.act(np.zeros((4, 84, 84), np.uint8))
+
+
+def test_a_checkpoint_of_another_run(run, tmp_path):
+    other = checkpoint.save(tmp_path, 7, {"weights/conv1/kernel": np.zeros(3), "version": np.array(1)}, {})
+    with pytest.raises(gunreal.ConfigError, match="is no checkpoint of .*catch: the state does not fit"):
+        _ = gunreal.load(run.path, other).learner
+
+
+def test_another_backend_than_the_loaded_one(run, monkeypatch):
+    loaded, other = ("tensorflow", "jax") if run.config.backend == "jax" else ("jax", "tensorflow")
+    monkeypatch.setitem(sys.modules, "keras", SimpleNamespace(backend=SimpleNamespace(backend=lambda: loaded)))
+    with pytest.raises(
+        gunreal.ConfigError, match=f"trained with {other}.* loaded Keras with {loaded}; .*KERAS_BACKEND"
+    ):
+        _ = gunreal.load(run.path).learner
+
+
+def test_there_is_no_such_run(tmp_path):
+    with pytest.raises(gunreal.ConfigError, match="there is no run"):
+        gunreal.load(tmp_path / "none")
+
+
+def test_a_renamed_environment(run, tmp_path):
+    from gunreal.config import save
+
+    save(dataclasses.replace(run.config, env="gunreal/Katch-v0"), tmp_path / "config.toml")
+    with pytest.raises(gunreal.ConfigError, match="did you mean gunreal/Catch-v0"):
+        _ = gunreal.load(tmp_path).spec
