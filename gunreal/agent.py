@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import sys
 import threading
 import time
@@ -16,12 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gunreal import queues, registry
-from gunreal.config import Config
+from gunreal.config import Config, ConfigError
 from gunreal.envs.make import make, restore
 from gunreal.replay import FIRST, RESET, TERMINATED, TRUNCATED, Layout, Segment
 from gunreal.tasks.base import AuxiliaryTask, Sequence
 
 BASE = 0  # index of the base prediction queue; the bootstrapping tasks follow in their order
+EXIT_BAD_INPUT = 2  # exit code of a process that was told something it can't do; its error output says what
 
 
 class Outbox(NamedTuple):
@@ -74,7 +76,13 @@ class Worker:
     """Steps the environments of one segment. Whoever owns it feeds it the replies that wait in its wake pipe."""
 
     def __init__(
-        self, config: Config, layout: Layout, tasks: tuple[AuxiliaryTask, ...], process: int, segment: Segment, outbox: Outbox
+        self,
+        config: Config,
+        layout: Layout,
+        tasks: tuple[AuxiliaryTask, ...],
+        process: int,
+        segment: Segment,
+        outbox: Outbox,
     ):
         self.config, self.layout, self.tasks, self.process = config, layout, tasks, process
         self.segment, self.outbox = segment, outbox
@@ -85,7 +93,8 @@ class Worker:
         self.episode = np.zeros(layout.agents, np.int64)  # number of the episode that each agent is in
         self.score = np.zeros(layout.agents, np.float64)
         self.length = np.zeros(layout.agents, np.int64)
-        self.actions: list[list[int]] = [[] for _ in range(layout.agents)]  # of the present episode, kept for exact resume
+        # The present episodes' actions, kept for exact resume.
+        self.actions: list[list[int]] = [[] for _ in range(layout.agents)]
         keys = [field.key for field in layout.extra.values()]
         self.envs = [make(config, g.agents.stop - g.agents.start, keys) for g in self.groups]
 
@@ -124,18 +133,19 @@ class Worker:
     def _may_step(self, index: int) -> bool:
         """Whether a group may step; closes its rollout when that is full.
 
-        Back-pressure: while the trainers have not taken what the group has already given, it may run only a few steps ahead.
-        This bounds both the training queue and the policy lag.
+        Back-pressure: while the trainers have not taken what the group has already given, it may run only a few steps
+        ahead. This bounds both the training queue and the policy lag.
         """
-        group, t_max = self.groups[index], self.layout.spec.t_max
+        group, t_max, slots = self.groups[index], self.layout.spec.t_max, self.layout.slots
         end = self.replays[group.agents.start].end
+        ahead = end - group.first
         in_flight = group.closed - self.segment.trained[group.agents].min()
-        if in_flight >= self.layout.slots and end - group.first >= min(self.config.run_ahead, t_max):
-            return False
-        if end - group.first == t_max:
-            group.first = end
+        if ahead == t_max:
+            if in_flight >= slots or group.awaited:  # the mailboxes still hold the last rollout's sequences
+                return False
+            group.first, ahead, in_flight = end, 0, in_flight + 1
             self._close_rollout(index)
-        return True
+        return in_flight < slots or ahead < self.config.run_ahead
 
     def _send(self, index: int, actions: np.ndarray, reset: np.ndarray) -> None:
         group = self.groups[index]
@@ -160,10 +170,11 @@ class Worker:
         before, now = (row - 1) % ring if row else 0, row % ring
         was_reset = arrays["flags"][agents, before] & RESET != 0
         done = step.terminated | step.truncated
+        ends = step.terminated * np.uint8(TERMINATED) | step.truncated * np.uint8(TRUNCATED)
         age = np.minimum(arrays["age"][agents, before].astype(np.int32) + 1, 255)
         if row:
             arrays["reward"][agents, before] = step.reward
-            arrays["flags"][agents, before] |= (step.terminated * TERMINATED | step.truncated * TRUNCATED).astype(np.uint8)
+            arrays["flags"][agents, before] |= ends
         arrays["frame"][agents, now] = step.frame
         arrays["flags"][agents, now] = was_reset * FIRST | done * RESET
         arrays["age"][agents, now] = np.where(was_reset, 0, age)
@@ -231,10 +242,9 @@ class Worker:
 
     def _publish(self, group: Group) -> None:
         """Hands the rollout before `first` to the trainers."""
-        agents = np.arange(group.agents.start, group.agents.stop)
-        records = np.empty(len(agents), queues.ROLLOUT)
-        records["process"], records["agent"], records["first"] = self.process, agents, group.first - self.layout.spec.t_max
-        queues.put(self.outbox.rollouts, records)
+        first = group.first - self.layout.spec.t_max
+        records = [(self.process, agent, first) for agent in range(group.agents.start, group.agents.stop)]
+        queues.put(self.outbox.rollouts, np.array(records, queues.ROLLOUT))
 
     def get_state(self) -> dict[str, Any]:
         """What an exact resume needs beside the segment: groups, random states, scores, and the episodes' actions."""
@@ -257,20 +267,22 @@ class Worker:
 
 
 def _exit_with_the_server() -> None:
-    """Ends this process as soon as the server closes its standard input, as the kernel does for a killed server."""
-    sys.stdin.buffer.read()
-    os._exit(0)
+    """Ends this process, and what its environments have started, when the kernel closes a killed server's pipes."""
+    os.read(sys.stdin.fileno(), 1)  # not `sys.stdin.buffer`, whose lock a thread must not hold when Python ends
+    os.killpg(0, signal.SIGKILL)
 
 
 def main() -> None:
     """Entry point of an agent process; its `Assignment` comes in pickled on standard input."""
-    sys.path[:] = pickle.load(sys.stdin.buffer)
     task = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_exit_with_the_server, daemon=True).start()
     config, layout = task.config, task.layout
-    tasks = registry.load_tasks(config.tasks, config.task)
-    segment = Segment(layout, task.segment_fd)
-    worker = Worker(config, layout, tasks, task.process, segment, task.outbox)
+    try:
+        tasks = registry.load_tasks(config.tasks, config.task)
+        worker = Worker(config, layout, tasks, task.process, Segment(layout, task.segment_fd), task.outbox)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        sys.exit(EXIT_BAD_INPUT)
     try:
         worker.start()
         while True:

@@ -6,6 +6,7 @@ No other file of the library imports `tensorflow` or `jax`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -109,7 +110,8 @@ class TensorFlowLearner(Learner):
         self._step: Any = None
 
     def _compile_predict(self, head: str, observations: Any) -> Any:
-        return self._tf.function(lambda x: self._network.predict(head, x), input_signature=[observations])
+        predict = functools.partial(self._network.predict, head)
+        return self._tf.function(predict, input_signature=[observations], autograph=False)
 
     def predict(self, head: str, observations: np.ndarray) -> tuple[np.ndarray, ...]:  # noqa: D102
         return tuple(output.numpy() for output in self._predict[head](observations))
@@ -118,7 +120,8 @@ class TensorFlowLearner(Learner):
         tf = self._tf
         if self._step is None:
             signature = tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), batch)
-            self._step = tf.function(self._train_step, input_signature=[signature, tf.TensorSpec((), "float32")])
+            signature = [signature, tf.TensorSpec((), "float32")]
+            self._step = tf.function(self._train_step, input_signature=signature, autograph=False)
         return self._step(batch, np.float32(learning_rate)).numpy()
 
     def _train_step(self, batch: Mapping[str, Any], learning_rate: Any) -> Any:

@@ -101,6 +101,11 @@ class Config:
     max_grad_norm: float = field(0.5, "gradients are clipped to this global norm; 0: never", low=0)
     discount: float = field(0.99, "gamma", low=0, high=1)
     entropy: float = field(0.01, "beta, weight of the policy's entropy", low=0)
+    reduction: str = field(
+        "mean",
+        "the loss is a batch's mean over agent steps, or GA3C's sum (large epsilons and clipping tell them apart)",
+        choices=("mean", "sum"),
+    )
     value_weight: float = field(0.5, "of the value loss, 0.5 (R - V)^2", low=0)
     log_epsilon: float = field(1e-6, "GA3C's epsilon inside log pi", above=0, below=1)
 

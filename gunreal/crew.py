@@ -19,7 +19,11 @@ class Crew:
     """
 
     def __init__(
-        self, name: str, fetch: Callable[[float], Any], work: Callable[[Any], Any], failed: Callable[[BaseException], None]
+        self,
+        name: str,
+        fetch: Callable[[float], Any],
+        work: Callable[[Any], Any],
+        failed: Callable[[BaseException], None],
     ):
         self.name, self._fetch, self._work, self._failed = name, fetch, work, failed
         self._threads: list[threading.Thread] = []

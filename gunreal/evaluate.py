@@ -20,7 +20,7 @@ import numpy as np
 from absl import flags
 
 from gunreal import runs
-from gunreal.config import FIELDS, Config, ConfigError, check, close_match
+from gunreal.config import FIELDS, Config, ConfigError, close_match
 from gunreal.envs.make import make
 from gunreal.predictor import Learner, sample_actions
 from gunreal.run import Run, load
@@ -202,7 +202,7 @@ def _usage(values: flags.FlagValues) -> str:
 
 
 def _open(name: str, values: flags.FlagValues) -> Run:
-    """The run with its checkpoint loaded and its configuration as it is to be played."""
+    """The run, with the configuration that it is to be played with."""
     folder = runs.find(name, values.logdir)
     inside = folder / "checkpoints" / values.checkpoint  # a bare file name, as error messages list them
     run = load(folder, inside if inside.is_file() else values.checkpoint)
@@ -210,7 +210,6 @@ def _open(name: str, values: flags.FlagValues) -> Run:
         if not run.config.env.startswith("ALE/"):
             raise ConfigError(f"--protocol is of Atari games, and this is {run.config.env}; leave it out")
         run.config = dataclasses.replace(run.config, protocol=values.protocol)
-    check(run.config)
     return run
 
 

@@ -105,9 +105,14 @@ class Learner:
 
     def _loss(self, batch: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         config = self._config
-        return self._network.loss(
+        total, metrics = self._network.loss(
             batch, entropy=config.entropy, value_weight=config.value_weight, log_epsilon=config.log_epsilon
         )
+        if config.reduction == "sum":
+            from keras import ops
+
+            total = total * ops.sum(ops.ones_like(batch["base"]["mask"]))
+        return total, metrics
 
     def _judge(self, total: Any, metrics: dict[str, Any], gradients: list[Any]) -> tuple[list[Any], Any, Any]:
         """Clipped gradients, whether to apply them, and all metrics in one array, to be fetched in one transfer."""

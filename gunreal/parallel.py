@@ -1,20 +1,22 @@
-"""A parallel run: agent processes that are watched and restarted, crews of predictors and trainers, and the scheduler."""
+"""A parallel run: agent processes, watched and restarted; crews of predictors and trainers; the scheduler."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable
-from typing import Any
 
 from gunreal import memory, scheduler
+from gunreal.agent import EXIT_BAD_INPUT
 from gunreal.config import ConfigError, per_process
 from gunreal.crew import Crew
-from gunreal.pool import Remote
-from gunreal.scheduler import Counts, Observation
+from gunreal.pool import AgentFailure, Remote
+from gunreal.scheduler import Counts
+from gunreal.steering import Steering
 from gunreal.system import System, warn
 
-_YOUNG = 20.0  # seconds; a process that dies younger counts as failing at once
+_YOUNG = 20.0  # seconds; a process that dies younger, or before its first rollout, counts as failing at once
+_PROCESS = 100 * 2**20  # bytes of an agent process without its rings: Python, NumPy and 16 Atari games take 79 MiB
 _FAILURES = 3  # in a row, after which the run gives up
 
 
@@ -28,29 +30,26 @@ class ParallelRun:
         trainer = system.trainer
         self.trainers = Crew("trainer", trainer.fetch, trainer.work, system.fail)
         self.counts = Counts(config.agents // per_process(config), config.predictors, config.trainers)
-        self._failures = 0
-        self._scheduled = time.monotonic()
-        self._trained_before = 0
-        self._requests_seen: list[int] = []
-        self._blocked_seen: list[float] = []
-        self._scheduler = self._make_scheduler()
-        if system.resumed and system.resumed.extra.get("scheduler"):
-            saved = system.resumed.extra["scheduler"]
-            if saved["kind"] == config.scheduler and self._scheduler:
-                self.counts = Counts(*saved["counts"])
-                self._scheduler.set_state(saved["state"])
+        policy = self._make_policy()
+        self._steering = Steering(self, policy) if policy else None
+        saved = system.resumed.extra.get("scheduler") if system.resumed else None
+        if saved and policy and saved["kind"] == config.scheduler:
+            self.counts = Counts(*saved["counts"])
+            policy.set_state(saved["state"])
 
-    def _make_scheduler(self) -> scheduler.Scheduler | None:
+    def _make_policy(self) -> scheduler.Scheduler | None:
         config = self.system.config
-        return {"annealing": lambda: scheduler.Annealing(config.seed), "queue": scheduler.Queue, "off": lambda: None}[
-            config.scheduler
-        ]()
+        if config.scheduler == "off":
+            return None
+        return scheduler.Annealing(config.seed) if config.scheduler == "annealing" else scheduler.Queue()
 
     def _prediction_crew(self, name: str) -> Crew:
         system = self.system
         pipe = system.requests[name]
-        groups = max(1, system.config.max_batch * 2 // system.layout.agents)  # requests whose observations fit the batch
-        return Crew(name, lambda timeout: pipe.get(groups, timeout), lambda records: system.predict(name, records), system.fail)
+        groups = max(1, system.config.max_batch * 2 // system.layout.agents)  # whose observations fit one prediction
+        return Crew(
+            name, lambda timeout: pipe.get(groups, timeout), lambda records: system.predict(name, records), system.fail
+        )
 
     def run(self, tick: Callable[[], None]) -> None:
         """Goes on until the system is stopped; `tick` is called about ten times a second."""
@@ -59,11 +58,11 @@ class ParallelRun:
             crew.resize(self.counts.predictors)
         self.trainers.resize(self.counts.trainers)
         try:
-            while not self.system.stopped.wait(0.1):
+            while not self.system.stopped_by:
+                time.sleep(0.1)
                 self._supervise()
-                self._sample()
-                if self._scheduler and time.monotonic() - self._scheduled >= self.system.config.scheduler_seconds:
-                    self._schedule(self._scheduler)
+                if self._steering:
+                    self._steering.tick()
                 self.system.drain_episodes()
                 tick()
         finally:
@@ -76,85 +75,56 @@ class ParallelRun:
             crew.stop()
 
     def _start_affordable(self) -> None:
-        """Starts the agent processes, as far as their full rings stay within the memory bound."""
-        system = self.system
-        ring = system.layout.nbytes()
-        bound = scheduler.MEMORY_SHARE * system.memory_limit
-        before = memory.in_use([os.getpid()])
-        for index in range(self.counts.processes):
-            if before + (index + 1) * ring > bound:
-                if index == 0:
-                    raise ConfigError(
-                        f"the memory limit of {system.memory_limit / 2**20:.0f} MiB leaves no room for one agent process: "
-                        f"the server takes {before / 2**20:.0f} MiB and {system.layout.agents} agents {ring / 2**20:.0f} MiB; "
-                        "raise --memory_limit or lower --replay_size or --agents_per_process"
-                    )
-                warn(
-                    f"started {index * system.layout.agents} of {system.config.agents} agents: more would cross the memory limit"
-                )
-                self.counts = self.counts._replace(processes=index)
-                break
+        """Starts the agent processes, as far as they stay within the memory bound with full rings."""
+        system, agents = self.system, self.system.layout.agents
+        server, each = memory.in_use([os.getpid()]), system.layout.nbytes() + _PROCESS
+        affordable = int((scheduler.MEMORY_SHARE * system.memory_limit - server) // each)
+        if affordable < 1:
+            raise ConfigError(
+                f"the memory limit of {_mib(system.memory_limit)} leaves no room for one agent process: the server takes "
+                f"{_mib(server)} and a process of {agents} agents {_mib(each)}; raise --memory_limit, or lower "
+                "--replay_size or --agents_per_process"
+            )
+        if affordable < self.counts.processes:
+            wanted = self.counts.processes * agents
+            warn(f"started {affordable * agents} of {wanted} agents: more would cross the memory limit")
+            self.counts = self.counts._replace(processes=affordable)
+        for _ in range(self.counts.processes):
             self._start_process()
 
-    def _start_process(self) -> None:
+    def _start_process(self, failures: int = 0) -> None:
         system = self.system
-        system.pool.add(Remote(system.pool.next_process(), system.config, system.layout, system.outbox))
+        system.pool.add(Remote(system.pool.next_process(), system.config, system.layout, system.outbox, failures))
 
     def remotes(self) -> list[Remote]:
         """The agent processes, oldest first."""
         return [member for member in self.system.pool.members() if isinstance(member, Remote)]
 
     def _supervise(self) -> None:
-        """Restarts agent processes that have died or hang; gives up when they die at once again and again."""
-        system = self.system
+        """Restarts agent processes that have died or hang; gives up on one that dies at once again and again."""
+        timeout = self.system.config.env_timeout
         for remote in self.remotes():
-            hangs = remote.stuck_for() > system.config.env_timeout
-            if not remote.exited() and not hangs:
-                if time.monotonic() - remote.started > _YOUNG:
-                    self._failures = 0
-                continue
-            young = time.monotonic() - remote.started < _YOUNG
-            self._failures = self._failures + 1 if young else 0
-            if hangs:
+            remote.trim_errors()
+            if remote.exited():
+                self._restart(remote, f"ended with code {remote.popen.returncode}")
+            elif remote.stuck_for() > timeout:
                 remote.kill()
-            why = f"made no step for {system.config.env_timeout:g} s" if hangs else f"ended with code {remote.popen.returncode}"
-            report = f"agent process {remote.process} {why}"
-            errors = remote.errors()
-            system.pool.remove(remote.process).close()
-            if self._failures >= _FAILURES:
-                raise AgentFailure(f"{report}, {_FAILURES} times in a row soon after its start:\n{errors}")
-            warn(f"{report}; restarting it with empty replay" + (f":\n{errors}" if errors else ""))
-            system.metrics.restarted()
-            self._start_process()
+                self._restart(remote, f"made no step for {timeout:g} s")
 
-    def _sample(self) -> None:
-        self._requests_seen.append(len(self.system.requests["base"]))
-        self._blocked_seen.append(self._blocked_share())
-
-    def _blocked_share(self) -> float:
-        """Share of the agents that have as many rollouts in the training queue as they may."""
-        waiting = len(self.system.rollouts) + len(self.system.batcher.waiting)
-        agents = max(1, self.counts.processes * self.system.layout.agents)
-        return min(1.0, waiting / (agents * self.system.layout.slots))
-
-    def _schedule(self, policy: scheduler.Scheduler) -> None:
-        system, remotes = self.system, self.remotes()
-        now = time.monotonic()
-        trained = system.metrics.steps_trained
-        per_process_bytes = [memory.own(remote.popen.pid) for remote in remotes]
-        observation = Observation(
-            frames_per_second=(trained - self._trained_before) / (now - self._scheduled),
-            requests=sum(self._requests_seen) / max(1, len(self._requests_seen)),
-            predictor_idle=self.crews["base"].idle_share(),
-            trainer_idle=self.trainers.idle_share(),
-            blocked=sum(self._blocked_seen) / max(1, len(self._blocked_seen)),
-            memory=self.memory_in_use() + memory.unwritten(remote.segment.fd for remote in remotes),
-            memory_limit=system.memory_limit,
-            memory_per_process=system.layout.nbytes() + max(per_process_bytes, default=0),
-        )
-        self._requests_seen, self._blocked_seen = [], []
-        self.apply(policy.propose(self.counts, observation))
-        self._trained_before, self._scheduled = system.metrics.steps_trained, time.monotonic()
+    def _restart(self, remote: Remote, why: str) -> None:
+        system = self.system
+        age = time.monotonic() - remote.started
+        at_once = age < _YOUNG or remote.segment.end.min() < system.spec.t_max
+        failures = remote.failures + 1 if at_once else 0
+        report, errors = f"agent process {remote.process} {why}", remote.errors()
+        system.pool.remove(remote.process).close()
+        if remote.popen.returncode == EXIT_BAD_INPUT:
+            raise ConfigError(errors)
+        if failures >= _FAILURES:
+            raise AgentFailure(f"{report}, {_FAILURES} times in a row soon after its start:\n{errors}")
+        warn(f"{report}; restarting it with empty replay" + (f":\n{errors}" if errors else ""))
+        system.metrics.restarted()
+        self._start_process(failures)
 
     def apply(self, counts: Counts) -> None:
         """Starts and stops processes and threads until there are `counts` of them."""
@@ -173,12 +143,8 @@ class ParallelRun:
 
     def save(self) -> None:
         """A checkpoint; agents start anew, with empty replay, when it is resumed."""
-        state: dict[str, Any] | None = None
-        if self._scheduler:
-            state = {"kind": self.system.config.scheduler, "counts": self.counts, "state": self._scheduler.get_state()}
-        self.system.save(scheduler=state)
+        self.system.save(scheduler=self._steering.get_state() if self._steering else None)
 
 
-class AgentFailure(RuntimeError):
-    """Agent processes die at once, again and again; the message ends with the environment's own traceback."""
-
+def _mib(nbytes: int) -> str:
+    return f"{nbytes / 2**20:.0f} MiB"

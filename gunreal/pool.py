@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,6 +21,17 @@ from gunreal.agent import Assignment, Outbox, Worker, group_slices
 from gunreal.config import Config
 from gunreal.replay import Layout, Segment
 from gunreal.tasks.base import AuxiliaryTask
+
+_BOOT = "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); from gunreal.agent import main; main()"
+_STARTING = (
+    60.0  # seconds that a process may take beyond the environment's timeout until its first step: imports, opening
+)
+_LEAVING = 1.0  # seconds that a process has for closing its environments
+_KEPT_ERRORS = 2**20  # bytes
+
+
+class AgentFailure(RuntimeError):
+    """Agent processes die at once, again and again; the message ends with the environment's own traceback."""
 
 
 class Member:
@@ -40,15 +54,21 @@ class Member:
 
     def stuck_for(self) -> float:
         """Seconds that the slowest group has spent in its present environment step."""
-        since = self.segment.busy_since[self.segment.busy_since > 0]
+        since = self.segment.busy_since.copy()  # the worker may set it to 0 at any moment
+        since = since[since > 0]
         return time.monotonic() - float(since.min()) if len(since) else 0.0
+
+    def leave(self) -> None:
+        """Tells the worker to end; no reply reaches it any more."""
+        with self._closing:
+            self._closed = True
+            self.wake.end()
 
     def close(self) -> None:
         """Frees the memory and the pipe."""
-        with self._closing:
-            self._closed = True
-            self.wake.close()
-            self.segment.close()
+        self.leave()
+        self.wake.close()
+        self.segment.close()
 
 
 class Local(Member):
@@ -69,15 +89,23 @@ class Local(Member):
 
 
 class Remote(Member):
-    """Agents in a process of their own. Its error output is kept, for the message if it dies."""
+    """Agents in a process of their own. Its error output is kept, for the message if it dies.
 
-    def __init__(self, process: int, config: Config, layout: Layout, outbox: Outbox):
+    Attributes:
+      failures: how many processes in its place have died at once, in a row, before it.
+    """
+
+    def __init__(self, process: int, config: Config, layout: Layout, outbox: Outbox, failures: int = 0):
         super().__init__(process, layout)
-        self._errors: IO[bytes] = tempfile.TemporaryFile()
+        self.failures = failures
+        self.segment.busy_since[:] = self.started + _STARTING
+        self._left = 0.0
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        fcntl.fcntl(self._errors, fcntl.F_SETFL, os.O_APPEND)  # so that it can be emptied while the process writes to it
         inherited = (self.segment.fd, self.wake.read_fd, *outbox.requests, outbox.rollouts, outbox.episodes)
         environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         self.popen = subprocess.Popen(
-            [sys.executable, "-c", "from gunreal.agent import main; main()"],
+            [sys.executable, "-c", _BOOT],
             stdin=subprocess.PIPE,
             stderr=self._errors,
             pass_fds=inherited,
@@ -89,11 +117,9 @@ class Remote(Member):
         self._start(assignment)
 
     def _start(self, assignment: Assignment) -> None:
-        try:
+        with contextlib.suppress(BrokenPipeError):  # it died at once; `exited` will tell
             self.popen.stdin.write(pickle.dumps(sys.path) + pickle.dumps(assignment))  # type: ignore[union-attr]
             self.popen.stdin.flush()  # type: ignore[union-attr]
-        except BrokenPipeError:  # it died at once; `exited` will tell
-            pass
 
     def exited(self) -> bool:
         """True once the process is gone."""
@@ -101,40 +127,55 @@ class Remote(Member):
 
     def errors(self) -> str:
         """What the process has written to its standard error, its last 4,000 characters."""
-        self._errors.flush()
         size = os.fstat(self._errors.fileno()).st_size
         return os.pread(self._errors.fileno(), 4000, max(0, size - 4000)).decode(errors="replace").strip()
 
+    def trim_errors(self) -> None:
+        """Empties the kept error output when it has grown large: an environment may write there at every step."""
+        if os.fstat(self._errors.fileno()).st_size > _KEPT_ERRORS:
+            os.ftruncate(self._errors.fileno(), 0)
+
     def kill(self) -> None:
-        """Ends the process at once."""
-        self.popen.kill()
-        self.popen.wait()
+        """Ends the process at once, with whatever its environments have started."""
+        if not self.exited():
+            os.killpg(self.popen.pid, signal.SIGKILL)
+            self.popen.wait()
+
+    def leave(self) -> None:
+        """Asks the process to close its environments and end."""
+        super().leave()
+        self._left = self._left or time.monotonic()
 
     def close(self) -> None:
-        """Asks the process to end, ends it after a second, and frees what it held."""
-        if self.popen.stdin is not None and not self.popen.stdin.closed:
-            self.popen.stdin.close()
+        """Waits until a second after `leave`, then ends the process, and frees what it held."""
+        self.leave()
         try:
-            self.popen.wait(1.0)
+            self.popen.wait(max(0.0, self._left + _LEAVING - time.monotonic()))
         except subprocess.TimeoutExpired:
             self.kill()
+        with contextlib.suppress(BrokenPipeError):  # it died before it read its assignment
+            self.popen.stdin.close()  # type: ignore[union-attr]
         self._errors.close()
         super().close()
 
 
 class Pool:
-    """All members, by process number. Numbers are never used again, so a late message of a dead process finds nobody."""
+    """All members, by process number. Numbers are never used again, so a late message of a dead process finds nobody.
 
-    def __init__(self) -> None:
+    Attributes:
+      next: the next process's number; environments are seeded by it.
+    """
+
+    def __init__(self, first: int = 0) -> None:
         self._members: dict[int, Member] = {}
-        self._next = 0
+        self.next = first
         self._lock = threading.Lock()
 
     def next_process(self) -> int:
         """A fresh process number."""
         with self._lock:
-            self._next += 1
-            return self._next - 1
+            self.next += 1
+            return self.next - 1
 
     def add(self, member: Member) -> None:
         """Makes a member known to predictors and trainers."""

@@ -1,4 +1,4 @@
-"""The predictors: threads that serve one prediction queue, all waiting requests at once (GUNREAL, algorithms 4, 7, 8)."""
+"""The predictors: threads that serve a prediction queue, all waiting requests at once (GUNREAL, algorithms 4, 7, 8)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Rows:
 
 
 class BasePredictor:
-    """Serves the base queue: samples `a_t ~ pi(.|o_t)`, writes it with `log mu` and `V(o_t)` into the ring, wakes the agents."""
+    """Serves the base queue: draws `a_t ~ pi(.|o_t)`, writes it, `log mu`, `V(o_t)` to the ring, wakes the agents."""
 
     def __init__(self, pool: Pool, learner: Learner, seed: int):
         self._pool, self._learner = pool, learner
@@ -91,7 +91,8 @@ class TaskPredictor:
         (bootstrap,) = self._learner.predict(self._task, rows.observations()) if rows.count else (np.empty(0),)
         start = 0
         for member, groups, agents, steps in rows.parts:
-            member.segment.arrays[f"{self._task}.bootstrap"][agents] = bootstrap[start : start + len(steps)]
+            if len(steps):  # an empty part has no shape to fit the mailbox
+                member.segment.arrays[f"{self._task}.bootstrap"][agents] = bootstrap[start : start + len(steps)]
             member.reply(self._queue, groups)
             start += len(steps)
         return rows.count

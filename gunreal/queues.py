@@ -36,7 +36,7 @@ class Pipe:
         put(self.write_fd, records)
 
     def get(self, most: int, timeout: float | None) -> np.ndarray:
-        """Takes all that waits, at most `most` records, after waiting up to `timeout` seconds for the first (0: don't)."""
+        """Takes all that waits, at most `most` records, after waiting `timeout` seconds for the first (0: don't)."""
         return get(self.read_fd, self.dtype, most, timeout)
 
     def __len__(self) -> int:
@@ -47,10 +47,16 @@ class Pipe:
         waiting = fcntl.ioctl(self.read_fd, termios.FIONREAD, b"\0" * 4)
         return struct.unpack("i", waiting)[0] // self.dtype.itemsize
 
+    def end(self) -> None:
+        """Closes the writing end: whoever has read the rest finds the queue Closed."""
+        fd, self.write_fd = self.write_fd, -1
+        if fd >= 0:
+            os.close(fd)
+
     def close(self) -> None:
         """Closes both ends."""
+        self.end()
         os.close(self.read_fd)
-        os.close(self.write_fd)
 
 
 class Closed(Exception):

@@ -41,7 +41,7 @@ class SerialRun:
                 member.worker.start()
             self._serve()
         last = 0.0
-        while not system.stopped.is_set():
+        while not system.stopped_by:
             for member in self.members:
                 member.step()
             self._serve()
@@ -82,7 +82,9 @@ class SerialRun:
             }
         )
         rings = {
-            f"ring{member.process}/{name}": array for member in self.members for name, array in member.segment.arrays.items()
+            f"ring{member.process}/{name}": array
+            for member in self.members
+            for name, array in member.segment.arrays.items()
         }
         system.save(state=rings, blobs={"serial": blob})
 

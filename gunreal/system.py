@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,7 @@ def build_learner(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...]) 
 def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], learner: backend.Learner) -> Layout:
     """The memory of one agent process: rings with what the tasks record, and the tasks' mailboxes."""
     agents = per_process(config)
-    # A single process must be able to fill a batch, also when all but one of a group's rollouts went into the one before.
+    # A single process must be able to fill a batch, even if all but one of a group's rollouts went into the last one.
     slots = -(-(rollouts_per_batch(config) + (agents - 1) // 2) // agents)
     extra = {name: field for task in tasks for name, field in task.record(spec).items()}
     mailboxes: dict[str, tuple[tuple[int, ...], str]] = {}
@@ -65,15 +64,21 @@ class System:
     """The parts of a run. `gunreal.serial` and `gunreal.parallel` say who calls them and when."""
 
     def __init__(
-        self, config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], run_dir: Path, resumed: checkpoint.Checkpoint | None
+        self,
+        config: Config,
+        spec: Spec,
+        tasks: tuple[AuxiliaryTask, ...],
+        run_dir: Path,
+        resumed: checkpoint.Checkpoint | None,
     ):
         self.config, self.spec, self.tasks, self.run_dir, self.resumed = config, spec, tasks, run_dir, resumed
         self.learner = build_learner(config, spec, tasks)
         self.layout = make_layout(config, spec, tasks, self.learner)
         if resumed:
-            self.learner.set_state({name: array for name, array in resumed.state.items() if not name.startswith("ring")})
-        self.stopped = threading.Event()
-        self.stopped_by = ""
+            self.learner.set_state(
+                {name: array for name, array in resumed.state.items() if not name.startswith("ring")}
+            )
+        self.stopped_by = ""  # no threading.Event: its lock would be the main thread's when a signal interrupts that
         self.failure: BaseException | None = None
 
         bootstrapping = [task.name for task in tasks if task.bootstrap is not None]
@@ -83,14 +88,17 @@ class System:
             resumed.extra["metrics"] if resumed else None,
         )
         self.writer = MetricsWriter(run_dir, self.metrics.step)
-        self.pool = Pool()
+        first = resumed.extra["processes"] if resumed and not config.serial else 0  # new seeds, not the start's again
+        self.pool = Pool(first)
         self.requests = {name: queues.Pipe(queues.REQUEST) for name in ("base", *bootstrapping)}
         self.rollouts, self.episodes = queues.Pipe(queues.ROLLOUT), queues.Pipe(queues.EPISODE)
         self.outbox = Outbox(
             tuple(pipe.write_fd for pipe in self.requests.values()), self.rollouts.write_fd, self.episodes.write_fd
         )
         seed = config.seed + self.metrics.step  # a resumed parallel run must not draw the same actions again
-        self.predictors: dict[str, BasePredictor | TaskPredictor] = {"base": BasePredictor(self.pool, self.learner, seed)}
+        self.predictors: dict[str, BasePredictor | TaskPredictor] = {
+            "base": BasePredictor(self.pool, self.learner, seed)
+        }
         for queue, name in enumerate(bootstrapping, BASE + 1):
             self.predictors[name] = TaskPredictor(self.pool, self.learner, name, queue)
         self.batcher = Batcher(self.pool, config, spec, tasks, self.rollouts)
@@ -100,7 +108,6 @@ class System:
     def stop(self, reason: str) -> None:
         """Asks the run to end; the first reason counts."""
         self.stopped_by = self.stopped_by or reason
-        self.stopped.set()
 
     def fail(self, error: BaseException) -> None:
         """Ends the run because a thread could not go on."""
@@ -133,14 +140,21 @@ class System:
         lengths = {name: len(pipe) for name, pipe in self.requests.items()}
         return self.metrics.snapshot(gauges, lengths | {"train": len(self.rollouts)})
 
-    def save(self, state: dict[str, np.ndarray] | None = None, blobs: dict[str, bytes] | None = None, **extra: Any) -> None:
+    def save(
+        self, state: dict[str, np.ndarray] | None = None, blobs: dict[str, bytes] | None = None, **extra: Any
+    ) -> None:
         """Writes a checkpoint; a disk that refuses it is reported, and the run goes on."""
         try:
             checkpoint.save(
                 self.run_dir,
                 self.metrics.step,
                 self.learner.get_state() | (state or {}),
-                {"metrics": self.metrics.state(), "config": dataclasses.asdict(self.config), **extra},
+                {
+                    "metrics": self.metrics.state(),
+                    "config": dataclasses.asdict(self.config),
+                    "processes": self.pool.next,
+                    **extra,
+                },
                 blobs,
                 score=self.metrics.score_mean(),
                 keep=self.config.keep_checkpoints,
@@ -155,8 +169,11 @@ class System:
 
     def close(self) -> None:
         """Stops every agent process and frees all memory."""
-        for member in self.pool.members():
-            self.pool.remove(member.process).close()
+        members = [self.pool.remove(member.process) for member in self.pool.members()]
+        for member in members:
+            member.leave()  # all of them at the same time
+        for member in members:
+            member.close()
         for pipe in itertools.chain(self.requests.values(), (self.rollouts, self.episodes)):
             pipe.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import shutil
 import signal
 import sys
 import time
@@ -11,17 +12,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gunreal import checkpoint, flags, registry, runs
+from gunreal import checkpoint, flags, metrics, registry, runs
+from gunreal.agent import EXIT_BAD_INPUT
 from gunreal.config import Config, ConfigError, check
 from gunreal.envs.make import describe
+from gunreal.pool import AgentFailure
 from gunreal.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask
 
 if TYPE_CHECKING:
     from gunreal.run import Run
     from gunreal.system import System
-
-EXIT_BAD_INPUT = 2
 
 
 def prepare(config: Config) -> tuple[Spec, tuple[AuxiliaryTask, ...]]:
@@ -60,15 +61,32 @@ def train(config: Config, *, resume: str | Path | None = None, show: bool = True
     from gunreal.system import System
 
     spec, tasks = prepare(config)
-    resumed = checkpoint.load(resume) if resume else None
-    if resumed and config.serial != ("serial" in resumed.blobs):
-        raise ConfigError("a serial run can only be resumed as a serial run, and a parallel one as a parallel one")
+    resumed = _checkpoint(config, resume) if resume else None
     run_dir = Path(resume) if resume else runs.prepare_run_dir(config)
-    config = dataclasses.replace(config, name=run_dir.name)
-    system = System(config, spec, tasks, run_dir, resumed)
-    with _signals(system):
-        _run(system, show)
+    try:
+        system = System(dataclasses.replace(config, name=run_dir.name), spec, tasks, run_dir, resumed)
+        with _signals(system):
+            _run(system, show)
+    except BaseException:
+        if not resumed and not (run_dir / "checkpoints").exists() and not metrics.read(run_dir / metrics.FILE):
+            shutil.rmtree(run_dir, ignore_errors=True)  # nothing has happened: the name is free again
+        raise
     return load(run_dir)
+
+
+def _checkpoint(config: Config, run_dir: str | Path) -> checkpoint.Checkpoint:
+    """What a run goes on from; raises ConfigError where there is nothing that fits."""
+    try:
+        resumed = checkpoint.load(run_dir)
+    except FileNotFoundError as error:
+        raise ConfigError(str(error)) from error
+    if config.serial != ("serial" in resumed.blobs):
+        raise ConfigError("a serial run can only be resumed as a serial run, and a parallel one as a parallel one")
+    saved = resumed.extra["config"]
+    for name in ("agents", "agents_per_process"):
+        if config.serial and getattr(config, name) != saved[name]:
+            raise ConfigError(f"a serial run goes on exactly, with {name} {saved[name]}; leave {name} out")
+    return resumed
 
 
 def _run(system: System, show: bool) -> None:
@@ -93,10 +111,13 @@ def _run(system: System, show: bool) -> None:
 def _close(system: System, run: Any) -> None:
     """Whatever ended the run: a checkpoint, the last line of metrics, and nothing left behind."""
     try:
-        if run is not None:
+        if run is not None and (system.metrics.step or not system.failure):
             system.drain_episodes()
-            run.save()
+            if not (system.failure and system.config.serial):  # mid-round: nothing could go on exactly from there
+                run.save()
             system.finish(_snapshot(system, run))
+    except BaseException as error:
+        system.fail(error)
     finally:
         system.close()
 
@@ -156,9 +177,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config, extras = flags.from_flags(argv or sys.argv)
         train(config, resume=extras.resume)
-    except (ConfigError, FileNotFoundError) as error:
+    except (ConfigError, AgentFailure) as error:
         print(f"gunreal: {error}", file=sys.stderr)
-        return EXIT_BAD_INPUT
+        return EXIT_BAD_INPUT if isinstance(error, ConfigError) else 1
+    except KeyboardInterrupt:
+        print("gunreal: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The trainers: threads that gather rollouts and replay sequences into batches and train on them (GUNREAL, algorithm 9)."""
+"""The trainers: threads that gather rollouts and sequences to batches and train on them (GUNREAL, algorithm 9)."""
 
 from __future__ import annotations
 

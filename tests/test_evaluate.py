@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from rings import episodes, make_replay
+from trained import Tens, catch_run
 
 from gunreal import evaluate
 from gunreal.config import Config, ConfigError
 from gunreal.envs.make import describe
 from gunreal.evaluate import Episode, main, play, summarize
-from rings import episodes, make_replay
-from trained import Tens, catch_run
 
 TENS = Config(env="trained:Tens-v0")
 CATCH = Config(env="gunreal/Catch-v0", frame_stack=3)
@@ -168,7 +168,7 @@ def test_video(folder, tmp_path, capsys):
     assert about["fps"] == 15 and (width, height) == (2 * 336, 28 + 336 + 64)
     pictures = [np.frombuffer(data, np.uint8).reshape(height, width, 3) for data in reader]
     assert len(pictures) == 10  # Catch has 9 steps, and the final observation is shown, too
-    panel = pictures[3][28 : 28 + 336, :336].astype(int)
+    panel = pictures[3][28 : 28 + 336, :336, 0]
     ball = panel[3 * 32 + 4 : 4 * 32 - 4].max(axis=0) > 128  # rows of 8 pixels, enlarged 4 times
     assert 50 < ball.sum() < 80  # one of the five columns
     beside = pictures[3][28 : 28 + 336, 336:]

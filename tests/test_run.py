@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from trained import catch_run
 
 import gunreal
 from gunreal import checkpoint
 from gunreal.predictor import sample_actions
-from trained import catch_run
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +99,7 @@ def test_a_checkpoint_of_another_run(run, tmp_path):
 def test_another_backend_than_the_loaded_one(run, monkeypatch):
     loaded, other = ("tensorflow", "jax") if run.config.backend == "jax" else ("jax", "tensorflow")
     monkeypatch.setitem(sys.modules, "keras", SimpleNamespace(backend=SimpleNamespace(backend=lambda: loaded)))
-    with pytest.raises(
-        gunreal.ConfigError, match=f"trained with {other}.* loaded Keras with {loaded}; .*KERAS_BACKEND"
-    ):
+    with pytest.raises(gunreal.ConfigError, match=f"trained with {other}.* Keras with {loaded}; .*KERAS_BACKEND"):
         _ = gunreal.load(run.path).learner
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,6 +26,7 @@ def catch_run(folder: Path) -> Path:
         hidden=32,
         logdir=str(folder),
         name="catch",
+        backend=os.environ.get("KERAS_BACKEND", "tensorflow"),
     )
     return gunreal.train(config, show=False).path
 

@@ -143,7 +143,9 @@ def measure(config: Config, rounds: int, seconds: float) -> dict[str, Any]:
         row["balanced"] = abs(row["pps"] - row["tps"]) <= BALANCE * row["pps"]
     good = [row for row in rows if row["balanced"]]
     if not good:
-        raise SystemExit(f"no round was balanced: {[(row['pps'], row['tps']) for row in rows]}; measure longer with --seconds")
+        raise SystemExit(
+            f"no round was balanced: {[(row['pps'], row['tps']) for row in rows]}; measure longer with --seconds"
+        )
     medians = {key: statistics.median(row[key] for row in good) for key in good[0] if key != "balanced"}
     return medians | {"rounds": len(good), "unbalanced": len(rows) - len(good)}
 
@@ -157,7 +159,20 @@ def limit(env: float, predict: float, train: float) -> float:
 
 def table(results: dict[str, dict[str, Any]]) -> str:
     """The results as text."""
-    keys = ("env", "predict", "train", "limit", "pps", "share", "tps", "lag", "lag_max", "predict_batch", "train_batch", "rounds")
+    keys = (
+        "env",
+        "predict",
+        "train",
+        "limit",
+        "pps",
+        "share",
+        "tps",
+        "lag",
+        "lag_max",
+        "predict_batch",
+        "train_batch",
+        "rounds",
+    )
     lines = ["".join(f"{key:>14}" for key in ("", *keys))]
     for name, row in results.items():
         cells = [f"{row[key]:.2f}" if key in ("share", "lag") else f"{row[key]:,.0f}" for key in keys]

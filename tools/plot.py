@@ -19,7 +19,7 @@ import numpy as np
 from gunreal import metrics, runs
 from gunreal.config import ConfigError
 
-SEED = re.compile(r"([-_]s|[-_]seed|_)\d{1,3}$")
+SEED = r"([-_]s|[-_]seed|_)\d{1,3}$"
 LABELS = {"step": "agent steps", "seconds": "seconds", "score_mean": "mean score of the last 100 episodes"}
 
 
@@ -62,11 +62,19 @@ def smooth(values: np.ndarray, width: int) -> np.ndarray:
     return (sums[stop] - sums[start]) / (stop - start)
 
 
-def group(curves: Iterable[Curve], suffix: re.Pattern[str] = SEED) -> list[Curve]:
-    """One curve for all whose labels are the same without what `suffix` matches."""
+def group(curves: Iterable[Curve], suffix: str = SEED) -> list[Curve]:
+    """One curve for all whose labels are the same without what `suffix`, a regular expression, matches.
+
+    Raises:
+      ConfigError: `suffix` is no regular expression.
+    """
+    try:
+        pattern = re.compile(suffix)
+    except re.error as error:
+        raise ConfigError(f"--group {suffix!r} is no regular expression: {error}") from error
     groups: defaultdict[str, list[Curve]] = defaultdict(list)
     for curve in curves:
-        groups[suffix.sub("", curve.label)].append(curve)
+        groups[pattern.sub("", curve.label)].append(curve)
     return [curve for label, members in groups.items() for curve in _merge(label, members)]
 
 
@@ -108,9 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--x", default="step", help="step (default), seconds, or another key of metrics.jsonl")
     parser.add_argument("--y", default="score_mean", help="a key of metrics.jsonl (default score_mean)")
     parser.add_argument("--smooth", type=int, default=1, metavar="N", help="moving mean over N points, an odd number")
-    parser.add_argument(
-        "--group", type=re.compile, default=SEED, metavar="REGEX", help="end of names that tells seeds apart; '': none"
-    )
+    parser.add_argument("--group", default=SEED, metavar="REGEX", help="end of names that tells seeds apart; '': none")
     parser.add_argument("--out", type=Path, default=Path("curves.png"), help="picture to write (default curves.png)")
     options = parser.parse_args(argv)
     try:

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import queue
+import threading
+
+import pytest
+
+from gunreal import crew as crew_module
+from gunreal.crew import Crew
+
+
+def alive(name):
+    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith(f"{name}-"))
+
+
+def wait_until(condition, seconds=20.0):
+    for _ in range(int(seconds / 0.01)):
+        if condition():
+            return
+        threading.Event().wait(0.01)
+    pytest.fail("it did not happen")
+
+
+class Jobs:
+    """A source of work that remembers who did what."""
+
+    def __init__(self):
+        self.waiting: queue.Queue = queue.Queue()
+        self.done: list = []
+        self.errors: list[BaseException] = []
+
+    def fetch(self, timeout):
+        try:
+            return self.waiting.get(timeout=min(timeout, 0.01))
+        except queue.Empty:
+            return None
+
+    def work(self, item):
+        if item == ["bad"]:
+            raise ZeroDivisionError("bad work")
+        self.done.append((threading.current_thread().name, item))
+
+
+def test_threads_do_the_work_and_stop():
+    jobs = Jobs()
+    crew = Crew("t1", jobs.fetch, jobs.work, jobs.errors.append)
+    assert len(crew) == 0 and alive("t1") == []
+    crew.resize(3)
+    assert len(crew) == 3 and alive("t1") == ["t1-0", "t1-1", "t1-2"]
+    for number in range(20):
+        jobs.waiting.put([number])
+    wait_until(lambda: len(jobs.done) == 20)
+    crew.stop()
+    assert sorted(item[0] for _, item in jobs.done) == list(range(20))
+    assert alive("t1") == [] and len(crew) == 0 and not jobs.errors
+
+
+def test_empty_work_is_none():
+    """An empty batch of requests is passed over like None."""
+    seen = []
+    source = iter([None, [], (), ["x"]])
+    crew = Crew("t2", lambda timeout: next(source, None), seen.append, print)
+    crew.resize(1)
+    wait_until(lambda: seen)
+    crew.stop()
+    assert seen == [["x"]]
+
+
+def test_resize_ends_the_newest_and_starts_new_ones():
+    jobs = Jobs()
+    crew = Crew("t3", jobs.fetch, jobs.work, jobs.errors.append)
+    crew.resize(4)
+    crew.resize(1)
+    wait_until(lambda: alive("t3") == ["t3-0"])
+    crew.resize(2)
+    assert alive("t3") == ["t3-0", "t3-1"]
+    crew.stop()
+
+
+def test_a_failure_is_reported_and_the_others_go_on():
+    jobs = Jobs()
+    crew = Crew("t4", jobs.fetch, jobs.work, jobs.errors.append)
+    crew.resize(2)
+    jobs.waiting.put(["bad"])
+    wait_until(lambda: len(alive("t4")) == 1)
+    jobs.waiting.put(["good"])
+    wait_until(lambda: jobs.done)
+    assert [str(error) for error in jobs.errors] == ["bad work"]
+    crew.resize(2)  # the failed one's place is free
+    assert len(alive("t4")) == 2
+    crew.stop()
+
+
+def test_idle_share(monkeypatch):
+    """Two threads would have 2 x 8 seconds; waiting takes 3 of every 4 of the one that runs."""
+    now = 100.0
+    monkeypatch.setattr(crew_module.time, "monotonic", lambda: now)
+    finished = threading.Event()
+    rounds = iter([["a"], ["b"]])
+
+    def fetch(timeout):
+        nonlocal now
+        item = next(rounds, None)
+        if item is None:
+            finished.set()
+        else:
+            now += 3
+        return item
+
+    def work(item):
+        nonlocal now
+        now += 1
+
+    crew = Crew("t5", fetch, work, print)
+    crew.resize(1)
+    assert finished.wait(20)
+    crew.stop()
+    crew._size = 1
+    assert crew.idle_share() == pytest.approx(6 / 8)
+    now += 5
+    assert crew.idle_share() == 0
+    crew._idle, now = 20.0, now + 10
+    assert crew.idle_share() == 1.0
