@@ -73,7 +73,7 @@ class Config:
     predictors: int = field(1, "threads per prediction queue", low=1, high=64)
     trainers: int = field(1, "threads", low=1, high=64)
     run_ahead: int = field(
-        5, "agent steps that may follow a rollout before it is trained on: fewer keep policy lag low, more hide latency", low=0
+        5, "agent steps after a rollout before it is trained on: fewer keep the policy lag low, more hide latency", low=0
     )
     scheduler: str = field("off", "moves agents, predictors and trainers", choices=("annealing", "queue", "off"))
     scheduler_seconds: float = field(20.0, "seconds between moves", above=0)
@@ -93,8 +93,8 @@ class Config:
     first_stride: int = field(4, "stride of the large network's first convolution", low=1, high=4)
     hidden: int = field(256, "units of the torso's last layer", low=1)
     min_batch: int = field(80, "agent steps of the smallest training batch", low=1)
-    optimizer: str = field("rmsprop", "of all the weights", choices=("rmsprop", "adam"))
-    learning_rate: float = field(7e-4, "at the start", above=0)
+    optimizer: str = field("adam", "of all the weights", choices=("rmsprop", "adam"))
+    learning_rate: float = field(5e-4, "at the start", above=0)
     learning_rate_end: float = field(0.0, "reached linearly at the end of the budget", low=0)
     rms_decay: float = field(0.99, "of RMSProp's mean of squared gradients", low=0, below=1)
     epsilon: float = field(1e-5, "of the optimiser, inside RMSProp's square root", above=0)

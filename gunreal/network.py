@@ -13,6 +13,7 @@ import keras
 from keras import ops
 
 from gunreal import losses
+from gunreal.config import ConfigError
 from gunreal.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask
 
@@ -70,7 +71,8 @@ class Network:
           seed: of the initial weights.
 
         Raises:
-          ValueError: the network or a head does not fit the observations.
+          ConfigError: the network does not fit the observations.
+          ValueError: a head does not fit.
         """
         self.spec, self.tasks = spec, tuple(tasks)
         self.lengths = (spec.t_max, *(task.length(spec.t_max) for task in self.tasks))
@@ -230,12 +232,12 @@ def _torso_sizes(kind: str, first_stride: int, hidden: int) -> list[tuple[int, .
 
 def _check_image(spec: Spec, convolutions: Sequence[tuple[int, ...]], kind: str) -> None:
     if not spec.is_image:
-        raise ValueError(f"the {kind} network needs images, not vectors of {spec.frame[0]}; use the mlp network")
+        raise ConfigError(f"the {kind} network needs images, not vectors of {spec.frame[0]}; use the mlp network")
     size = min(spec.frame[1:])
     for _, kernel, stride in convolutions:
         size = (size - kernel) // stride + 1 if size >= kernel else 0
     if size < 1:
-        raise ValueError(f"frames of {spec.frame} are too small for the {kind} network; use larger frames or the mlp")
+        raise ConfigError(f"frames of {spec.frame} are too small for the {kind} network; use larger frames or the mlp")
 
 
 def _dense(name: str, units: int, gain: float, seed: int, activation: str | None = None) -> Any:

@@ -3,9 +3,9 @@
 Experience is written here once and read in place; queues carry references. The newest `t_max` steps of a ring are the
 on-policy rollout, the newest `replay_size` are the auxiliary tasks' replay.
 
-A step's row `t` holds the frame `o_t`, the action `a_t` that was chosen on it, the reward `r_{t+1}` and the flags of what
-`a_t` led to. An episode's last observation has a row of its own, flagged RESET: its value bootstraps a truncated episode,
-its action is ignored by the environment, and it is in no loss.
+A step's row `t` holds the frame `o_t`, the action `a_t` that was chosen on it, the reward `r_{t+1}` and the flags of
+what `a_t` led to. An episode's last observation has a row of its own, flagged RESET: its value bootstraps a truncated
+episode, its action is ignored by the environment, and it is in no loss.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Segment:
         return Replay(self, index)
 
     def gather(self, agents: np.ndarray, steps: np.ndarray, out: np.ndarray) -> None:
-        """Copies the stacked observations of `agents` `[n]` at absolute `steps` `[n]` to `out` `[n, *spec.observation]`."""
+        """Copies stacked observations of `agents` `[n]` at absolute `steps` `[n]` to `out` `[n, *spec.observation]`."""
         ring, stack = self.layout.ring, self.layout.spec.stack
         rows = stack_index(self.arrays["age"], agents, steps, stack) + (agents * ring)[:, None]
         frames = self.arrays["frame"].reshape(-1, *self.layout.spec.frame)
@@ -154,8 +154,9 @@ class Replay:
     def get(self, name: str, first: int, length: int) -> np.ndarray:
         """Steps `first .. first + length - 1` of one array, `[length, ...]`, as a copy.
 
-        `name` is "frame", "action" (int32), "reward" (float32, raw, `r_{t+1}`), "flags" (uint8), "age" (uint8, steps since
-        the episode's start, at most 255), "log_mu", "value", "version", or a recorded field. "frame" may go up to `end`.
+        `name` is "frame", "action" (int32), "reward" (float32, raw, `r_{t+1}`), "flags" (uint8), "age" (uint8, steps
+        since the episode's start, at most 255), "log_mu", "value", "version", or a recorded field. "frame" may go up to
+        `end`.
         """
         array = self._segment.arrays[name][self._index]
         start = first % len(array)

@@ -1,4 +1,4 @@
-"""Feeds the scheduler: observes a parallel run, asks what to change, and lets each change settle before it is measured."""
+"""Feeds the scheduler: observes a parallel run, asks what to change, and lets a change settle before it is judged."""
 
 from __future__ import annotations
 

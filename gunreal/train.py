@@ -68,10 +68,16 @@ def train(config: Config, *, resume: str | Path | None = None, show: bool = True
         with _signals(system):
             _run(system, show)
     except BaseException:
-        if not resumed and not (run_dir / "checkpoints").exists() and not metrics.read(run_dir / metrics.FILE):
-            shutil.rmtree(run_dir, ignore_errors=True)  # nothing has happened: the name is free again
+        if not resumed and _is_unused(run_dir):
+            shutil.rmtree(run_dir, ignore_errors=True)  # its name is free again
         raise
     return load(run_dir)
+
+
+def _is_unused(run_dir: Path) -> bool:
+    """Whether not one step was taken."""
+    file = run_dir / metrics.FILE
+    return not (run_dir / "checkpoints").exists() and not (file.exists() and any(x["step"] for x in metrics.read(file)))
 
 
 def _checkpoint(config: Config, run_dir: str | Path) -> checkpoint.Checkpoint:

@@ -56,13 +56,14 @@ class Scripted(gymnasium.Env):
 class Failing(Scripted):
     """An endless episode that fails on an environment's step `at` (0: on its reset; -1: when an agent process opens it).
 
-    `how` is "raise", "sleep", "spin" (a loop that never ends), "kill" (the process dies as by a segmentation fault) or
-    "child" (it starts a process and then spins). Only the first `times` failures happen, counted in the folder `marks`.
+    `how` is "raise", "sleep", "spin" (a loop that never ends), "kill" (the process dies as of a segmentation fault) or
+    "child" (it starts a process and then spins), or several, "raise,spin", each for one failure. Only the first `times`
+    failures happen; they are counted in the folder `marks`.
     """
 
     def __init__(self, how: str, at: int, times: int, marks: str):
         super().__init__("~")
-        self._how, self._at, self._times, self._marks = how, at, times, Path(marks)
+        self._how, self._at, self._times, self._marks = how.split(","), at, times, Path(marks)
         self._count = 0
         if "gunreal.pool" not in sys.modules:  # the server opens one too, to see what it looks like
             self._fail_if(at == -1)
@@ -84,16 +85,16 @@ class Failing(Scripted):
                 (self._marks / str(number)).touch(exist_ok=False)
             except FileExistsError:
                 continue
-            self._fail()
+            self._fail(self._how[number % len(self._how)])
 
-    def _fail(self) -> None:
-        if self._how == "raise":
+    def _fail(self, how: str) -> None:
+        if how == "raise":
             raise RuntimeError("the emulator is on fire")
-        if self._how == "kill":
+        if how == "kill":
             os.kill(os.getpid(), signal.SIGSEGV)
-        if self._how == "sleep":
+        if how == "sleep":
             time.sleep(1e6)
-        if self._how == "child":
+        if how == "child":
             child = subprocess.Popen(["sleep", "1000"])
             (self._marks / "child").write_text(str(child.pid))
         while True:

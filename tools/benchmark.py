@@ -1,4 +1,4 @@
-"""Measures how near the whole system comes to what its parts could do: `python tools/benchmark.py [--json FILE] [--flags]`.
+"""Measures how near the whole system comes to what its parts could do: `python tools/benchmark.py [--json FILE]`.
 
 Four rates, all in agent steps a second, interleaved in one run so that a noisy machine disturbs them alike:
   env      all environments stepped by all cores, nothing else running
@@ -6,7 +6,7 @@ Four rates, all in agent steps a second, interleaved in one run so that a noisy 
   train    updates with all tasks, at the system's training batch
   pps      the whole system
 On shared cores the limit is 1 / (1/env + 1/predict + 1/train); with a GPU it is min(env, 1 / (1/predict + 1/train)).
-A round counts only if it is balanced: steps acted and steps trained within 5 % of each other. Any training flag may be added.
+A round counts only if it is balanced: steps acted and trained within 5 % of each other. Any training flag may be added.
 """
 
 from __future__ import annotations
