@@ -73,7 +73,7 @@ class Config:
     predictors: int = field(1, "threads per prediction queue", low=1, high=64)
     trainers: int = field(1, "threads", low=1, high=64)
     run_ahead: int = field(
-        5, "agent steps after a rollout before it is trained on: fewer keep the policy lag low, more hide latency", low=0
+        5, "agent steps after a rollout before it is trained on: few keep the policy lag low, many hide latency", low=0
     )
     scheduler: str = field("off", "moves agents, predictors and trainers", choices=("annealing", "queue", "off"))
     scheduler_seconds: float = field(20.0, "seconds between moves", above=0)

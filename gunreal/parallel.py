@@ -81,8 +81,8 @@ class ParallelRun:
         affordable = int((scheduler.MEMORY_SHARE * system.memory_limit - server) // each)
         if affordable < 1:
             raise ConfigError(
-                f"the memory limit of {_mib(system.memory_limit)} leaves no room for one agent process: the server takes "
-                f"{_mib(server)} and a process of {agents} agents {_mib(each)}; raise --memory_limit, or lower "
+                f"the memory limit of {_mib(system.memory_limit)} leaves no room for one agent process: the server "
+                f"takes {_mib(server)} and a process of {agents} agents {_mib(each)}; raise --memory_limit, or lower "
                 "--replay_size or --agents_per_process"
             )
         if affordable < self.counts.processes:

@@ -101,7 +101,7 @@ class Remote(Member):
         self.segment.busy_since[:] = self.started + _STARTING
         self._left = 0.0
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-        fcntl.fcntl(self._errors, fcntl.F_SETFL, os.O_APPEND)  # so that it can be emptied while the process writes to it
+        fcntl.fcntl(self._errors, fcntl.F_SETFL, os.O_APPEND)  # it can be emptied while the process writes
         inherited = (self.segment.fd, self.wake.read_fd, *outbox.requests, outbox.rollouts, outbox.episodes)
         environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         self.popen = subprocess.Popen(

@@ -47,7 +47,9 @@ def logits(observations):
 
 def value(observations):
     """float32 `[n]`."""
-    return np.cos(observations.reshape(len(observations), -1) @ np.arange(1, observations[0].size + 1)).astype(np.float32)
+    return np.cos(observations.reshape(len(observations), -1) @ np.arange(1, observations[0].size + 1)).astype(
+        np.float32
+    )
 
 
 def task_bootstrap(observations):
@@ -122,7 +124,9 @@ class Bench:
         bootstrapping = [task.name for task in self.tasks if task.bootstrap is not None]
         self.requests = {name: queues.Pipe(queues.REQUEST) for name in ("base", *bootstrapping)}
         self.rollouts, self.episodes = queues.Pipe(queues.ROLLOUT), queues.Pipe(queues.EPISODE)
-        outbox = Outbox(tuple(p.write_fd for p in self.requests.values()), self.rollouts.write_fd, self.episodes.write_fd)
+        outbox = Outbox(
+            tuple(p.write_fd for p in self.requests.values()), self.rollouts.write_fd, self.episodes.write_fd
+        )
         self.outbox = outbox
         self.predictors = {"base": BasePredictor(self.pool, self.learner, seed=0)}
         for queue, name in enumerate(bootstrapping, BASE + 1):
@@ -182,7 +186,7 @@ class Bench:
 class History:
     """An agent's life as its environment saw it, and what follows from that by the library's rules; made step by step.
 
-    Row k holds the k-th observation. `action[k]`, `reward[k]`, `terminated[k]`, `truncated[k]` are of the step taken on it.
+    Row k holds the k-th observation; `action[k]`, `reward[k]`, `terminated[k]`, `truncated[k]` are of the step from it.
     """
 
     def __init__(self, worker, agent):

@@ -21,7 +21,7 @@ def reward(t: int, action: int) -> float:
 
 
 class Scripted(gymnasium.Env):
-    """Episodes in words: "---T" takes four steps and terminates, "-t" is truncated after two, "~" goes on for ever.
+    """Episodes in words: "---T" terminates after four steps, "-t" is truncated after two, "~" goes on for ever.
 
     A reset with seed s begins word `s % number of words`. Observation: float32 `[s % 997, t, last action or -1]`; `info`
     has a "depth" of -t. With `log`, closing appends a line to that file.
@@ -54,7 +54,7 @@ class Scripted(gymnasium.Env):
 
 
 class Failing(Scripted):
-    """An endless episode that fails on an environment's step `at` (0: on its reset; -1: when an agent process opens it).
+    """An endless episode that fails on its step `at` (0: when it is reset; -1: when an agent process opens it).
 
     `how` is "raise", "sleep", "spin" (a loop that never ends), "kill" (the process dies as of a segmentation fault) or
     "child" (it starts a process and then spins), or several, "raise,spin", each for one failure. Only the first `times`

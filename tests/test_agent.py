@@ -61,7 +61,9 @@ def check_ring(replay, history, ring):
     assert replay.get("flags", oldest, count + 1).tolist() == [flags(k) for k in (*rows, end)]
     assert replay.get("age", oldest, count + 1).tolist() == [history.age(k) for k in (*rows, end)]
     np.testing.assert_array_equal(replay.get("frame", oldest, count + 1), history.frame[oldest:])
-    np.testing.assert_array_equal(replay.get("deep", oldest, count + 1), [-frame[1] for frame in history.frame[oldest:]])
+    np.testing.assert_array_equal(
+        replay.get("deep", oldest, count + 1), [-frame[1] for frame in history.frame[oldest:]]
+    )
     assert replay.get("action", oldest, count).tolist() == history.action[oldest:]
     assert replay.get("reward", oldest, count).tolist() == history.reward[oldest:]
     for k in range(1, end + 1):

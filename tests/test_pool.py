@@ -4,13 +4,13 @@ import os
 import signal
 import sys
 import threading
-import time
 
 import numpy as np
 import psutil
 import pytest
 from helpers import FakeLearner
 from scripted_env import FAILING, SCRIPTED
+from training import holders, is_gone, wait_until
 
 from gunreal import queues
 from gunreal.agent import EXIT_BAD_INPUT, Outbox
@@ -20,26 +20,13 @@ from gunreal.predictor import BasePredictor
 from gunreal.replay import Layout
 from gunreal.spec import Field, Spec
 
-LAYOUT = Layout(Spec((3,), 1, "float32", 3, t_max=4), agents=2, groups=2, replay_size=40, extra={}, slots=2, mailboxes={})
+LAYOUT = Layout(
+    Spec((3,), 1, "float32", 3, t_max=4), agents=2, groups=2, replay_size=40, extra={}, slots=2, mailboxes={}
+)
 
 
 def open_files():
     return len(os.listdir("/proc/self/fd"))
-
-
-def wait_until(condition, seconds=60.0):
-    for _ in range(int(seconds / 0.02)):
-        if condition():
-            return
-        time.sleep(0.02)
-    pytest.fail("it did not happen")
-
-
-def is_gone(pid):
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 class Server:
@@ -139,7 +126,8 @@ def test_a_process_steps_and_leaves_in_order(server, tmp_path):
     remote = server.start(config)
     assert remote.stuck_for() < 0  # starting is given more time than a step
     wait_until(lambda: remote.segment.end.min() >= 8)
-    memory = (os.fstat(remote.segment.fd).st_dev, os.fstat(remote.segment.fd).st_ino)
+    memory = {os.fstat(remote.segment.fd).st_ino}
+    assert len(holders(memory)) >= 2
     assert not remote.exited() and remote.errors() == ""
     libraries = {os.path.basename(m.path) for m in psutil.Process(remote.popen.pid).memory_maps()}
     assert not any("tensorflow" in name for name in libraries)
@@ -148,31 +136,9 @@ def test_a_process_steps_and_leaves_in_order(server, tmp_path):
     server.pool.remove(remote.process).close()
     assert remote.popen.returncode == 0
     assert (tmp_path / "log").read_text() == "closed\n" * 2
-    del remote, ring
+    remote = ring = None
     assert open_files() == before
-    holders = [
-        f"/proc/{pid}/fd/{fd}"
-        for pid in psutil.pids()
-        if pid != os.getpid() and os.access(f"/proc/{pid}/fd", os.R_OK) and not is_gone(pid)
-        for fd in _listdir(f"/proc/{pid}/fd")
-        if _identity(f"/proc/{pid}/fd/{fd}") == memory
-    ]
-    assert not holders
-
-
-def _listdir(path):
-    try:
-        return os.listdir(path)
-    except OSError:
-        return []
-
-
-def _identity(path):
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+    assert not holders(memory)
 
 
 @pytest.mark.parametrize(("how", "code"), [("raise", 1), ("kill", -signal.SIGSEGV)])
@@ -200,6 +166,15 @@ def test_a_hanging_process_is_killed_with_its_children(server, tmp_path, how):
     if how == "child":
         wait_until(lambda: is_gone(int((tmp_path / "child").read_text())))
     remote.kill()  # once more does no harm
+
+
+def test_a_process_that_hangs_while_it_opens_its_environments(server, monkeypatch, tmp_path):
+    monkeypatch.setattr("gunreal.pool._STARTING", 0.0)
+    remote = server.start(Config(env=FAILING, env_args={"how": "sleep", "at": -1, "times": 1, "marks": str(tmp_path)}))
+    wait_until((tmp_path / "0").exists)
+    wait_until(lambda: remote.stuck_for() > 0.1)
+    server.pool.remove(remote.process).close()
+    assert remote.popen.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("how", ["child", "sleep"])

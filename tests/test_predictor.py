@@ -65,7 +65,7 @@ def test_answers_land_in_the_rows_that_asked():
 
         ((head, observations),) = bench.learner.asked
         assert head == "base"
-        written = {name: 0 for name in ("action", "version", "value", "log_mu")}
+        written = dict.fromkeys(("action", "version", "value", "log_mu"), 0)
         for row, (m, agent) in enumerate([(1, 2), (0, 2), (0, 0), (0, 1)]):
             arrays, replay = bench.members[m].segment.arrays, bench.members[m].segment.agent(agent)
             at = (agent, replay.end % bench.layout.ring)
@@ -106,7 +106,9 @@ def test_bootstraps_are_of_the_asked_steps_and_skip_agents_without_a_sequence():
         assert bench.predictors["vr"].serve(requests((0, 1), (0, 0))) == 3
         ((head, observations),) = bench.learner.asked
         assert head == "vr"
-        wanted = [member.segment.agent(agent).observations(np.array([step]))[0] for agent, step in [(2, 5), (3, 6), (0, 3)]]
+        wanted = [
+            member.segment.agent(agent).observations(np.array([step]))[0] for agent, step in [(2, 5), (3, 6), (0, 3)]
+        ]
         np.testing.assert_array_equal(observations, wanted)
         predicted = task_bootstrap(observations)
         np.testing.assert_array_equal(bootstrap, [predicted[2], 9.0, predicted[0], predicted[1]])

@@ -13,7 +13,20 @@ from scripted_env import FAILING
 from training import TESTS, Training, holders, is_gone, wait_until
 
 CATCH = ("--env", "gunreal/Catch-v0", "--agents", 4, "--agents_per_process", 2, "--metrics_seconds", 0.3)
-SMALL = ("--agents", 2, "--agents_per_process", 1, "--hidden", 16, "--metrics_seconds", 0.3, "--t_max", 5, "--min_batch", 10)
+SMALL = (
+    "--agents",
+    2,
+    "--agents_per_process",
+    1,
+    "--hidden",
+    16,
+    "--metrics_seconds",
+    0.3,
+    "--t_max",
+    5,
+    "--min_batch",
+    10,
+)
 
 
 def failing(marks: Path, how: str, at: int, times: int) -> tuple:
@@ -22,14 +35,15 @@ def failing(marks: Path, how: str, at: int, times: int) -> tuple:
 
 
 def test_signals_and_resume(tmp_path):
-    """SIGINT stops a run in order; damage to its newest checkpoint doesn't keep it from going on; SIGTERM stops it again."""
+    """SIGINT stops a run in order; it goes on although its newest checkpoint is damaged; SIGTERM stops it again."""
     flags = (*CATCH, "--tasks", "pc,vr,rp", "--checkpoint_minutes", 0.01)
     shared = set(os.listdir("/dev/shm"))
     with Training(tmp_path, *flags) as run:
         run.wait_for(lambda lines: lines[-1]["updates"] >= 3 and len(run.checkpoints()) >= 2)
         agents, memory = run.agents(), run.memory()
         assert len(agents) == len(memory) == 2
-        assert run.signal(signal.SIGINT, 5) == 0
+        os.killpg(run.popen.pid, signal.SIGINT)  # as a terminal does
+        assert run.end(5) == 0
         assert all(map(is_gone, agents)) and not holders(memory)
         assert not set(os.listdir("/dev/shm")) - shared
         last = run.lines()[-1]

@@ -88,7 +88,9 @@ def test_batches_are_what_a_slow_reconstruction_says(agents, min_batch, clip):
     """Rings that wrap many times, every place of an episode's end in a rollout, several slots, sequences and none."""
     names = ("helpers:Tracer", "helpers:Lone")
     options = {"task": {"lone": {"rows": 6}}, "replay_size": 10, "reward_clip": clip}
-    with Bench("--T -----t T t ---t", names, members=2, agents=agents, stack=3, min_batch=min_batch, **options) as bench:
+    with Bench(
+        "--T -----t T t ---t", names, members=2, agents=agents, stack=3, min_batch=min_batch, **options
+    ) as bench:
         histories, seen = bench.record(), spy(bench.batcher)
         bench.start()
         total, present = 0, {"tracer": 0, "lone": 0}

@@ -39,7 +39,9 @@ def is_gone(pid: int) -> bool:
 class Training:
     """A training process, its folder and what it leaves."""
 
-    def __init__(self, folder: Path, *flags: object, name: str = "run", program: tuple[str, ...] = ("-m", "gunreal.train")):
+    def __init__(
+        self, folder: Path, *flags: object, name: str = "run", program: tuple[str, ...] = ("-m", "gunreal.train")
+    ):
         self.folder, self.path = folder, folder / "runs" / name
         self._errors = open(folder / f"{name}.{time.monotonic_ns()}.err", "w+")  # noqa: SIM115
         own = ("--name", name) if "--resume" not in flags and program[0] == "-m" else ()

@@ -11,7 +11,6 @@ A round counts only if it is balanced: steps acted and trained within 5 % of eac
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import multiprocessing
@@ -21,6 +20,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ import numpy as np
 
 from gunreal import backend, flags
 from gunreal.config import Config
+from gunreal.crew import Crew
 from gunreal.envs.make import make
 from gunreal.parallel import ParallelRun
 from gunreal.system import System
@@ -70,43 +71,55 @@ def repeat(action: Any, size: int, seconds: float) -> float:
     return count / (time.perf_counter() - start)
 
 
-def measure_system(config: Config, seconds: float, warmup: float) -> dict[str, Any]:
-    """One line of metrics over `seconds` of the whole system, a training batch of it, and its learner."""
+def measure_system(config: Config, seconds: float, warmup: float) -> tuple[dict[str, Any], dict[str, Any], Any]:
+    """The whole system for `seconds`, `warmup` seconds after its first update.
+
+    Returns:
+      A line of metrics over that window, the last training batch, and the learner.
+    """
     spec, tasks = prepare(config)
     with tempfile.TemporaryDirectory() as folder:
         system = System(config, spec, tasks, Path(folder), None)
-        found: dict[str, Any] = {"system": system}
-        keep_batch = system.learner.train
-
-        def train(batch: dict[str, Any], rate: float) -> dict[str, float]:
-            found["batch"] = batch
-            return keep_batch(batch, rate)
-
         run = ParallelRun(system)
-        started = [0.0, 0.0]  # first update, start of the window
-
-        def tick() -> None:
-            now = time.monotonic()
-            if not started[0] and system.learner.version:
-                started[0] = now
-            elif started[0] and not started[1] and now - started[0] > warmup:
-                started[1] = now
-                snapshot(system, run)
-                with contextlib.suppress(AttributeError):
-                    system.learner.train = train  # type: ignore[method-assign]
-            elif started[1] and now - started[1] > seconds:
-                found["line"] = snapshot(system, run)
-                system.stop("steps")
-
+        window = Window(system, run, seconds, warmup)
         try:
-            run.run(tick)
+            run.run(window.tick)
         finally:
             system.writer.close()
             system.close()
         if system.failure:
             raise system.failure
-        del system.learner.train
-        return found
+        return window.line, window.batch, system.learner
+
+
+class Window:
+    """Waits until the system has warmed up, measures, and stops it."""
+
+    def __init__(self, system: System, run: ParallelRun, seconds: float, warmup: float):
+        self.line: dict[str, Any] = {}
+        self.batch: dict[str, Any] = {}
+        self._system, self._run, self._seconds, self._warmup = system, run, seconds, warmup
+        self._first_update = self._start = 0.0
+        work = system.trainer.work
+
+        def keep(batch: dict[str, Any]) -> None:
+            work(batch)
+            self.batch = batch
+
+        run.trainers = Crew("trainer", system.trainer.fetch, keep, system.fail)
+
+    def tick(self) -> None:
+        """Called about ten times a second."""
+        now = time.monotonic()
+        if not self._first_update:
+            self._first_update = now if self._system.learner.version else 0.0
+        elif not self._start:
+            if now - self._first_update > self._warmup:
+                self._start = now
+                snapshot(self._system, self._run)
+        elif now - self._start > self._seconds:
+            self.line = snapshot(self._system, self._run)
+            self._system.stop("steps")
 
 
 def snapshot(system: System, run: ParallelRun) -> dict[str, Any]:
@@ -118,16 +131,15 @@ def measure(config: Config, rounds: int, seconds: float) -> dict[str, Any]:
     """Medians over the balanced rounds."""
     rows = []
     for _ in range(rounds):
-        found = measure_system(config, 2 * seconds, seconds)
-        line, batch, learner = found["line"], found["batch"], found["system"].learner
+        line, batch, learner = measure_system(config, 2 * seconds, seconds)
         size = max(1, round(line["batch_base"]))
         observations = batch["observations"][:size].copy()
         steps = batch["base"]["mask"].size
         rows.append(
             {
                 "env": measure_env(config, seconds),
-                "predict": repeat(lambda o=observations: learner.predict("base", o), len(observations), seconds),
-                "train": repeat(lambda b=batch: learner.train(b, 0.0), steps, seconds),
+                "predict": repeat(partial(learner.predict, "base", observations), size, seconds),
+                "train": repeat(partial(learner.train, batch, 0.0), steps, seconds),
                 "pps": line["pps"],
                 "tps": line["tps"],
                 "lag": line["policy_lag"],

@@ -1,0 +1,63 @@
+"""What must be learned, not only run: Catch, and a maze where the auxiliary tasks must pay. Minutes on two cores."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gunreal
+from gunreal import metrics
+
+TASKS = "pc,vr,rp"
+ROOT = Path(__file__).parents[1]
+
+
+def train(folder, name, *flags):
+    """Trains as a user does; the run."""
+    command = [sys.executable, "-m", "gunreal.train", "--logdir", str(folder), "--name", name, "--metrics_seconds", "2"]
+    subprocess.run([*command, *flags], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    return gunreal.load(folder / name)
+
+
+@pytest.mark.learns
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("tasks", ["", TASKS])
+def test_catch_is_solved(tmp_path, tasks):
+    run = train(tmp_path, "catch", "--env", "gunreal/Catch-v0", "--tasks", tasks, "--steps", "80000")
+    flags = ["--episodes", "100", "--policy", "argmax", "--json"]
+    command = [sys.executable, "-m", "gunreal.evaluate", str(run.path), *flags]
+    result = json.loads(subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True).stdout)
+    assert result["mean"] >= 0.95  # of an optimum of 1
+
+
+@pytest.mark.learns
+@pytest.mark.timeout(900)
+def test_the_auxiliary_tasks_find_a_rare_goal_in_clearly_fewer_steps(tmp_path):
+    command = [sys.executable, "tools/steps_to_score.py", "--steps", "120000", "--seeds", "1", "--score", "0.8"]
+    out = tmp_path / "steps.json"
+    subprocess.run([*command, "--logdir", str(tmp_path), "--json", str(out)], check=True, cwd=ROOT)
+    found = json.loads(out.read_text())
+    (tasks,), (base,) = found["pc_vr_rp"], found["base"]
+    assert tasks is not None
+    assert base is None or tasks < 0.75 * base
+
+
+@pytest.mark.timeout(300)
+def test_an_installed_plugin_trains_by_its_name(tmp_path):
+    flags = ["--tasks", "pc,inverse", "--task", "inverse.weight=0.2", "--agents", "4", "--min_batch", "40"]
+    run = train(tmp_path, "plugin", "--env", "gunreal/Catch-v0", "--steps", "3000", *flags)
+    losses = [line["loss_inverse"] for line in run.metrics if line["loss_inverse"] is not None]
+    assert run.metrics[-1]["stopped_by"] == "steps"
+    assert 0 < losses[-1] < 1.2  # it started at ln 3 = 1.10
+
+
+@pytest.mark.timeout(300)
+def test_jax_trains_all_tasks(tmp_path):
+    flags = ["--tasks", TASKS, "--backend", "jax", "--agents", "4", "--min_batch", "40", "--hidden", "64"]
+    run = train(tmp_path, "jax", "--env", "gunreal/Catch-v0", "--steps", "2000", *flags)
+    last = metrics.read(run.path / metrics.FILE)[-1]
+    assert last["stopped_by"] == "steps"
+    assert last["trained"] >= 1500
+    assert last["skipped"] == 0

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import scripted_env  # noqa: F401
+
+from gunreal import checkpoint
+from gunreal.config import Config, save
+from gunreal.train import main
+
+TOML = {
+    "key.toml": 'env = "CartPole-v1"\nlearnin_rate = 0.1\n',
+    "value.toml": 'env = "CartPole-v1"\nagents = "many"\n',
+    "range.toml": 'env = "CartPole-v1"\nt_max = 0\n',
+    "broken.toml": "env = \n",
+}
+CARTPOLE = "--env CartPole-v1"
+
+BAD = [  # flags, and what the line has to say
+    ("--config none.toml", "none.toml can't be read"),
+    ("--config key.toml", "unknown key learnin_rate; did you mean learning_rate?"),
+    ("--config value.toml", "agents is 'many', but has to be a whole number"),
+    ("--config range.toml", "t_max is 0, but has to be at least 1"),
+    ("--config broken.toml", "broken.toml is no valid TOML"),
+    ("--learnin_rate 0.1", "unknown flag --learnin_rate; did you mean learning_rate?"),
+    ("--learning_rate fast", "'fast' is not a number"),
+    ("--learning_rate -1", "learning_rate is -1.0, but has to be above 0"),
+    ("--t_max 0", "t_max is 0, but has to be at least 1"),
+    ("--agents 0", "agents is 0, but has to be at least 1"),
+    ("--memory_limit 100", "give a unit"),
+    ("--serial --predictors 2", "serial has one thread"),
+    ("CartPole-v1", "unexpected argument 'CartPole-v1'"),
+    ("--env ALE/Pongg-v5", "unknown game 'ALE/Pongg-v5': did you mean ALE/Pong-v5"),
+    ("--env Cartpole-v9", "unknown environment 'Cartpole-v9': did you mean CartPole"),
+    ("--env none_such:Id-v0", "no module 'none_such'"),
+    ("--env scripted_env:None-v0", "unknown environment 'None-v0'"),
+    ("--env Pendulum-v1", "continuous actions"),
+    (f"{CARTPOLE} --env_args gravitation=1", "env_args do not fit CartPole-v1"),
+    (f"{CARTPOLE} --tasks pcc", "there is no task 'pcc', did you mean 'pc'?"),
+    (f"{CARTPOLE} --tasks pc", "pc needs image observations"),
+    (f"{CARTPOLE} --tasks none_such:Task", "can't be loaded: ModuleNotFoundError"),
+    (f"{CARTPOLE} --tasks scripted_env:Task", "can't be loaded: AttributeError"),
+    (f"{CARTPOLE} --tasks scripted_env:Scripted", "is not a subclass of gunreal.tasks.base.AuxiliaryTask"),
+    (f"{CARTPOLE} --tasks broken_plugin:Task", "broken_plugin.py:2"),
+    (f"{CARTPOLE} --tasks vr --task vr.speed=3", "task 'vr' has no option 'speed'"),
+    (f"{CARTPOLE} --tasks vr --task_weight vr=-1", "task.vr.weight is -1"),
+    (f"{CARTPOLE} --logdir a_file/runs", "choose another folder with --logdir"),
+    (f"{CARTPOLE} --name ../up", "is no folder name"),
+    ("--resume none_such", "there is no run 'none_such'"),
+]
+
+
+@pytest.mark.parametrize(("flags", "message"), BAD)
+def test_bad_input(tmp_path, monkeypatch, capfd, flags, message):
+    """One line that says what to mend, exit code 2, and nothing is left."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, text in TOML.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "a_file").touch()
+    (tmp_path / "broken_plugin.py").write_text("import gunreal\n1 / 0\n")
+    assert main(["train", *flags.split()]) == 2
+    out, err = capfd.readouterr()
+    assert err.startswith("gunreal: ") and err.count("\n") == 1 and message in err and out == ""
+    assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == {*TOML, "a_file", "broken_plugin.py"}
+
+
+def test_network_that_does_not_fit(tmp_path, monkeypatch, capfd):
+    """Found when the network is built, in a folder that is there already: it is removed again."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", *f"{CARTPOLE} --network small --name x".split()]) == 2
+    err = capfd.readouterr().err
+    assert err == "gunreal: the small network needs images, not vectors of 4; use the mlp network\n"
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def saved_run(folder, blobs=None, **options):
+    """A run's folder as a resumed run finds it."""
+    run_dir = folder / "runs" / "old"
+    run_dir.mkdir(parents=True)
+    config = Config(env="CartPole-v1", name="old", logdir=str(folder / "runs"), **options)
+    save(config, run_dir / "config.toml")
+    if blobs is not None:
+        plain = {"metrics": {}, "config": {"agents": config.agents, "agents_per_process": config.agents_per_process}}
+        checkpoint.save(run_dir, 10, {}, json.loads(json.dumps(plain)), blobs)
+
+
+@pytest.mark.parametrize(
+    ("blobs", "options", "flags", "message"),
+    [
+        (None, {}, "", "has no checkpoint that can be read"),
+        ({"serial": b""}, {}, "", "a serial run can only be resumed as a serial run"),
+        ({}, {"serial": True}, "", "a serial run can only be resumed as a serial run"),
+        ({"serial": b""}, {"serial": True}, "--agents 16", "a serial run goes on exactly, with agents 32"),
+        ({}, {}, "--discount 0.5", "a resumed run can't change discount from 0.99 to 0.5"),
+    ],
+)
+def test_what_can_not_be_resumed(tmp_path, monkeypatch, capfd, blobs, options, flags, message):
+    monkeypatch.chdir(tmp_path)
+    saved_run(tmp_path, blobs, **options)
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["train", "--resume", "old", *flags.split()]) == 2
+    err = capfd.readouterr().err
+    assert err.startswith("gunreal: ") and err.count("\n") == 1 and message in err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_interrupt_before_training(monkeypatch, capfd):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gunreal.train.train", interrupted)
+    assert main(["train", "--env", "CartPole-v1"]) == 130
+    assert capfd.readouterr().err == "gunreal: interrupted\n"

@@ -1,0 +1,77 @@
+"""How many agent steps until a score is reached, with and without auxiliary tasks, over several seeds.
+
+    python tools/steps_to_score.py --env gunreal/RareGoalMaze-v0 --score 0.8 --steps 150000 --seeds 5
+
+Trains every setting with every seed, one after the other, stops a run once the mean score of its last 100 episodes has
+reached the mark, and prints the steps. Finished runs are not repeated. Settings are lists of tasks, `;` between them;
+unknown flags go to `gunreal.train`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from gunreal import metrics
+
+
+def steps_to(lines: list[dict], score: float) -> int | None:
+    """The first step whose mean score is at least `score`, or None."""
+    there = (line["step"] for line in lines if line["episodes"] >= 100 and line["score_mean"] >= score)
+    return next(there, None)
+
+
+def run(name: str, arguments: list[str], logdir: Path, score: float) -> int | None:
+    """Trains one run until it has reached the score or its budget; the steps that it took, or None."""
+    path = logdir / name / metrics.FILE
+    if not path.exists():
+        command = [sys.executable, "-m", "gunreal.train", "--logdir", str(logdir), "--name", name, *arguments]
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        while child.poll() is None:
+            time.sleep(0.5)
+            if path.exists() and steps_to(metrics.read(path), score) is not None:
+                child.send_signal(signal.SIGINT)
+                child.wait()
+        if child.returncode:
+            raise SystemExit(f"{' '.join(command)} ended with code {child.returncode}")
+    return steps_to(metrics.read(path), score)
+
+
+def main() -> int:
+    """Prints a row for each setting and its median; a run that did not get there counts as its whole budget or more."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--env", default="gunreal/RareGoalMaze-v0")
+    parser.add_argument("--score", type=float, default=0.8)
+    parser.add_argument("--steps", type=int, default=150_000)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--settings", default=";pc,vr,rp")
+    parser.add_argument("--logdir", type=Path, default=Path("runs/steps_to_score"))
+    parser.add_argument("--json", type=Path)
+    own, rest = parser.parse_known_args()
+    found: dict[str, list[int | None]] = {}
+    for seed in range(1, own.seeds + 1):
+        for setting in own.settings.split(";"):
+            arguments = ["--env", own.env, "--tasks", setting, "--seed", str(seed), "--steps", str(own.steps)]
+            label = setting.replace(",", "_") or "base"
+            name = f"{own.env.split('/')[-1]}-{label}-s{seed}"
+            steps = run(name, [*arguments, "--metrics_seconds", "2", *rest], own.logdir, own.score)
+            found.setdefault(label, []).append(steps)
+            print(f"{label:<12} seed {seed}: {steps if steps is not None else f'not in {own.steps}'}", flush=True)
+    for label, steps in found.items():
+        median = statistics.median(own.steps if s is None else s for s in steps)
+        missed = steps.count(None)
+        at_least = ">= " if 2 * missed > len(steps) else ""
+        print(f"{label:<12} median {at_least}{median:.0f}, {missed} of {own.seeds} not reached")
+    if own.json:
+        own.json.write_text(json.dumps(found, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
