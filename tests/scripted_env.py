@@ -21,10 +21,10 @@ def reward(t: int, action: int) -> float:
 
 
 class Scripted(gymnasium.Env):
-    """Episodes in words: "---T" terminates after four steps, "-t" is truncated after two, "~" goes on for ever.
+    """Episodes in words: "---T" terminates after four steps, "-t" is truncated after two, "~" never ends.
 
-    A reset with seed s begins word `s % number of words`. Observation: float32 `[s % 997, t, last action or -1]`; `info`
-    has a "depth" of -t. With `log`, closing appends a line to that file.
+    A reset with seed s begins word `s % number of words`. Observation: float32 `[s % 997, t, last action or -1]`; its
+    `info` has a "depth" of -t. With `log`, closing appends a line to that file.
     """
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float32)
