@@ -50,7 +50,8 @@ def select(backend: str, deterministic: bool = False) -> None:
     with _quiet_stderr():
         import tensorflow as tf
 
-    for gpu in tf.config.list_physical_devices("GPU"):
+        gpus = tf.config.list_physical_devices("GPU")
+    for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
     if deterministic:
         tf.config.experimental.enable_op_determinism()
@@ -58,7 +59,7 @@ def select(backend: str, deterministic: bool = False) -> None:
 
 @contextlib.contextmanager
 def _quiet_stderr() -> Iterator[None]:
-    """Drops what native code writes to stderr: importing TensorFlow prints notices that no log level can stop."""
+    """Drops what native code writes to stderr: TensorFlow prints notices, of a missing GPU too, that no log level stops."""
     sys.stderr.flush()
     saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
