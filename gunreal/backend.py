@@ -59,7 +59,7 @@ def select(backend: str, deterministic: bool = False) -> None:
 
 @contextlib.contextmanager
 def _quiet_stderr() -> Iterator[None]:
-    """Drops what native code writes to stderr: TensorFlow has notices, of a missing GPU too, that no log level stops."""
+    """Drops what native code writes to stderr: TensorFlow has notices, of a missing GPU too, that no level stops."""
     sys.stderr.flush()
     saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
