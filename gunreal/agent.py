@@ -287,7 +287,7 @@ def main() -> None:
         worker.start()
         while True:
             worker.handle(queues.get(task.wake_fd, queues.REPLY, 1024, None))
-    except queues.Closed:
+    except queues.Closed:  # the server has let go of this process: that is how it ends
         pass
     finally:
         worker.close()

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import json
 import math
@@ -115,16 +114,6 @@ def load(run_dir: str | Path, which: str | Path = "newest") -> Checkpoint:
         raise FileNotFoundError(f"there is no checkpoint {path}; {_listed(run_dir)}") from error
     except _DAMAGED as error:
         raise FileNotFoundError(f"{path} is damaged ({error}); {_listed(run_dir)}") from error
-
-
-def digest(state: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 of arrays with their names, shapes and types: equal only where every bit is."""
-    sha = hashlib.sha256()
-    for name in sorted(state):
-        array = np.ascontiguousarray(state[name])
-        sha.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
-        sha.update(array.tobytes())
-    return sha.hexdigest()
 
 
 def _listed(run_dir: str | Path) -> str:

@@ -20,8 +20,9 @@ import numpy as np
 from absl import flags
 
 from gunreal import runs
-from gunreal.config import FIELDS, Config, ConfigError, close_match
+from gunreal.config import FIELDS, Config, ConfigError
 from gunreal.envs.make import make
+from gunreal.flags import read
 from gunreal.predictor import Learner, sample_actions
 from gunreal.run import Run, load
 from gunreal.spec import Spec
@@ -177,13 +178,7 @@ def _define() -> flags.FlagValues:
 def _parse(argv: Sequence[str]) -> tuple[str, flags.FlagValues]:
     """The name of the run, and the flags."""
     values = _define()
-    try:
-        rest = values(list(argv))[1:]
-    except flags.UnrecognizedFlagError as error:
-        hint = close_match(error.flagname, list(values)) or "; --help lists all flags"
-        raise ConfigError(f"unknown flag --{error.flagname}{hint}") from error
-    except flags.Error as error:
-        raise ConfigError(" ".join(str(error).split())) from error
+    rest = read(values, argv, list(values))
     if values.help:
         print(_usage(values))
         raise SystemExit(0)

@@ -142,18 +142,27 @@ def _parse_float(text: str) -> float:
         raise ValueError(f"{text!r} is not a number") from None
 
 
-def _parse(argv: Sequence[str]) -> dict[str, Any]:
-    """The flags that are there, by name, with repeated tables merged."""
-    values = _define()
+def read(values: flags.FlagValues, argv: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Sets `values` from a command line and returns the words that are no flags.
+
+    Raises:
+      ConfigError: absl's complaint in one line; of an unknown flag, with the closest of the `known` ones.
+    """
     try:
-        rest = values(list(argv))[1:]
+        return values(list(argv))[1:]
     except flags.UnrecognizedFlagError as error:
-        hint = close_match(error.flagname, [*FIELDS, *_OTHERS]) or "; --help lists all flags"
+        hint = close_match(error.flagname, known) or "; --help lists all flags"
         raise ConfigError(f"unknown flag --{error.flagname}{hint}") from error
     except flags.Error as error:
         if "Non-boolean" in str(error):
             raise ConfigError(f"{str(error).split(': ')[0]}: write true or false, or no value at all") from error
         raise ConfigError(" ".join(str(error).split())) from error
+
+
+def _parse(argv: Sequence[str]) -> dict[str, Any]:
+    """The flags that are there, by name, with repeated tables merged."""
+    values = _define()
+    rest = read(values, argv, [*FIELDS, *_OTHERS])
     if rest:
         raise ConfigError(f"unexpected argument {rest[0]!r}; write --flag value")
     found = {name: values[name].value for name in [*FIELDS, *_OTHERS] if values[name].present}

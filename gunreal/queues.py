@@ -5,8 +5,11 @@ What crosses a process boundary is declared here, once. No record holds experien
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
+import struct
+import termios
 
 import numpy as np
 
@@ -40,10 +43,6 @@ class Pipe:
         return get(self.read_fd, self.dtype, most, timeout)
 
     def __len__(self) -> int:
-        import fcntl
-        import struct
-        import termios
-
         waiting = fcntl.ioctl(self.read_fd, termios.FIONREAD, b"\0" * 4)
         return struct.unpack("i", waiting)[0] // self.dtype.itemsize
 
