@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gunreal.learner import Learner as Learner  # part of this module's interface
+from gunreal.replay import Past
 
 if TYPE_CHECKING:
     from gunreal.config import Config
@@ -106,16 +107,28 @@ class TensorFlowLearner(Learner):
         import tensorflow as tf
 
         self._tf = tf
-        observations = tf.TensorSpec((None, *network.spec.observation), network.spec.dtype)
-        self._predict = {head: self._compile_predict(head, observations) for head in self._heads}
+        spec = network.spec
+        inputs: list[Any] = [tf.TensorSpec((None, *spec.observation), spec.dtype)]
+        if spec.state:
+            steps = (None, 1)
+            inputs.append(
+                Past(
+                    tf.TensorSpec((None, spec.state), "float32"),
+                    tf.TensorSpec(steps, "int32"),
+                    tf.TensorSpec(steps, "float32"),
+                )
+            )
+        self._predict = {
+            head: tf.function(functools.partial(network.predict, head), input_signature=inputs, autograph=False)
+            for head in self._heads
+        }
         self._step: Any = None
 
-    def _compile_predict(self, head: str, observations: Any) -> Any:
-        predict = functools.partial(self._network.predict, head)
-        return self._tf.function(predict, input_signature=[observations], autograph=False)
-
-    def predict(self, head: str, observations: np.ndarray) -> tuple[np.ndarray, ...]:  # noqa: D102
-        return tuple(output.numpy() for output in self._predict[head](observations))
+    def predict(  # noqa: D102
+        self, head: str, observations: np.ndarray, past: Past | None = None
+    ) -> tuple[np.ndarray, ...]:
+        inputs = (observations,) if past is None else (observations, past)
+        return tuple(output.numpy() for output in self._predict[head](*inputs))
 
     def _update(self, batch: Mapping[str, Any], learning_rate: float) -> np.ndarray:
         tf = self._tf
@@ -166,9 +179,9 @@ class JaxLearner(Learner):
         self._step = jax.jit(self._train_step)
 
     def _stateless_predict(self, head: str) -> Any:
-        def predict(weights: tuple[Any, ...], observations: Any) -> tuple[Any, ...]:
+        def predict(weights: tuple[Any, ...], observations: Any, past: Past | None) -> tuple[Any, ...]:
             with self._scope(weights):
-                return self._network.predict(head, observations)
+                return self._network.predict(head, observations, past)
 
         return predict
 
@@ -177,12 +190,14 @@ class JaxLearner(Learner):
 
         return keras.StatelessScope(state_mapping=list(zip(self._variables, weights, strict=True)))
 
-    def predict(self, head: str, observations: np.ndarray) -> tuple[np.ndarray, ...]:  # noqa: D102
+    def predict(  # noqa: D102
+        self, head: str, observations: np.ndarray, past: Past | None = None
+    ) -> tuple[np.ndarray, ...]:
         count = len(observations)
         size = _power_of_two(count)
         if count <= self._config.max_batch:
             size = min(size, self._config.max_batch)
-        outputs = self._predict[head](self._weights, _pad(observations, size))
+        outputs = self._predict[head](self._weights, _pad(observations, size), past and _pad_past(past, size))
         return tuple(output[:count] for output in self._jax.device_get(outputs))
 
     def _update(self, batch: Mapping[str, Any], learning_rate: float) -> np.ndarray:
@@ -233,6 +248,10 @@ def _pad(array: np.ndarray, size: int) -> np.ndarray:
     return padded
 
 
+def _pad_past(past: Past, size: int) -> Past:
+    return Past(*(_pad(array, size) for array in past))
+
+
 def pad_batch(batch: Mapping[str, Any], lengths: tuple[int, ...]) -> dict[str, Any]:
     """`Network.loss`'s batch with its B sequences padded to a power of two; the mask of the new ones is 0."""
     count = len(batch["base"]["mask"])
@@ -242,8 +261,10 @@ def pad_batch(batch: Mapping[str, Any], lengths: tuple[int, ...]) -> dict[str, A
     padded: dict[str, Any] = {
         part: {name: _pad(array, size) for name, array in arrays.items()}
         for part, arrays in batch.items()
-        if part != "observations"
+        if part not in ("observations", "past")
     }
+    if "past" in batch:
+        padded["past"] = {part: _pad_past(past, size) for part, past in batch["past"].items()}
     ends = np.cumsum(lengths)[:-1] * count
     rows = np.split(batch["observations"], ends)
     padded["observations"] = np.concatenate([_pad(x, size * n) for x, n in zip(rows, lengths, strict=True)])

@@ -43,6 +43,8 @@ class Config:
         "Atari: deterministic (the papers': no sticky actions) or v5 (sticky 0.25)",
         choices=("deterministic", "v5"),
     )
+    observation: str = field("gray", "images are learned from in gray or in colour", choices=("gray", "rgb"))
+    image_key: str = field("", "entry of a Dict observation that is learned from; empty: its image")
     frame_size: int = field(84, "pixels, height and width", low=20, high=512)
     frame_stack: int = field(4, "frames of one observation; vectors are not stacked", low=1, high=64)
     reward_clip: float = field(1.0, "rewards learned from are clipped to +-this; 0: never", low=0)
@@ -87,8 +89,8 @@ class Config:
     layout: str = field("auto", "of convolutions; auto: by device", choices=("nchw", "nhwc", "auto"))
     network: str = field(
         "auto",
-        "small (the papers'), large (GA3C's with a third convolution) or mlp; auto: small or mlp",
-        choices=("auto", "small", "large", "mlp"),
+        "small (the papers'), large (GA3C's with a third convolution), lstm (UNREAL's) or mlp; auto: small or mlp",
+        choices=("auto", "small", "large", "lstm", "mlp"),
     )
     first_stride: int = field(4, "stride of the large network's first convolution", low=1, high=4)
     hidden: int = field(256, "units of the torso's last layer", low=1)
@@ -107,6 +109,11 @@ class Config:
         choices=("mean", "sum"),
     )
     value_weight: float = field(0.5, "of the value loss, 0.5 (R - V)^2", low=0)
+    correction: str = field(
+        "epsilon",
+        "of what lagging policies have done: GA3C's epsilon inside log pi, or V-trace",
+        choices=("epsilon", "vtrace"),
+    )
     log_epsilon: float = field(1e-6, "GA3C's epsilon inside log pi", above=0, below=1)
 
 
@@ -258,6 +265,10 @@ def _check_learner(config: Config) -> None:
         raise ConfigError("first_stride is of the large network only; add --network large, or leave first_stride out")
     if config.rms_decay != FIELDS["rms_decay"].default and config.optimizer != "rmsprop":
         raise ConfigError(f"rms_decay has no meaning for {config.optimizer}; leave it out, or use --optimizer rmsprop")
+    if config.log_epsilon != FIELDS["log_epsilon"].default and config.correction != "epsilon":
+        raise ConfigError(
+            f"log_epsilon has no meaning for {config.correction}; leave it out, or use --correction epsilon"
+        )
     if config.learning_rate_end > config.learning_rate:
         raise ConfigError(
             f"learning_rate_end {config.learning_rate_end} is above learning_rate {config.learning_rate}; lower it"

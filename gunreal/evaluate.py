@@ -24,13 +24,15 @@ from gunreal.config import FIELDS, Config, ConfigError
 from gunreal.envs.make import make
 from gunreal.flags import read
 from gunreal.predictor import Learner, sample_actions
+from gunreal.replay import Past, blank_past, concatenate_pasts
+from gunreal.returns import clip_rewards
 from gunreal.run import Run, load
 from gunreal.spec import Spec
 
 MAX_STEPS = 27_000  # 108 000 frames, half an hour of Atari: ALE's own limit
 _ENVIRONMENTS = 16
 _STREAM = 1  # fourth word of an episode's seed; training's have three words, which is the same as a fourth of 0
-Watch = Callable[[np.ndarray, float], None]
+Watch = Callable[[np.ndarray, float, Past | None], None]
 
 
 class Episode(NamedTuple):
@@ -75,7 +77,8 @@ def play(
       seed: of the episodes.
       sample: draw actions from the policy; False: take the most probable one.
       max_steps: agent steps after which an episode is cut off.
-      watch: called with each observation `[*spec.observation]` of episode 0 and the score up to it.
+      watch: called with each observation `[*spec.observation]` of episode 0, the score up to it, and what a recurrent
+        network takes beside it.
     """
     count = min(episodes, _ENVIRONMENTS)
     with contextlib.ExitStack() as stack:
@@ -87,9 +90,11 @@ def play(
         for player in players:
             player.begin()
         while players:
-            logits, _ = learner.predict("base", np.stack([player.observation for player in players]))
-            for player, row in zip(players, logits, strict=True):
-                if episode := player.step(row, sample, max_steps):
+            observations = np.stack([player.observation for player in players])
+            past = concatenate_pasts([player.past for player in players])
+            logits, _, *states = learner.predict("base", observations, past)
+            for i, player in enumerate(players):
+                if episode := player.step(logits[i], [state[i] for state in states], sample, max_steps):
                     yield episode
                     player.begin()
             players = [player for player in players if player.playing]
@@ -113,9 +118,11 @@ class _Player:
         self._episode_seed = int(self._rng.integers(2**31))
         self._advance(0, reset=True)
 
-    def step(self, logits: np.ndarray, sample: bool, max_steps: int) -> Episode | None:
-        """Acts by `logits` `[A]`; returns the episode if that ended it."""
+    def step(self, logits: np.ndarray, state: list[np.ndarray], sample: bool, max_steps: int) -> Episode | None:
+        """Acts by `logits` `[A]`, remembers a recurrent network's `state`; returns the episode if that ended it."""
         action = sample_actions(logits[None], self._rng)[0][0] if sample else logits.argmax()
+        if self.past:
+            self.past.state[0] = state[0]
         done = self._advance(int(action), reset=False)
         self._length += 1
         cut = not done and self._length >= max_steps
@@ -127,11 +134,15 @@ class _Player:
         (frame,) = step.frame
         if reset:
             self.observation = np.concatenate([frame] * self._spec.stack)
+            self.past = blank_past(self._spec, 1)
         else:
             self.observation = np.concatenate((self.observation[len(frame) :], frame))
+            if self.past:
+                self.past.last_action[:] = action
+                self.past.last_reward[:] = clip_rewards(step.reward, self._spec.reward_clip)
         self._score += float(step.reward[0])
         if self._watch and self._number == 0:
-            self._watch(self.observation, self._score)
+            self._watch(self.observation, self._score, self.past)
         return bool(step.terminated[0] or step.truncated[0])
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from gunreal.config import Config
     from gunreal.network import Network
+    from gunreal.replay import Past
 
 
 class Learner:
@@ -35,15 +36,17 @@ class Learner:
         self._lock = threading.Lock()
         self.version = 0
 
-    def predict(self, head: str, observations: np.ndarray) -> tuple[np.ndarray, ...]:
+    def predict(self, head: str, observations: np.ndarray, past: Past | None = None) -> tuple[np.ndarray, ...]:
         """`Network.predict`, compiled.
 
         Args:
           head: "base", or the name of a task that bootstraps.
           observations: `[N, *spec.observation]` of `spec.dtype`, any N >= 1.
+          past: `[N, ...]` with one step each; a recurrent network needs it, to others it is None.
 
         Returns:
-          For "base" `(logits [N, A], value [N])`, for a task `(bootstrap [N, ...],)`.
+          For "base" `(logits [N, A], value [N])`, and of a recurrent network the next state `[N, spec.state]`; for a
+          task `(bootstrap [N, ...],)`.
         """
         raise NotImplementedError
 
@@ -106,7 +109,10 @@ class Learner:
     def _loss(self, batch: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         config = self._config
         total, metrics = self._network.loss(
-            batch, entropy=config.entropy, value_weight=config.value_weight, log_epsilon=config.log_epsilon
+            batch,
+            entropy=config.entropy,
+            value_weight=config.value_weight,
+            log_epsilon=config.log_epsilon if config.correction == "epsilon" else 0.0,
         )
         if config.reduction == "sum":
             from keras import ops

@@ -12,6 +12,11 @@ def masked_mean(x: Any, mask: Any) -> Any:
     return ops.sum(x * mask) / ops.maximum(ops.sum(mask), 1.0)
 
 
+def log_probability(logits: Any, action: Any) -> Any:
+    """`log pi(a_t|s_t)` float32 `[B, T]`, of logits float32 `[B, T, A]` and actions int32 `[B, T]`."""
+    return ops.sum(ops.log_softmax(logits) * ops.one_hot(action, logits.shape[-1], dtype=logits.dtype), axis=-1)
+
+
 def policy_gradient_loss(logits: Any, action: Any, advantage: Any, mask: Any, epsilon: float) -> Any:
     """`-log(pi(a_t|s_t) + epsilon) * advantage_t` (GA3C, eq. 5): epsilon bounds the gradient of improbable actions.
 
@@ -20,10 +25,14 @@ def policy_gradient_loss(logits: Any, action: Any, advantage: Any, mask: Any, ep
       action: int32 `[B, T]`.
       advantage: float32 `[B, T]`, `R_t - V(s_t)`; no gradient flows into it.
       mask: float32 `[B, T]`.
-      epsilon: added to the probability inside the logarithm.
+      epsilon: added to the probability inside the logarithm; 0 for the plain policy gradient.
     """
-    pi_a = ops.sum(ops.softmax(logits) * ops.one_hot(action, logits.shape[-1], dtype=logits.dtype), axis=-1)
-    return -masked_mean(ops.log(pi_a + epsilon) * ops.stop_gradient(advantage), mask)
+    if epsilon:
+        pi_a = ops.sum(ops.softmax(logits) * ops.one_hot(action, logits.shape[-1], dtype=logits.dtype), axis=-1)
+        log_pi = ops.log(pi_a + epsilon)
+    else:
+        log_pi = log_probability(logits, action)
+    return -masked_mean(log_pi * ops.stop_gradient(advantage), mask)
 
 
 def entropy(logits: Any, mask: Any, epsilon: float) -> Any:
@@ -35,9 +44,46 @@ def entropy(logits: Any, mask: Any, epsilon: float) -> Any:
       epsilon: as in `policy_gradient_loss`.
     """
     pi = ops.softmax(logits)
-    return -masked_mean(ops.sum(pi * ops.log(pi + epsilon), axis=-1), mask)
+    log_pi = ops.log(pi + epsilon) if epsilon else ops.log_softmax(logits)
+    return -masked_mean(ops.sum(pi * log_pi, axis=-1), mask)
 
 
 def value_loss(value: Any, returns: Any, mask: Any) -> Any:
     """`0.5 (R_t - V(s_t))^2`. All float32 `[B, T]`; `returns` are targets and pass no gradient on."""
     return masked_mean(0.5 * ops.square(ops.stop_gradient(returns) - value), mask)
+
+
+def vtrace(log_rho: Any, reward: Any, discount: Any, truncated: Any, value: Any, value_t: Any) -> tuple[Any, Any]:
+    """V-trace targets and advantages (IMPALA, Espeholt et al. 2018, eq. 1 and section 4.2), both clips at 1.
+
+    Where the acting policy is the learned one they are the n-step returns, and these less the values. Behind a
+    truncated step lies another episode: the recursion restarts from the value of the final observation.
+
+    Args:
+      log_rho: `log pi(a_t|s_t) - log mu(a_t|s_t)`.
+      reward: what each step led to, as it is learned from.
+      discount: 0 where the step terminated the episode.
+      truncated: 1 where the step truncated the episode, else 0.
+      value: `V(s_t)` of the learned network.
+      value_t: the value of the state that each step led to, as the acting network saw it. Its last column bootstraps;
+        the others matter only where `truncated`.
+
+    Returns:
+      Targets of the value, and advantages of the policy. All are float32 `[B, T]`; no gradient flows through them.
+    """
+    rho = ops.minimum(ops.exp(log_rho), 1.0)
+
+    def behind(x: Any) -> Any:
+        following = ops.concatenate([x[:, 1:], value_t[:, -1:]], axis=1)
+        return truncated * value_t + (1 - truncated) * following
+
+    delta = rho * (reward + discount * behind(value) - value)
+    trace = rho * discount * (1 - truncated)
+    correction = ops.zeros_like(delta[:, 0])
+    corrections = []
+    for t in reversed(range(delta.shape[1])):
+        correction = delta[:, t] + trace[:, t] * correction
+        corrections.append(correction)
+    target = value + ops.stack(corrections[::-1], axis=1)
+    advantage = rho * (reward + discount * behind(target) - value)
+    return ops.stop_gradient(target), ops.stop_gradient(advantage)

@@ -3,46 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import math
+import inspect
 import random
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 from keras import ops
 
 from gunreal import losses
-from gunreal.config import ConfigError
+from gunreal.replay import Past
 from gunreal.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask
-
-
-class Features(NamedTuple):
-    """What heads build on, float32.
-
-    Attributes:
-      conv: `[N, Fc]`, the last convolution, flat: rows, columns, channels in either layout, so that weights carry over.
-      hidden: `[N, Fh]`, the torso's last layer.
-    """
-
-    conv: Any
-    hidden: Any
+from gunreal.torso import Features, Torso, dense
 
 
 class Network:
     """Torso, policy, value and the tasks' heads.
 
-    - "small": 16 filters 8x8/4, 32 filters 4x4/2, `hidden` units; ReLU (A3C, UNREAL; GA3C section 3.2).
-    - "large": 32 filters 8x8/`first_stride`, 32 and 64 filters 4x4/2, `hidden` units; ReLU (GA3C, footnote 2).
-    - "mlp": two layers of `hidden` units; tanh. Its "conv" features are the first layer's.
-
-    Convolutions are not padded. The initial weights of torso, policy and value depend on `seed` alone, and a head's on
-    `seed` and its task's name, so that runs with different tasks start from the same torso.
+    The initial weights of torso, policy and value depend on `seed` alone, and a head's on `seed` and its task's name,
+    so that runs with different tasks start from the same torso.
 
     Attributes:
       spec: shapes and constants.
       tasks: the auxiliary tasks, in the order of their rows in a batch.
+      torso: the shared layers.
       lengths: rows of each sequence of the batch: the base rollout's, then each task's.
       trainable_variables: torso, policy, value, heads.
       names: unique names of `trainable_variables`, the same in every process ("torso/conv1/kernel", "pc/0/kernel").
@@ -64,7 +50,7 @@ class Network:
         Args:
           spec: observations are `[N, *spec.observation]` of `spec.dtype`; uint8 is scaled to [0, 1] inside.
           tasks: the auxiliary tasks.
-          kind: "small", "large" or "mlp".
+          kind: "small", "large", "lstm" or "mlp"; see `gunreal.torso.Torso`.
           first_stride: of the large network's first convolution.
           hidden: units of the torso's last layer.
           data_format: of the convolutions, "channels_first" or "channels_last"; observations are NCHW in either.
@@ -76,21 +62,16 @@ class Network:
         """
         self.spec, self.tasks = spec, tuple(tasks)
         self.lengths = (spec.t_max, *(task.length(spec.t_max) for task in self.tasks))
-        self._channels_last = data_format == "channels_last"
-        self._is_conv = kind != "mlp"
-        self._scale = 1 / 255 if spec.dtype == "uint8" else 1.0
-        sizes = _torso_sizes(kind, first_stride, hidden)
-        if self._is_conv:
-            _check_image(spec, sizes[:-1], kind)
-        self._torso = _torso(sizes, "relu" if self._is_conv else "tanh", data_format, seed)
-        self._policy = _dense("policy", spec.num_actions, 0.01, seed + len(sizes))
-        self._value = _dense("value", 1, 1.0, seed + len(sizes) + 1)
+        self.torso = Torso(spec, kind, first_stride, hidden, data_format, seed)
+        depth = len(self.torso.layers) - self.torso.recurrent  # the same for "small" and "lstm"
+        self._policy = dense("policy", spec.num_actions, 0.01, seed + depth)
+        self._value = dense("value", 1, 1.0, seed + depth + 1)
         self._heads: dict[str, Any] = {}
-        features = self.features(keras.KerasTensor((None, *spec.observation), spec.dtype))
+        features = self.torso.features(keras.KerasTensor((None, *spec.observation), spec.dtype))
         self.policy_value(features.hidden)
         self.trainable_variables: list[Any] = []
         self.names: list[str] = []
-        for layer in self._torso:
+        for layer in self.torso.layers:
             self._track(f"torso/{layer.name}", layer)
         for layer in (self._policy, self._value):
             self._track(layer.name, layer)
@@ -107,8 +88,8 @@ class Network:
             head = self._heads[task.name] = task.head(self.spec)
             if head is None:
                 return
-            size = getattr(features, task.features).shape[-1]
-            head(keras.KerasTensor((None, task.length(self.spec.t_max), size)))
+            length = task.length(self.spec.t_max)
+            head(_seen(task, Features(*(keras.KerasTensor((None, length, x.shape[-1])) for x in features))))
         if head.non_trainable_variables:
             names = ", ".join(variable.path for variable in head.non_trainable_variables)
             raise ValueError(f"task {task.name!r}: its head has untrained state ({names}); use layers without")
@@ -117,47 +98,42 @@ class Network:
             self.names.append(f"{task.name}/{place}/{variable.name}")
             self.trainable_variables.append(variable)
 
-    def features(self, observations: Any) -> Features:
-        """The torso's features of `observations` `[N, *spec.observation]`."""
-        *body, last = self._torso
-        x = ops.cast(observations, "float32") * self._scale
-        if not self._is_conv:
-            x = ops.reshape(x, (-1, math.prod(self.spec.observation)))
-        elif self._channels_last:  # after the cast: TensorFlow's transpose of bytes is slower than that of floats
-            x = ops.transpose(x, (0, 2, 3, 1))
-        for layer in body:
-            x = layer(x)
-        if self._is_conv:
-            x = x if self._channels_last else ops.transpose(x, (0, 2, 3, 1))
-            x = ops.reshape(x, (-1, math.prod(x.shape[1:])))
-        return Features(x, last(x))
-
     def policy_value(self, hidden: Any) -> dict[str, Any]:
         """The actor-critic's outputs: "logits" `[..., A]` and "value" `[...]`, of `hidden` `[..., Fh]`."""
         return {"logits": self._policy(hidden), "value": ops.squeeze(self._value(hidden), axis=-1)}
 
-    def task_outputs(self, task: AuxiliaryTask, features: Features) -> Any:
-        """A task's outputs `[B, T, ...]`, of features `[B, T, F]`."""
+    def task_outputs(self, task: AuxiliaryTask, features: Features, batch: Mapping[str, Any] | None = None) -> Any:
+        """A task's outputs `[B, T, ...]`, of features `[B, T, F]`; `batch` is for heads that ask for it."""
         head = self._heads[task.name]
-        return self.policy_value(features.hidden) if head is None else head(getattr(features, task.features))
+        if head is None:
+            return self.policy_value(features.hidden)
+        asks = batch is not None and "batch" in inspect.signature(head.call).parameters
+        return head(_seen(task, features), batch=batch) if asks else head(_seen(task, features))
 
-    def predict(self, head: str, observations: Any) -> tuple[Any, ...]:
+    def predict(self, head: str, observations: Any, past: Past | None = None) -> tuple[Any, ...]:
         """What agents ask for at single states.
 
         Args:
           head: "base", or the name of a task that bootstraps.
           observations: `[N, *spec.observation]`.
+          past: `[N, ...]` with one step each; a recurrent network needs it.
 
         Returns:
-          For "base" `(logits [N, A], value [N])`, for a task `(bootstrap [N, ...],)`.
+          For "base" `(logits [N, A], value [N])`, and of a recurrent network the state behind the observation
+          `[N, spec.state]`; for a task `(bootstrap [N, ...],)`.
         """
-        features = self.features(observations)
+        features = Features(*(ops.expand_dims(x, 1) for x in self.torso.features(observations)))
+        state = []
+        if self.torso.recurrent:
+            assert past is not None
+            hidden, *state = self.torso.unroll(features.hidden, past)
+            features = features._replace(hidden=hidden)
         if head == "base":
             outputs = self.policy_value(features.hidden)
-            return outputs["logits"], outputs["value"]
+            return outputs["logits"][:, 0], outputs["value"][:, 0], *state
         task = next(task for task in self.tasks if task.name == head)
         assert task.bootstrap is not None
-        return (task.bootstrap(self.task_outputs(task, Features(*(ops.expand_dims(x, 1) for x in features)))),)
+        return (task.bootstrap(self.task_outputs(task, features)),)
 
     def loss(
         self, batch: Mapping[str, Any], *, entropy: float, value_weight: float, log_epsilon: float
@@ -166,23 +142,26 @@ class Network:
 
         Args:
           batch: "observations" `[N, *spec.observation]`: the rows of the base rollouts (B * T), then each task's
-            (B * T_i); "base": {"action" int32, "returns", "mask" float32, all `[B, T]`}; for each task, by its name,
-            its targets with a leading batch axis and "mask" `[B, T_i]`.
+            (B * T_i); "base": {"action" int32, "mask" float32, and either "returns" float32 or what `losses.vtrace`
+            takes, all `[B, T]`}; for each task, by its name, its targets with a leading batch axis and "mask"
+            `[B, T_i]`. Of a recurrent network also "past": the `Past` of each part that sees "hidden" features, by its
+            name.
           entropy: weight of the policy's entropy (beta).
           value_weight: weight of the value loss.
-          log_epsilon: GA3C's epsilon inside the logarithms.
+          log_epsilon: GA3C's epsilon inside the logarithms; 0 where V-trace corrects.
 
         Returns:
           The total, and scalars by metric name; `loss_<task>` is unweighted.
         """
         base = batch["base"]
         count = ops.shape(base["mask"])[0]
-        features = self._split(self.features(batch["observations"]), count)
+        features = self._split(self.torso.features(batch["observations"]), count)
+        if self.torso.recurrent:
+            features = self._unrolled(features, batch["past"], count)
         outputs = self.policy_value(features[0].hidden)
-        policy = losses.policy_gradient_loss(
-            outputs["logits"], base["action"], base["returns"] - outputs["value"], base["mask"], log_epsilon
-        )
-        value = losses.value_loss(outputs["value"], base["returns"], base["mask"])
+        returns, advantage = _corrected(base, outputs)
+        policy = losses.policy_gradient_loss(outputs["logits"], base["action"], advantage, base["mask"], log_epsilon)
+        value = losses.value_loss(outputs["value"], returns, base["mask"])
         policy_entropy = losses.entropy(outputs["logits"], base["mask"], log_epsilon)
         total = policy + value_weight * value - entropy * policy_entropy
         metrics = {
@@ -193,7 +172,8 @@ class Network:
             "value_mean": losses.masked_mean(outputs["value"], base["mask"]),
         }
         for task, of_task in zip(self.tasks, features[1:], strict=True):
-            loss = task.loss(self.task_outputs(task, of_task), batch[task.name])
+            targets = batch[task.name]
+            loss = task.loss(self.task_outputs(task, of_task, targets), targets)
             metrics[f"loss_{task.name}"] = loss
             total = total + task.weight * loss
         return total, {**metrics, "loss_total": total}
@@ -207,6 +187,36 @@ class Network:
             start = end
         return parts
 
+    def _unrolled(self, features: list[Features], pasts: Mapping[str, Past], count: Any) -> list[Features]:
+        """The parts' features with the recurrence, in one pass over all parts of the same length."""
+        features = list(features)
+        names = ("base", *(task.name for task in self.tasks))
+        by_length: dict[int, list[int]] = {}
+        for place, name in enumerate(names):
+            if name in pasts:
+                by_length.setdefault(self.lengths[place], []).append(place)
+        for places in by_length.values():
+            past = Past(*(ops.concatenate(x) for x in zip(*(pasts[names[i]] for i in places), strict=True)))
+            hidden, _ = self.torso.unroll(ops.concatenate([features[i].hidden for i in places]), past)
+            for start, place in enumerate(places):
+                features[place] = features[place]._replace(hidden=hidden[start * count : (start + 1) * count])
+        return features
+
+
+def _seen(task: AuxiliaryTask, features: Features) -> Any:
+    """The features that a task's head asks for."""
+    return features if task.features == "both" else getattr(features, task.features)
+
+
+def _corrected(base: Mapping[str, Any], outputs: Mapping[str, Any]) -> tuple[Any, Any]:
+    """What values and policy learn from, both `[B, T]`: returns and advantages, n-step or V-trace."""
+    if "returns" in base:
+        return base["returns"], base["returns"] - outputs["value"]
+    log_rho = losses.log_probability(outputs["logits"], base["action"]) - base["log_mu"]
+    return losses.vtrace(
+        log_rho, base["reward"], base["discount"], base["truncated"], outputs["value"], base["value_t"]
+    )
+
 
 @contextlib.contextmanager
 def _seeded(seed: int) -> Iterator[None]:
@@ -217,51 +227,3 @@ def _seeded(seed: int) -> Iterator[None]:
         yield
     finally:
         random.setstate(state)
-
-
-def _torso_sizes(kind: str, first_stride: int, hidden: int) -> list[tuple[int, ...]]:
-    """Layers of a torso: convolutions (filters, kernel, stride), dense layers (units,)."""
-    if kind == "small":
-        return [(16, 8, 4), (32, 4, 2), (hidden,)]
-    if kind == "large":
-        return [(32, 8, first_stride), (32, 4, 2), (64, 4, 2), (hidden,)]
-    if kind == "mlp":
-        return [(hidden,), (hidden,)]
-    raise ValueError(f"network {kind!r} is unknown; use small, large or mlp")
-
-
-def _check_image(spec: Spec, convolutions: Sequence[tuple[int, ...]], kind: str) -> None:
-    if not spec.is_image:
-        raise ConfigError(f"the {kind} network needs images, not vectors of {spec.frame[0]}; use the mlp network")
-    size = min(spec.frame[1:])
-    for _, kernel, stride in convolutions:
-        size = (size - kernel) // stride + 1 if size >= kernel else 0
-    if size < 1:
-        raise ConfigError(f"frames of {spec.frame} are too small for the {kind} network; use larger frames or the mlp")
-
-
-def _dense(name: str, units: int, gain: float, seed: int, activation: str | None = None) -> Any:
-    initializer = keras.initializers.Orthogonal(gain, seed)
-    return keras.layers.Dense(units, activation, kernel_initializer=initializer, name=name)
-
-
-def _torso(sizes: Sequence[tuple[int, ...]], activation: str, data_format: str, seed: int) -> list[Any]:
-    layers = []
-    for place, size in enumerate(sizes):
-        if len(size) == 1:
-            layers.append(_dense(f"fc{place + 1}", size[0], math.sqrt(2), seed + place, activation))
-            continue
-        filters, kernel, stride = size
-        initializer = keras.initializers.Orthogonal(math.sqrt(2), seed + place)
-        layers.append(
-            keras.layers.Conv2D(
-                filters,
-                kernel,
-                stride,
-                data_format=data_format,
-                activation=activation,
-                kernel_initializer=initializer,
-                name=f"conv{place + 1}",
-            )
-        )
-    return layers

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gunreal.pool import Member, Pool
+from gunreal.replay import Past, concatenate_pasts
 
 
 class Learner(Protocol):
@@ -16,8 +17,8 @@ class Learner(Protocol):
 
     version: int
 
-    def predict(self, head: str, observations: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Outputs of a head for observations `[n, *spec.observation]`."""
+    def predict(self, head: str, observations: np.ndarray, past: Past | None = None) -> tuple[np.ndarray, ...]:
+        """Outputs of a head for observations `[n, *spec.observation]`, and what a recurrent network takes beside."""
 
     def train(self, batch: dict[str, Any], learning_rate: float) -> dict[str, float]:
         """One update; its metrics."""
@@ -40,14 +41,16 @@ class _Rows:
             self.parts.append((member, indices, agents[steps >= 0], steps[steps >= 0]))
         self.count = sum(len(steps) for _, _, _, steps in self.parts)
 
-    def observations(self) -> np.ndarray:
+    def inputs(self) -> tuple[np.ndarray, Past | None]:
+        """What the network takes: observations, and a recurrent one's past."""
         spec = self.parts[0][0].segment.layout.spec
         out = np.empty((self.count, *spec.observation), spec.dtype)
         start = 0
         for member, _, agents, steps in self.parts:
             member.segment.gather(agents, steps, out[start : start + len(steps)])
             start += len(steps)
-        return out
+        pasts = [member.segment.past(agents, steps[:, None]) for member, _, agents, steps in self.parts]
+        return out, concatenate_pasts(pasts)
 
 
 class BasePredictor:
@@ -63,7 +66,7 @@ class BasePredictor:
         if not rows.count:
             return 0
         version = self._learner.version
-        logits, value = self._learner.predict("base", rows.observations())
+        logits, value, *state = self._learner.predict("base", *rows.inputs())
         action, log_mu = sample_actions(logits, self.rng)
         start = 0
         for member, groups, agents, steps in rows.parts:
@@ -72,6 +75,8 @@ class BasePredictor:
             arrays = member.segment.arrays
             arrays["action"][at], arrays["log_mu"][at], arrays["value"][at] = action[part], log_mu[part], value[part]
             arrays["version"][at] = version
+            if state:
+                arrays["state"][agents, (steps + 1) % member.segment.layout.ring] = state[0][part]
             member.reply(0, groups)
             start = part.stop
         return rows.count
@@ -88,7 +93,7 @@ class TaskPredictor:
         rows = _Rows(
             self._pool, records, lambda member, agents: member.segment.arrays[f"{self._task}.bootstrap_step"][agents]
         )
-        (bootstrap,) = self._learner.predict(self._task, rows.observations()) if rows.count else (np.empty(0),)
+        (bootstrap,) = self._learner.predict(self._task, *rows.inputs()) if rows.count else (np.empty(0),)
         start = 0
         for member, groups, agents, steps in rows.parts:
             if len(steps):  # an empty part has no shape to fit the mailbox

@@ -13,14 +13,44 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from gunreal.returns import clip_rewards
 from gunreal.spec import Field, Spec
 
 FIRST, TERMINATED, TRUNCATED, RESET = 1, 2, 4, 8
 _ALIGN = 64
+
+
+class Past(NamedTuple):
+    """What a recurrent network takes beside the observations of sequences, each with a leading batch axis.
+
+    Attributes:
+      state: float32 `[B, spec.state]`, the recurrent state before the first step.
+      last_action: int32 `[B, T]`, `a_{t-1}`; -1 at an episode's first step, where the state starts from zeros.
+      last_reward: float32 `[B, T]`, `r_t`, clipped as it is learned from; 0 at an episode's first step.
+    """
+
+    state: np.ndarray
+    last_action: np.ndarray
+    last_reward: np.ndarray
+
+
+def blank_past(spec: Spec, count: int) -> Past | None:
+    """What is before `count` episodes' first steps; None where the network has no memory."""
+    if not spec.state:
+        return None
+    state = np.zeros((count, spec.state), np.float32)
+    return Past(state, np.full((count, 1), -1, np.int32), np.zeros((count, 1), np.float32))
+
+
+def concatenate_pasts(pasts: Sequence[Past | None]) -> Past | None:
+    """One batch of several; None where the network has no memory."""
+    present = [past for past in pasts if past is not None]
+    return Past(*(np.concatenate(arrays) for arrays in zip(*present, strict=True))) if present else None
 
 
 class Layout(NamedTuple):
@@ -46,8 +76,11 @@ class Layout(NamedTuple):
 
     @property
     def ring(self) -> int:
-        """Rows of a ring: the replay, the rollouts that are still being written or trained on, and the oldest stack."""
-        return self.replay_size + (self.slots + 2) * self.spec.t_max + self.spec.stack
+        """Rows of a ring: the replay, the rollouts that are still being written or trained on, and the oldest stack.
+
+        A recurrent state is written one row ahead, and a step's last action lies one row behind."""
+        edges = max(self.spec.stack, 2) + 1 if self.spec.state else self.spec.stack
+        return self.replay_size + (self.slots + 2) * self.spec.t_max + edges
 
     def arrays(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Shape and type of every array of the segment, by name."""
@@ -65,6 +98,8 @@ class Layout(NamedTuple):
             "trained": ((self.agents,), np.dtype(np.int64)),
             "busy_since": ((self.groups,), np.dtype(np.float64)),
         }
+        if self.spec.state:
+            found["state"] = ((*rows, self.spec.state), np.dtype(np.float32))
         for name, field in self.extra.items():
             found[name] = ((*rows, *field.shape), np.dtype(field.dtype))
         for name, (shape, dtype) in self.mailboxes.items():
@@ -113,6 +148,20 @@ class Segment:
         frames = self.arrays["frame"].reshape(-1, *self.layout.spec.frame)
         stacked = out.reshape(len(agents), stack, *self.layout.spec.frame)
         np.take(frames, rows, axis=0, out=stacked, mode="clip")  # "raise" would copy through a buffer
+
+    def past(self, agents: np.ndarray, steps: np.ndarray) -> Past | None:
+        """What a recurrent network takes beside the observations of `agents` `[B]` at absolute `steps` `[B, T]`; None
+        for another network."""
+        spec, arrays, ring = self.layout.spec, self.arrays, self.layout.ring
+        if not spec.state:
+            return None
+        rows, before = (agents[:, None], steps % ring), (agents[:, None], (steps - 1) % ring)
+        first = arrays["flags"][rows] & FIRST != 0
+        return Past(
+            arrays["state"][agents, steps[:, 0] % ring],
+            np.where(first, np.int32(-1), arrays["action"][before]),
+            np.where(first, np.float32(0), clip_rewards(arrays["reward"][before], spec.reward_clip)),
+        )
 
     def close(self) -> None:
         """Gives up this process's hold of the memory; arrays that are still in use keep it mapped until they go."""

@@ -92,9 +92,11 @@ class Run:
           int32, `[]` or `[n]`.
 
         Raises:
-          ValueError: the observation is of another shape, or of a type that doesn't fit.
+          ValueError: the observation is of another shape, or of a type that doesn't fit; or the network is recurrent.
         """
         spec, observation = self.spec, np.asarray(observation)
+        if spec.state:
+            raise ValueError('a recurrent network needs its past: use learner.predict("base", observations, past)')
         lead = observation.ndim - len(spec.observation)
         fits = lead in (0, 1) and observation.shape[lead:] == spec.observation
         if not (fits and np.can_cast(observation.dtype, spec.dtype, "same_kind")):

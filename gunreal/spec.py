@@ -16,6 +16,7 @@ class Spec(NamedTuple):
       t_max: length of a rollout and of a replay sequence, in agent steps.
       discount: gamma of the main task.
       reward_clip: rewards are clipped to +-reward_clip wherever they are learned from; 0 means never.
+      state: floats of an agent's recurrent state; 0 for a network without memory.
     """
 
     frame: tuple[int, ...]
@@ -25,6 +26,7 @@ class Spec(NamedTuple):
     t_max: int = 20
     discount: float = 0.99
     reward_clip: float = 1.0
+    state: int = 0
 
     @property
     def is_image(self) -> bool:

@@ -16,7 +16,7 @@ from gunreal.config import Config, per_process
 from gunreal.metrics import MetricsWriter, RunMetrics
 from gunreal.pool import Pool
 from gunreal.predictor import BasePredictor, TaskPredictor
-from gunreal.replay import Layout
+from gunreal.replay import Layout, blank_past
 from gunreal.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.trainer import Batcher, Trainer, rollouts_per_batch
@@ -50,7 +50,7 @@ def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], le
     for task in tasks:
         shape = None
         if task.bootstrap is not None:
-            (bootstrap,) = learner.predict(task.name, np.zeros((1, *spec.observation), spec.dtype))
+            (bootstrap,) = learner.predict(task.name, np.zeros((1, *spec.observation), spec.dtype), blank_past(spec, 1))
             shape = bootstrap.shape[1:]
             mailboxes[f"{task.name}.bootstrap_step"] = ((), "int64")
             mailboxes[f"{task.name}.bootstrap"] = (shape, "float32")

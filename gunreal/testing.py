@@ -52,7 +52,8 @@ def check_task(task: AuxiliaryTask | type[AuxiliaryTask], spec: Spec = IMAGES, *
     _expect(copy == task, "the task does not come back equal from pickling: make it a frozen dataclass of plain values")
     name = getattr(task, "name", None)
     _expect(isinstance(name, str) and name.isidentifier(), f"name is {name!r}: choose an identifier")
-    _expect(task.features in ("hidden", "conv"), f'features is {task.features!r}: choose "hidden" or "conv"')
+    seen = ("hidden", "conv", "both")
+    _expect(task.features in seen, f"features is {task.features!r}: choose one of {', '.join(seen)}")
     task.check(spec)
     _check_sampling(task, spec)
     if "keras" not in sys.modules:

@@ -13,7 +13,7 @@ from gunreal.config import Config
 from gunreal.metrics import RunMetrics
 from gunreal.pool import Member, Pool
 from gunreal.predictor import Learner
-from gunreal.replay import RESET, TERMINATED, TRUNCATED
+from gunreal.replay import RESET, TERMINATED, TRUNCATED, Past, concatenate_pasts
 from gunreal.returns import clip_rewards, rollout_returns
 from gunreal.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask
@@ -24,6 +24,7 @@ class Batcher:
 
     def __init__(self, pool: Pool, config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], queue: queues.Pipe):
         self._pool, self._spec, self._tasks, self._queue = pool, spec, tasks, queue
+        self._vtrace = config.correction == "vtrace"
         self.rollouts = rollouts_per_batch(config)
         self.waiting: list[tuple[Member, int, int]] = []  # member, agent, first step
         self._lock = threading.Lock()
@@ -59,26 +60,33 @@ class Batcher:
         observations = np.empty((sum(counts), *self._spec.observation), self._spec.dtype)
         rows = np.split(observations, np.cumsum(counts)[:-1])
         parts: list[dict[str, dict[str, np.ndarray]]] = []
+        pasts: list[dict[str, Past | None]] = []
         start = 0
         for member, references in by_member.items():
             agents, firsts = np.array(references).T
             stop = start + len(agents)
             outs = [r[start * n : stop * n] for r, n in zip(rows, lengths, strict=True)]
-            parts.append(self._gather_member(member, agents, firsts, outs))
+            part, past = self._gather_member(member, agents, firsts, outs)
+            parts.append(part)
+            pasts.append(past)
             start = stop
         batch: dict[str, Any] = {
             section: {key: np.concatenate([part[section][key] for part in parts]) for key in arrays}
             for section, arrays in parts[0].items()
         }
         batch["observations"] = observations
+        if self._spec.state:
+            batch["past"] = {name: concatenate_pasts([past[name] for past in pasts]) for name in pasts[0]}
         return batch
 
     def _gather_member(
         self, member: Member, agents: np.ndarray, firsts: np.ndarray, outs: list[np.ndarray]
-    ) -> dict[str, dict[str, np.ndarray]]:
+    ) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Past | None]]:
+        """One member's share of a batch, and what a recurrent network takes beside each part that it recurs over."""
         segment, spec = member.segment, self._spec
         steps = firsts[:, None] + np.arange(spec.t_max + 1)
-        part = {"base": _rollouts(segment.arrays, spec, agents[:, None], steps % segment.layout.ring)}
+        part = {"base": _rollouts(segment.arrays, spec, agents[:, None], steps % segment.layout.ring, self._vtrace)}
+        past = {"base": segment.past(agents, steps[:, :-1])}
         segment.gather(np.repeat(agents, spec.t_max), steps[:, :-1].ravel(), outs[0])
         slots = firsts // spec.t_max % segment.layout.slots
         for task, out in zip(self._tasks, outs[1:], strict=True):
@@ -87,6 +95,8 @@ class Batcher:
             rows = np.arange(task.length(spec.t_max))
             steps = first[:, None] + np.minimum(rows, np.maximum(length, 1)[:, None] - 1)
             segment.gather(np.repeat(agents, len(rows)), steps.ravel(), out)
+            if task.features != "conv":
+                past[task.name] = segment.past(agents, steps)
             flags = segment.arrays["flags"][agents[:, None], steps % segment.layout.ring]
             mask = (rows < length[:, None]) & (flags & RESET == 0)
             prefix = f"{task.name}:"
@@ -98,18 +108,27 @@ class Batcher:
         np.add.at(segment.trained, agents, 1)
         groups = {i for i, group in enumerate(member.groups) if ((agents >= group.start) & (agents < group.stop)).any()}
         member.reply(queues.TRAINED, groups)
-        return part
+        return part, past
 
 
-def _rollouts(arrays: dict[str, np.ndarray], spec: Spec, agents: np.ndarray, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """The A3C part of a batch from ring `rows` `[B, T + 1]`: action int32, returns, mask float32, all `[B, T]`."""
+def _rollouts(
+    arrays: dict[str, np.ndarray], spec: Spec, agents: np.ndarray, rows: np.ndarray, vtrace: bool = False
+) -> dict[str, np.ndarray]:
+    """The A3C part of a batch from ring `rows` `[B, T + 1]`: action int32, mask float32, and the n-step returns or what
+    V-trace makes them of in the loss, float32, all `[B, T]`."""
     flags = arrays["flags"][agents, rows[:, :-1]]
     rewards = clip_rewards(arrays["reward"][agents, rows[:, :-1]], spec.reward_clip)
     discounts = np.where(flags & TERMINATED, np.float32(0), np.float32(spec.discount))
+    truncated = flags & TRUNCATED != 0
     values_t = arrays["value"][agents, rows[:, 1:]]
-    return {
+    if vtrace:
+        log_mu = arrays["log_mu"][agents, rows[:, :-1]]
+        targets = {"reward": rewards, "discount": discounts, "value_t": values_t, "log_mu": log_mu}
+        targets["truncated"] = truncated.astype(np.float32)
+    else:
+        targets = {"returns": rollout_returns(rewards, discounts, truncated, values_t)}
+    return targets | {
         "action": arrays["action"][agents, rows[:, :-1]],
-        "returns": rollout_returns(rewards, discounts, flags & TRUNCATED != 0, values_t),
         "mask": (flags & RESET == 0).astype(np.float32),
         "version": arrays["version"][agents, rows[:, :-1]],
     }

@@ -13,6 +13,7 @@ from gunreal.config import ConfigError
 from gunreal.tasks.pixel_control import PixelControl
 
 if TYPE_CHECKING:
+    from gunreal.replay import Past
     from gunreal.run import Run
 
 _SIDE = 336  # pixels that a small frame is enlarged to, by a whole factor
@@ -61,20 +62,20 @@ class Recorder:
     def __exit__(self, *_: object) -> None:
         self._writer.close()
 
-    def __call__(self, observation: np.ndarray, score: float) -> None:
-        """Adds a picture for an observation `[*spec.observation]`."""
-        self._writer.send(self.draw(observation, score))
+    def __call__(self, observation: np.ndarray, score: float, past: Past | None = None) -> None:
+        """Adds a picture for an observation `[*spec.observation]` and what a recurrent network takes beside it."""
+        self._writer.send(self.draw(observation, score, past))
 
-    def draw(self, observation: np.ndarray, score: float) -> np.ndarray:
+    def draw(self, observation: np.ndarray, score: float, past: Past | None = None) -> np.ndarray:
         """The picture, uint8 `[height, width, 3]`, RGB; it is the newest of those drawn so far."""
         learner, (rows, columns) = self._run.learner, self._panel
-        value = float(learner.predict("base", observation[None])[1][0])
+        value = float(learner.predict("base", observation[None], past)[1][0])
         self._values.append(value)
         picture = np.zeros((self.size[1], self.size[0], 3), np.uint8)
         picture[_TEXT : _TEXT + rows, :columns] = self._frame(observation)
         words = f"score {score:g}  value {value:.2f}"
         if self._pc:
-            (q,) = learner.predict(self._pc.name, observation[None])[0]
+            (q,) = learner.predict(self._pc.name, observation[None], past)[0]
             picture[_TEXT : _TEXT + rows, columns:] = self._map(q)
             words += f"  max Q of pixel control {q.max():.3f}"
         _write(picture[:_TEXT], words)
@@ -92,7 +93,7 @@ class Recorder:
         self._q_max = max(self._q_max, float(q.max()))
         gray = (np.clip(q / self._q_max, 0, 1) * 255).astype(np.uint8)
         colours = cv2.applyColorMap(gray, cv2.COLORMAP_INFERNO)[..., ::-1]
-        return _centred(colours, self._scale * self._pc.cell, self._panel)
+        return _centred(colours, self._scale * self._pc.cell_size(self._run.spec), self._panel)
 
 
 def _check(path: Path) -> None:

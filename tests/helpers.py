@@ -27,7 +27,7 @@ class FakeLearner:
         self.asked: list[tuple[str, np.ndarray]] = []
         self.trained: list[dict] = []
 
-    def predict(self, head, observations):
+    def predict(self, head, observations, past=None):
         self.asked.append((head, observations.copy()))
         if head == "base":
             return logits(observations), value(observations)

@@ -14,30 +14,35 @@ def step(env, action, reset=False, seed=0):
     return env.recv()
 
 
+@pytest.mark.parametrize("observation", ["gray", "rgb"])
 @pytest.mark.parametrize(("env", "game"), [("ALE/Pong-v5", "pong"), ("ALE/SpaceInvaders-v5", "space_invaders")])
-def test_frames_and_rewards_are_those_of_ale_py(env, game, monkeypatch):
+def test_frames_and_rewards_are_those_of_ale_py(env, game, observation, monkeypatch):
     """Bit for bit what `AtariVectorEnv` does, whose no-op starts are its own: both without any but the first."""
     from ale_py.vector_env import AtariVectorEnv
 
     monkeypatch.setitem(atari.PROTOCOLS["deterministic"], "noop_max", 1)
+    gray = observation == "gray"
     theirs = AtariVectorEnv(
-        game, 1, num_threads=1, stack_num=1, noop_max=2, reward_clipping=False, use_fire_reset=False
+        game, 1, num_threads=1, stack_num=1, grayscale=gray, noop_max=2, reward_clipping=False, use_fire_reset=False
     )
-    ours = make(Config(env=env), 1)
+
+    def as_frame(observation):
+        return observation if gray else observation[:, 0].transpose(0, 3, 1, 2)
+
+    ours = make(Config(env=env, observation=observation), 1)
     first = step(ours, 0, reset=True)
     seed = 0
     while theirs.reset(seed=seed)[1]["episode_frame_number"][0] != 1:  # as many no-ops as ours
         seed += 1
-    observation, _ = theirs.reset(seed=seed)
-    np.testing.assert_array_equal(first.frame, observation)
+    np.testing.assert_array_equal(first.frame, as_frame(theirs.reset(seed=seed)[0]))
     rewards = []
     for action in np.random.default_rng(0).integers(ours.num_actions, size=250):
-        observation, reward, terminated, truncated, _ = theirs.step(np.array([action]))
+        theirs_now, reward, terminated, truncated, _ = theirs.step(np.array([action]))
         result = step(ours, action)
         if result.terminated[0]:
             assert terminated[0]
             break  # its last frame is one step old
-        np.testing.assert_array_equal(result.frame, observation)
+        np.testing.assert_array_equal(result.frame, as_frame(theirs_now))
         assert (result.reward[0], result.truncated[0]) == (reward[0], truncated[0])
         rewards.append(result.reward[0])
     assert np.any(rewards)
@@ -96,6 +101,7 @@ def test_action_sets_and_size():
     assert describe(Config(env="ALE/Breakout-v5")).num_actions == 4
     assert describe(Config(env="ALE/Breakout-v5", env_args={"full_action_space": True})).num_actions == 18
     assert describe(Config(env="ALE/Breakout-v5", frame_size=42)).frame == (1, 42, 42)
+    assert describe(Config(env="ALE/Breakout-v5", frame_size=64, observation="rgb")).frame == (3, 64, 64)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +111,7 @@ def test_action_sets_and_size():
         (Config(env="ALE/spaceinvaders-v5"), "did you mean ALE/SpaceInvaders-v5"),
         (Config(env="ALE/Pong-v5", protocol="v4"), "unknown protocol 'v4'"),
         (Config(env="ALE/Pong-v5", env_args={"obs_type": "ram"}), "obs_type"),
+        (Config(env="ALE/Pong-v5", image_key="rgb"), "image_key 'rgb': ALE/Pong-v5 observes no Dict; leave image_key"),
     ],
 )
 def test_errors_name_the_fix(config, message):

@@ -20,12 +20,14 @@ import pytest
 from gunreal import backend
 from gunreal.config import Config
 from gunreal.learner import make_optimizer
+from gunreal.replay import Past
 from gunreal.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask
 
 ROOT = Path(__file__).parents[1]
 SPEC = Spec((1, 28, 36), 2, "uint8", 3, t_max=4)
 CONFIG = Config(optimizer="adam", max_grad_norm=0.0, max_batch=12)
+KINDS = ("small", "mlp", "lstm")
 BACKEND = os.environ.get("KERAS_BACKEND", "tensorflow")
 
 
@@ -61,8 +63,16 @@ class Fit(AuxiliaryTask):
 def make_learner(config=CONFIG, tasks=(Fit(),), seed=3, layout="auto", kind="small"):
     from gunreal.network import Network
 
-    network = Network(SPEC, tasks, kind=kind, hidden=16, data_format=backend.data_format(layout), seed=seed)
+    spec = SPEC._replace(state=32) if kind == "lstm" else SPEC
+    network = Network(spec, tasks, kind=kind, hidden=16, data_format=backend.data_format(layout), seed=seed)
     return backend.make_learner(network, config)
+
+
+def make_past(count, steps, seed=0):
+    rng = np.random.default_rng(seed)
+    last_action = rng.integers(-1, 3, (count, steps)).astype(np.int32)
+    last_reward = rng.normal(size=(count, steps)).astype(np.float32)
+    return Past(rng.normal(size=(count, 32)).astype(np.float32), last_action, last_reward)
 
 
 def make_batch(count=3, seed=0):
@@ -78,6 +88,17 @@ def make_batch(count=3, seed=0):
         },
         "fit": {"target": rng.normal(size=(count, 3, 2)).astype(np.float32), "mask": np.ones((count, 3), np.float32)},
     }
+
+
+def with_vtrace(batch):
+    """The same batch for a recurrent network that V-trace corrects."""
+    base = dict(batch["base"])
+    shape = base.pop("returns").shape
+    rng = np.random.default_rng(0)
+    names = ("log_mu", "reward", "value_t", "discount", "truncated")
+    base |= {name: rng.normal(size=shape).astype(np.float32) for name in names}
+    base["truncated"][...], base["discount"][...] = 0, 0.9
+    return {**batch, "base": base, "past": {"base": make_past(*shape)}}
 
 
 def gradients(state):
@@ -276,23 +297,25 @@ def test_tensorflow_and_jax_agree(tmp_path):
     """Losses, gradients and the updated weights, from the same weights and batch; three sequences, so JAX pads."""
     other = next(name for name in backend.BACKENDS if name != BACKEND)
     pytest.importorskip(other)
-    learners = {kind: make_learner(kind=kind) for kind in ("small", "mlp")}
+    learners = {kind: make_learner(kind=kind) for kind in KINDS}
     for kind, learner in learners.items():
         np.savez(tmp_path / f"{kind}.npz", **learner.get_state())
     command = [sys.executable, __file__, str(tmp_path)]
     environment = {**os.environ, "KERAS_BACKEND": other, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
     subprocess.run(command, check=True, env=environment, timeout=240)
     for kind, learner in learners.items():
-        one, two = update(learner), dict(np.load(tmp_path / f"{kind}_after.npz"))
+        one, two = update(learner, kind), dict(np.load(tmp_path / f"{kind}_after.npz"))
         assert one.keys() == two.keys()
         for name, array in one.items():
             scale = 10 if name.startswith("optimizer/") else 1  # to the gradients' size
             np.testing.assert_allclose(scale * array, scale * two[name], atol=1e-4, err_msg=f"{kind} {name}")
 
 
-def update(learner):
-    batch = make_batch()
-    outputs = [*learner.predict("base", batch["observations"]), *learner.predict("fit", batch["observations"])]
+def update(learner, kind):
+    batch, inputs = make_batch(), (make_batch()["observations"],)
+    if kind == "lstm":
+        batch, inputs = with_vtrace(batch), (*inputs, make_past(21, 1))
+    outputs = [*learner.predict("base", *inputs), *learner.predict("fit", *inputs)]
     metrics = learner.train(batch, 1e-4)
     found = {f"output/{place}": output for place, output in enumerate(outputs)}
     return {**found, **{f"metric/{k}": np.array(v) for k, v in metrics.items()}, **learner.get_state()}
@@ -300,7 +323,7 @@ def update(learner):
 
 if __name__ == "__main__":
     backend.select(BACKEND)
-    for kind in ("small", "mlp"):
+    for kind in KINDS:
         learner = make_learner(kind=kind)
         learner.set_state(np.load(Path(sys.argv[1]) / f"{kind}.npz"))
-        np.savez(Path(sys.argv[1]) / f"{kind}_after.npz", **update(learner))
+        np.savez(Path(sys.argv[1]) / f"{kind}_after.npz", **update(learner, kind))

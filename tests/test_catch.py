@@ -63,3 +63,17 @@ def test_gymnasium_api():
 def test_impossible_size():
     with pytest.raises(ValueError, match="2 to 84 rows"):
         Catch(rows=1)
+
+
+def test_with_a_delay_the_ball_is_seen_once_and_nothing_moves_until_it_falls():
+    env = Catch(delay=3)
+    first, _ = env.reset(seed=0)
+    assert first.sum() == 255 * 2 * 8 * 16
+    for _ in range(3):
+        image, reward, *_ = env.step(0)
+        assert env.paddle == 2 and reward == 0
+        assert image.sum() == 255 * 8 * 16  # the paddle alone
+    played = [play(env, seed, lambda e: np.sign(e.ball - e.paddle) + 1) for seed in range(20)]
+    assert played == [(1.0, 12)] * 20
+    with pytest.raises(ValueError, match="delay is -1"):
+        Catch(delay=-1)

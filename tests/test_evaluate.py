@@ -26,7 +26,7 @@ class Fixed:
     def __init__(self, *logits: float):
         self.logits, self.asked = np.array(logits, np.float32), []
 
-    def predict(self, head, observations):
+    def predict(self, head, observations, past=None):
         assert head == "base"
         self.asked.append(observations)
         return np.tile(self.logits, (len(observations), 1)), np.zeros(len(observations), np.float32)
@@ -112,7 +112,7 @@ def test_environments_are_closed_also_when_it_is_given_up():
 def test_observations_are_stacked_as_in_the_ring():
     spec, seen, scores = describe(CATCH), [], []
 
-    def watch(observation, score):
+    def watch(observation, score, past):
         seen.append(observation)
         scores.append(score)
 

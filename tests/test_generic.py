@@ -9,6 +9,8 @@ from gunreal.config import Config, ConfigError
 from gunreal.envs.make import describe, make
 
 IMAGE = spaces.Box(0, 255, (20, 30, 3), np.uint8)
+VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+TWO_IMAGES = spaces.Dict({"a": IMAGE, "b": IMAGE, "compass": VECTOR})
 
 
 class Fake(gymnasium.Env):
@@ -37,8 +39,8 @@ class Fake(gymnasium.Env):
 gymnasium.register("Fake-v0", Fake)
 
 
-def fake(observation=IMAGE, action=None, **options):
-    return Config(env="Fake-v0", env_args={"observation": observation, "action": action}, **options)
+def fake(space=IMAGE, action=None, **options):
+    return Config(env="Fake-v0", env_args={"observation": space, "action": action}, **options)
 
 
 def step(env, action=0, reset=False, seed=0):
@@ -63,6 +65,28 @@ def test_images_become_gray_squares(shape):
         image = np.rint(image @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)  # ITU-R BT.601
     expected = cv2.resize(image.reshape(image.shape[:2]), (84, 84), interpolation=cv2.INTER_AREA)
     np.testing.assert_allclose(got[1, 0].astype(int), expected, atol=2)
+    env.close()
+
+
+@pytest.mark.parametrize("size", [64, 84])
+@pytest.mark.parametrize(
+    "shape", [(20, 30), (20, 30, 1), (20, 30, 3), (3, 20, 30), (1, 20, 30), (84, 84, 3), (3, 84, 84), (84, 84)]
+)
+def test_rgb_frames_keep_their_channels_and_gray_ones_get_three(shape, size):
+    import cv2
+
+    space = spaces.Box(0, 255, shape, np.uint8)
+    config = fake(space, observation="rgb", frame_size=size, frame_stack=1)
+    assert describe(config).observation == (3, size, size)
+    env = make(config, 2)
+    got = step(env, reset=True, seed=4).frame
+    space.seed(4)
+    image = space.sample()
+    assert got.shape == (2, 3, size, size) and got.dtype == np.uint8
+    planes = image if len(shape) == 3 and shape[0] in (1, 3) else image.reshape(*shape[:2], -1).transpose(2, 0, 1)
+    for channel, plane in zip(got[1], np.broadcast_to(planes, (3, *planes.shape[1:])), strict=True):
+        expected = cv2.resize(np.ascontiguousarray(plane), (size, size), interpolation=cv2.INTER_AREA)
+        np.testing.assert_array_equal(channel, expected)
     env.close()
 
 
@@ -115,18 +139,27 @@ def test_gymnasium_time_limit_truncates():
 
 
 def test_dict_observations():
-    vector = spaces.Box(-1, 1, (3,), np.float32)
-    env = make(fake(spaces.Dict({"compass": vector, "view": IMAGE})), 2, ("compass", "speed"))
+    env = make(fake(spaces.Dict({"compass": VECTOR, "view": IMAGE})), 2, ("compass", "speed"))
     result = step(env, reset=True)
     assert result.frame.shape == (2, 1, 84, 84)
     assert result.extra["compass"].shape == (2, 3)  # of the observation
     assert step(env).extra["speed"].tolist() == [[1, 1], [1, 1]]  # of info
     env.close()
     assert describe(fake(spaces.Dict({"depth": IMAGE, "rgb": IMAGE}))).is_image
-    with pytest.raises(ConfigError, match="several images"):
-        describe(fake(spaces.Dict({"a": IMAGE, "b": IMAGE})))
-    with pytest.raises(ConfigError, match="none a uint8 image"):
-        describe(fake(spaces.Dict({"compass": vector})))
+
+
+def test_image_key_selects_the_entry():
+    depth = spaces.Box(0, 255, (84, 84, 1), np.uint8)
+    space = spaces.Dict({"depth": depth, "rgb": IMAGE, "compass": VECTOR})
+    frames = {}
+    for key in ("", "rgb", "depth"):
+        env = make(fake(space, image_key=key), 1)
+        frames[key] = step(env, reset=True, seed=4).frame[0]
+        env.close()
+    space.seed(4)
+    np.testing.assert_array_equal(frames["depth"][0], space.sample()["depth"][..., 0])
+    np.testing.assert_array_equal(frames[""], frames["rgb"])
+    assert (frames["rgb"] != frames["depth"]).any()
 
 
 def test_missing_extra_is_named():
@@ -158,6 +191,13 @@ def test_module_ids_and_registration():
         (fake(action=spaces.MultiDiscrete([2, 2])), "MultiDiscrete actions"),
         (fake(spaces.Box(0, 255, (20, 30, 4), np.uint8)), "1 or 3 channels"),
         (fake(spaces.Tuple([IMAGE, IMAGE])), "observes Tuple"),
+        (fake(TWO_IMAGES), r"several images \['a', 'b'\]: choose one with --image_key"),
+        (fake(TWO_IMAGES, image_key="c"), r"image_key 'c' is no image that .* observes: choose one of \['a', 'b'\]"),
+        (fake(TWO_IMAGES, image_key="compass"), r"image_key 'compass' is no image"),
+        (fake(spaces.Dict({"compass": VECTOR})), "none a uint8 image"),
+        (fake(spaces.Dict({"compass": VECTOR}), image_key="compass"), "none a uint8 image"),
+        (fake(image_key="rgb"), "image_key 'rgb': Fake-v0 observes no Dict; leave image_key out"),
+        (Config(env="CartPole-v1", observation="rgb"), "CartPole-v1 observes no uint8 image: leave observation out"),
     ],
 )
 def test_errors_name_the_fix(config, message):

@@ -10,6 +10,7 @@ import pytest
 from keras import ops
 
 from gunreal import losses
+from gunreal.returns import rollout_returns
 
 EPSILON = 1e-3
 
@@ -123,3 +124,78 @@ def test_masked_steps_change_nothing(steps):
         assert float(function(other)) == float(function(steps["logits"]))
         assert not gradient(function, steps["logits"])[steps["mask"] == 0].any()
         assert ops.shape(function(other)) == ()
+
+
+def slow_vtrace(log_rho, reward, discount, truncated, value, value_t):
+    """IMPALA's eq. 1 as it is written, a sum over the future of every step, for one rollout."""
+    steps = len(reward)
+    behind = [value_t[t] if truncated[t] or t == steps - 1 else value[t + 1] for t in range(steps)]
+    rho = [min(1.0, math.exp(x)) for x in log_rho]
+    target = []
+    for s in range(steps):
+        total, factor = value[s], 1.0
+        for t in range(s, steps):
+            total += factor * rho[t] * (reward[t] + discount[t] * behind[t] - value[t])
+            factor *= discount[t] * rho[t]
+            if truncated[t]:
+                break
+        target.append(total)
+    next_target = [value_t[t] if truncated[t] or t == steps - 1 else target[t + 1] for t in range(steps)]
+    return target, [rho[t] * (reward[t] + discount[t] * next_target[t] - value[t]) for t in range(steps)]
+
+
+@pytest.fixture
+def rollouts():
+    """Three rollouts of eight steps: one within an episode, one with a termination, one with a truncation."""
+    rng = np.random.default_rng(4)
+    names = ("log_rho", "reward", "discount", "truncated", "value", "value_t")
+    found = {name: rng.normal(size=(3, 8)).astype(np.float32) for name in names}
+    found["discount"], found["truncated"] = np.full((3, 8), 0.9, np.float32), np.zeros((3, 8), np.float32)
+    found["discount"][1, 3], found["truncated"][2, 4] = 0, 1
+    return found
+
+
+def test_vtrace_against_the_papers_sum(rollouts):
+    target, advantage = (np.asarray(x) for x in losses.vtrace(**rollouts))
+    for i in range(3):
+        slow = slow_vtrace(**{name: array[i] for name, array in rollouts.items()})
+        np.testing.assert_allclose((target[i], advantage[i]), slow, atol=1e-5)
+
+
+def test_vtrace_on_policy_is_the_n_step_return(rollouts):
+    rollouts["log_rho"][:] = 0
+    target, advantage = (np.asarray(x) for x in losses.vtrace(**rollouts))
+    names = ("reward", "discount", "truncated", "value_t")
+    rewards, discounts, truncated, value_t = (rollouts[name] for name in names)
+    returns = rollout_returns(rewards, discounts, truncated > 0, value_t)
+    np.testing.assert_allclose(target, returns, atol=1e-5)
+    np.testing.assert_allclose(advantage, returns - rollouts["value"], atol=1e-5)
+
+
+def test_vtrace_looks_past_no_episodes_end(rollouts):
+    before = [np.asarray(x) for x in losses.vtrace(**rollouts)]
+    for name in ("reward", "value", "log_rho"):
+        rollouts[name][1, 4:] += 1
+        rollouts[name][2, 5:] += 1
+    for old, new in zip(before, losses.vtrace(**rollouts), strict=True):
+        np.testing.assert_array_equal(old[1, :4], np.asarray(new)[1, :4])
+        np.testing.assert_array_equal(old[2, :5], np.asarray(new)[2, :5])
+
+
+def test_no_gradient_flows_through_vtrace(rollouts):
+    for name in ("log_rho", "value", "value_t"):
+        for place in (0, 1):
+            loss = gradient(lambda x: ops.sum(losses.vtrace(**{**rollouts, name: x})[place]), rollouts[name])  # noqa: B023
+            assert not loss.any()
+
+
+def test_the_plain_policy_gradient_of_vtrace(steps):
+    found = gradient(
+        lambda logits: losses.policy_gradient_loss(**{**steps, "logits": logits}, epsilon=0.0), steps["logits"]
+    )
+    expected = np.zeros_like(steps["logits"])
+    for i in kept(steps["mask"]):
+        for a in range(5):
+            pi = slow_softmax(steps["logits"][i])[a]
+            expected[i][a] = -steps["advantage"][i] * ((a == steps["action"][i]) - pi) / steps["mask"].sum()
+    np.testing.assert_allclose(found, expected, atol=1e-6)

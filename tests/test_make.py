@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 
@@ -10,11 +11,17 @@ import pytest
 
 from gunreal.config import Config
 from gunreal.envs.make import describe, make, restore
+from gunreal.spec import Spec
 
 ENVS = ["ALE/Breakout-v5", "gunreal/Catch-v0", "gunreal/RareGoalMaze-v0", "CartPole-v1"]
-CONFIGS = [Config(env=env) for env in ENVS] + [Config(env="ALE/Breakout-v5", protocol="v5")]
+CONFIGS = [
+    *(Config(env=env) for env in ENVS),
+    Config(env="ALE/Breakout-v5", protocol="v5"),
+    Config(env="ALE/Breakout-v5", observation="rgb", frame_size=64),
+    Config(env="gunreal/Catch-v0", observation="rgb", frame_stack=1),
+]
 pytestmark = pytest.mark.filterwarnings("ignore:.*You are calling 'step")  # CartPole, past its end
-contract = pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.env}-{c.protocol}")
+contract = pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.env}-{c.protocol}-{c.observation}")
 
 
 def random_actions(env, steps, seed=0):
@@ -135,7 +142,8 @@ def test_restore_idles_through_short_episodes():
 
 def test_describe_takes_constants_from_the_config():
     config = Config(env="gunreal/Catch-v0", frame_size=42, frame_stack=2, t_max=5, discount=0.9, reward_clip=0.0)
-    assert describe(config) == ((1, 42, 42), 2, "uint8", 3, 5, 0.9, 0.0)
+    assert describe(config) == Spec((1, 42, 42), 2, "uint8", 3, 5, 0.9, 0.0)
+    assert describe(dataclasses.replace(config, observation="rgb")).observation == (6, 42, 42)
     assert describe(Config(env="CartPole-v1")).stack == 1  # vectors are not stacked
 
 

@@ -139,7 +139,7 @@ def test_torso_against_slow_numpy(data_format):
     for name, stride in (("conv1", 4), ("conv2", 2)):
         x = slow_convolution(x, weights[f"torso/{name}/kernel"], weights[f"torso/{name}/bias"], stride)
     hidden = np.maximum(x.reshape(-1) @ weights["torso/fc3/kernel"] + weights["torso/fc3/bias"], 0)
-    features = run(network, "features", image)
+    features = run(network.torso, "features", image)
     np.testing.assert_allclose(numpy(features.conv)[0], x.reshape(-1), atol=1e-5)
     np.testing.assert_allclose(numpy(features.hidden)[0], hidden, atol=1e-5)
 
@@ -164,7 +164,7 @@ def test_the_large_network(stride, flat):
 def test_shapes(spec, kind):
     network = build(spec, TASKS, kind=kind)
     x = observations(spec, 5)
-    features = run(network, "features", x)
+    features = run(network.torso, "features", x)
     assert features.hidden.shape == (5, 16) and features.conv.shape[0] == 5
     logits, value = run(network, "predict", "base", x)
     assert logits.shape == (5, spec.num_actions) and value.shape == (5,)
@@ -209,7 +209,7 @@ def test_one_pass_equals_a_pass_per_task(data_format):
     assert [len(x) for x in (base, fit, again)] == [12, 9, 12]
 
     def sequences(x, length):
-        return Features(*(ops.reshape(f, (3, length, -1)) for f in run(network, "features", x)))
+        return Features(*(ops.reshape(f, (3, length, -1)) for f in run(network.torso, "features", x)))
 
     outputs = network.policy_value(sequences(base, 4).hidden)
     mask, returns = batch["base"]["mask"], batch["base"]["returns"]
@@ -246,7 +246,7 @@ def test_layouts_agree():
     [
         (VECTORS, {"kind": "small"}, "needs images.*use the mlp"),
         (Spec((1, 10, 84), 4, "uint8", 3), {"kind": "small"}, "too small"),
-        (IMAGES, {"kind": "tiny"}, "use small, large or mlp"),
+        (IMAGES, {"kind": "tiny"}, "use small, large, lstm or mlp"),
     ],
 )
 def test_misfits_are_explained(spec, options, message):

@@ -9,6 +9,7 @@ from gunreal.replay import RESET, TERMINATED
 from gunreal.spec import Spec
 from gunreal.tasks.base import Sequence
 from gunreal.tasks.pixel_control import PixelControl, pixel_change
+from gunreal.testing import check_task
 
 ATARI = Spec((1, 84, 84), 4, "uint8", num_actions=6)
 TINY = Spec((1, 4, 4), 1, "uint8", num_actions=2, t_max=4)  # with cell=1, a grid of 4x4 pixels
@@ -45,13 +46,34 @@ def test_pixel_change_against_loops(frame, cell, corner, grid):
     spec = Spec(frame, 1, "uint8", 2)
     task = PixelControl(cell=cell)
     task.check(spec)
-    assert task.grid(spec) == grid
+    assert (task.cell_size(spec), task.grid(spec)) == (cell, grid)
     assert corner == tuple((size - cells * cell) // 2 for size, cells in zip(frame[1:], grid, strict=True))
     frames = np.random.default_rng(0).integers(256, size=(3, *frame)).astype(np.uint8)
     changes = pixel_change(frames, cell, grid)
     assert changes.dtype == np.float32 and changes.shape == (2, *grid)
     for change, older, newer in zip(changes, frames, frames[1:], strict=False):
         np.testing.assert_allclose(change, slow_change(older, newer, cell, *corner, *grid), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("size", "cell", "grid"),
+    [(20, 1, 20), (42, 2, 20), (64, 3, 20), (84, 4, 20), (96, 5, 18), (120, 6, 20), (512, 26, 18)],
+)
+def test_derived_geometry_is_near_the_papers_at_any_resolution(size, cell, grid):
+    spec = Spec((1, size, size), 4, "uint8", 2)
+    assert (PixelControl().cell_size(spec), PixelControl().grid(spec)) == (cell, (grid, grid))
+
+
+def test_every_derived_geometry_fits_its_frame_and_its_head():
+    task = PixelControl()
+    for size in range(4, 513, 3):
+        spec = Spec((3, size, size + 30), 1, "uint8", 2)
+        task.check(spec)
+        cell, (rows, columns) = task.cell_size(spec), task.grid(spec)
+        assert rows * cell <= size < (rows + 2) * cell and columns * cell <= size + 30 < (columns + 2) * cell
+        assert size <= 50 or 16 <= rows <= 22
+        height, width, _ = task.head(spec).maps
+        assert (2 * height + 2, 2 * width + 2) == (rows, columns)  # a 4x4 deconvolution of stride 2
 
 
 @pytest.mark.parametrize(("channels", "cell"), [(1, 4), (3, 8), (3, 20), (3, 90)])
@@ -98,12 +120,13 @@ def test_targets_of_a_truncated_sequence_by_hand():
     assert not targets["returns"][2:].any() and targets["action"].tolist() == [1, 1, 0, 0]
 
 
-def test_returns_against_the_sum_written_out():
-    spec = Spec((1, 12, 16), 2, "uint8", 3, t_max=5)
+@pytest.mark.parametrize(("channels", "stack"), [(1, 2), (3, 1), (3, 4)])
+def test_returns_against_the_sum_written_out(channels, stack):
+    spec = Spec((channels, 12, 16), stack, "uint8", 3, t_max=5)
     task = PixelControl(discount=0.9, cell=2)
     replay = synthetic_segment(spec, {}, 400).agent(0)
     rng = np.random.default_rng(0)
-    for _ in range(100):
+    for _ in range(100 // channels):
         first, length = sequence = task.sample(replay, rng)
         bootstrap = rng.random((6, 8), np.float32)
         returns = task.targets(replay, sequence, bootstrap)["returns"]
@@ -119,6 +142,27 @@ def test_returns_against_the_sum_written_out():
                 if not factor:
                     break
             np.testing.assert_allclose(returns[step], total + factor * bootstrap, rtol=1e-4)
+
+
+@pytest.mark.parametrize("stack", [1, 4])
+def test_rgb_targets_are_those_of_the_papers_preprocessing(stack):
+    """GUNREAL section 3.1: the absolute difference of the two frames' 80x80 centre crops, averaged over the channels
+    to a gray frame of differences; the average of each 4x4 group of its pixels."""
+    spec = Spec((3, 84, 84), stack, "uint8", 3, t_max=4)
+    task = PixelControl()
+    replay = synthetic_segment(spec, {}, 60).agent(0)
+    rng = np.random.default_rng(0)
+    sequences = [task.sample(replay, rng) for _ in range(20)]
+    first, length = sequence = next(s for s in sequences if s.length == 4)
+    bootstrap = np.random.default_rng(1).random((20, 20), np.float32)
+    crops = replay.get("frame", first, length + 1)[:, :, 2:82, 2:82].astype(np.float64) / 255
+    returns, wanted = bootstrap, []
+    for t in reversed(range(length)):
+        gray = np.abs(crops[t + 1] - crops[t]).mean(axis=0)
+        change = np.array([[gray[y : y + 4, x : x + 4].mean() for x in range(0, 80, 4)] for y in range(0, 80, 4)])
+        returns = change + (0.0 if replay.get("flags", first + t, 1)[0] & TERMINATED else 0.9) * returns
+        wanted.insert(0, returns)
+    np.testing.assert_allclose(task.targets(replay, sequence, bootstrap)["returns"], wanted, rtol=1e-5)
 
 
 def test_bootstrap_is_the_best_action_of_each_cell():
@@ -192,14 +236,22 @@ def test_head_for_atari_makes_the_papers_shapes():
         (Spec((4,), 1, "float32", 2), {}, "pc needs image observations .* float32 4: leave pc out"),
         (Spec((1, 84, 84), 4, "float32", 2), {}, "pc needs image observations"),
         (Spec((1, 3, 84), 4, "uint8", 2), {}, "pc needs frames of 4x4 pixels or more, and these are 3x84"),
-        (Spec((1, 12, 84), 4, "uint8", 2), {}, "pc.cell is 4: choose one from 1 to 3 for frames of 12x84"),
-        (ATARI, {"cell": 0}, "pc.cell is 0: choose one from 1 to 21"),
+        (
+            Spec((1, 12, 84), 4, "uint8", 2),
+            {"cell": 4},
+            "pc.cell is 4: leave it out, or choose 1 to 3 for frames of 12x84",
+        ),
+        (ATARI, {"cell": -1}, "pc.cell is -1: leave it out, or choose 1 to 21"),
         (ATARI, {"discount": 1.5}, "pc.discount is 1.5"),
     ],
 )
 def test_check_names_the_fix(spec, options, message):
     with pytest.raises(ValueError, match=message):
         PixelControl(**options).check(spec)
+
+
+def test_contract_on_stacked_rgb():
+    check_task(PixelControl, Spec((3, 44, 44), 4, "uint8", num_actions=3, t_max=6))
 
 
 def test_defaults_are_the_papers():

@@ -173,7 +173,8 @@ def test_the_same_entry_point_seen_twice_is_one(monkeypatch):
 def test_target_arrays():
     assert target_arrays(ValueReplay(), SPEC, ()) == {"returns": ((5,), "float32")}
     assert target_arrays(RewardPrediction(), SPEC) == {"class": ((), "int32")}
-    assert target_arrays(PixelControl(), SPEC, (4, 4)) == {"returns": ((5, 4, 4), "float32"), "action": ((5,), "int32")}
+    pc = PixelControl(cell=4)
+    assert target_arrays(pc, SPEC, (4, 4)) == {"returns": ((5, 4, 4), "float32"), "action": ((5,), "int32")}
 
 
 def test_target_arrays_of_a_task_that_records():

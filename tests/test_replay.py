@@ -218,3 +218,27 @@ def test_close_gives_the_descriptor_back_and_keeps_arrays_in_use():
         os.fstat(fd)
     reward[:] = 1
     assert reward.sum() == reward.size
+
+
+def test_the_past_of_a_recurrent_network():
+    """The state before each sequence, and the action and clipped reward before each step, none before an episode."""
+    spec = VECTOR._replace(state=2)
+    flags = episodes("--T --")  # rows 0 to 5; row 3 is the first episode's last observation, row 4 starts the second
+    replay = make_replay(spec, flags, rewards=[0.5, -3, 1, 0, 2, 0], actions=[1, 2, 0, 1, 2, 1])
+    segment = replay._segment
+    segment.arrays["state"][0, :7] = np.arange(14).reshape(7, 2)
+    past = segment.past(np.array([0, 0]), np.array([[0, 1, 2], [3, 4, 5]]))
+    np.testing.assert_array_equal(past.state, [[0, 1], [6, 7]])
+    np.testing.assert_array_equal(past.last_action, [[-1, 1, 2], [0, -1, 2]])
+    np.testing.assert_array_equal(past.last_reward, [[0, 0.5, -1], [1, 0, 1]])
+    assert past.last_action.dtype == np.int32 and past.last_reward.dtype == np.float32
+    newest = segment.past(np.array([0]), np.array([[6]]))
+    assert newest.last_action[0, 0] == 1 and newest.last_reward[0, 0] == 0
+    assert make_replay(VECTOR, flags)._segment.past(np.array([0]), np.array([[0]])) is None
+
+
+def test_a_recurrent_ring_has_room_for_the_row_before_and_the_state_ahead():
+    layout = Layout(VECTOR._replace(state=2), 1, 1, 100, {}, 1, {})
+    assert layout.ring == Layout(VECTOR, 1, 1, 100, {}, 1, {}).ring + 2
+    assert layout.arrays()["state"] == ((1, layout.ring, 2), np.float32)
+    assert "state" not in Layout(VECTOR, 1, 1, 100, {}, 1, {}).arrays()

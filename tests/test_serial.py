@@ -33,6 +33,10 @@ COMMON = {"serial": True, "metrics_seconds": 1000.0, "hidden": 32, "min_batch": 
 CARTPOLE = COMMON | {"env": "CartPole-v1", "tasks": ("vr", "rp"), "agents": 6, "agents_per_process": 3, "t_max": 7}
 BREAKOUT = COMMON | {"env": "ALE/Breakout-v5", "tasks": ("pc", "vr", "rp"), "agents": 3}
 
+# A resumed LSTM has to find its state, and the action and reward before it.
+CATCH = COMMON | {"env": "gunreal/Catch-v0", "tasks": ("pc", "vr", "rp"), "agents": 3, "network": "lstm"}
+CATCH |= {"correction": "vtrace", "frame_stack": 1}
+
 
 def last_line(folder, name):
     line = metrics.read(folder / "runs" / name / metrics.FILE)[-1]
@@ -42,8 +46,8 @@ def last_line(folder, name):
 
 @pytest.mark.parametrize(
     ("config", "stop_at"),
-    [(CARTPOLE | {"steps": 900}, 431), (BREAKOUT | {"steps": 260}, 140)],
-    ids=["CartPole", "Breakout"],
+    [(CARTPOLE | {"steps": 900}, 431), (BREAKOUT | {"steps": 260}, 140), (CATCH | {"steps": 260}, 140)],
+    ids=["CartPole", "Breakout", "Catch-lstm-vtrace"],
 )
 def test_same_seed_same_weights_stopped_or_not(tmp_path, config, stop_at):
     (tmp_path / "program.py").write_text(PROGRAM)

@@ -1,4 +1,4 @@
-"""Atari 2600 games (`ALE/Pong-v5`, ...) as gray frames: skip 4, maximum over the last two, no reward clipping.
+"""Atari 2600 games (`ALE/Pong-v5`, ...) as gray or RGB frames: skip 4, maximum over the last two, no reward clipping.
 
 This steps `ale_py.ALEInterface` itself. `ale_py.vector_env.AtariVectorEnv` is as fast per core, but there an episode is
 a function of its seed only after `loadROM`, which takes 85 ms (most of it for a palette that nobody uses): more than a
@@ -35,10 +35,12 @@ class AtariEnv:
     def __init__(self, config: Config, num_envs: int, extra_keys: Sequence[str] = ()):
         if unknown := set(extra_keys) - set(_EXTRA):
             raise ConfigError(f"{config.env} records no {sorted(unknown)}: a task can ask for {sorted(_EXTRA)}")
+        if config.image_key:
+            raise ConfigError(f"image_key {config.image_key!r}: {config.env} observes no Dict; leave image_key out")
         game, options = _game(config), _options(config)
         self.num_envs = num_envs
-        self.frame: tuple[int, ...] = (1, config.frame_size, config.frame_size)
-        self._consoles = [_Console(game, options, config.frame_size) for _ in range(num_envs)]
+        self.frame: tuple[int, ...] = (3 if config.observation == "rgb" else 1, config.frame_size, config.frame_size)
+        self._consoles = [_Console(game, options, self.frame) for _ in range(num_envs)]
         self.num_actions = len(self._consoles[0].actions)
         self._extra_keys = extra_keys
         self._step: Step | None = None
@@ -50,9 +52,9 @@ class AtariEnv:
         reward, terminated, truncated = np.zeros(n, np.float32), np.zeros(n, bool), np.zeros(n, bool)
         for i, console in enumerate(self._consoles):
             if reset[i]:
-                console.reset(int(seeds[i]), frame[i, 0])
+                console.reset(int(seeds[i]), frame[i])
             else:
-                reward[i], terminated[i], truncated[i] = console.step(int(actions[i]), frame[i, 0])
+                reward[i], terminated[i], truncated[i] = console.step(int(actions[i]), frame[i])
         extra = {key: np.stack([getattr(c.ale, _EXTRA[key])() for c in self._consoles]) for key in self._extra_keys}
         self._step = Step(frame, reward, terminated, truncated, extra)
 
@@ -71,12 +73,12 @@ class AtariEnv:
 class _Console:
     """One game: ALE, its preprocessing and its random numbers."""
 
-    def __init__(self, game: str, options: dict, size: int):
+    def __init__(self, game: str, options: dict, frame: tuple[int, ...]):
         import ale_py
         import cv2
 
         cv2.setNumThreads(0)  # the agent processes fill the cores
-        self._resize = lambda screen, out: cv2.resize(screen, (size, size), dst=out, interpolation=cv2.INTER_AREA)
+        self._resize = lambda screen: cv2.resize(screen, frame[1:], interpolation=cv2.INTER_AREA)
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         self.ale = ale = ale_py.ALEInterface()
         ale.setFloat("repeat_action_probability", 0.0)  # ALE's own sticky actions can't be seeded without loadROM
@@ -90,11 +92,12 @@ class _Console:
             ale.setDifficulty(options["difficulty"])
         ale.reset_game()
         ale.act(ale_py.Action.NOOP)  # right after the reset the picture can be half drawn, which no saved state holds
-        self._start, self._start_screen = ale.cloneState(include_rng=True), ale.getScreenGrayscale()
+        self._get_screen = ale.getScreenRGB if frame[0] == 3 else ale.getScreenGrayscale
+        self._start, self._start_screen = ale.cloneState(include_rng=True), self._get_screen()
         self.actions = ale.getLegalActionSet() if options["full_action_space"] else ale.getMinimalActionSet()
         self._skip, self._sticky = options["frameskip"], options["repeat_action_probability"]
         self._noop_max, self._noop = options["noop_max"], ale_py.Action.NOOP
-        self._screens = np.empty((2, *ale.getScreenDims()), np.uint8)
+        self._screens = np.empty((2, *self._start_screen.shape), np.uint8)
 
     def reset(self, seed: int, out: np.ndarray) -> None:
         """Starts the episode of `seed` and writes its first frame to `out`."""
@@ -105,8 +108,8 @@ class _Console:
         if noops := self._rng.integers(self._noop_max):  # the start state has seen one already
             for _ in range(noops):
                 self.ale.act(self._noop)
-            self.ale.getScreenGrayscale(self._screens[0])
-        self._resize(self._screens[0], out)
+            self._get_screen(self._screens[0])
+        self._write(self._screens[0], out)
 
     def step(self, action: int, out: np.ndarray) -> tuple[float, bool, bool]:
         """`frameskip` emulated frames; writes the frame to `out` and returns reward, terminated, truncated."""
@@ -118,16 +121,20 @@ class _Console:
                 self._held = self.actions[action]
             reward += ale.act(self._held)
             if ale.game_over():
-                ale.getScreenGrayscale(even)
+                self._get_screen(even)
                 odd[:] = even
                 break
             if k >= self._skip - 2:
-                ale.getScreenGrayscale(odd if k % 2 else even)
+                self._get_screen(odd if k % 2 else even)
         if self._skip > 1:  # sprites flicker: each is drawn on every other frame only
             np.maximum(even, odd, out=even)
-        self._resize(even, out)
+        self._write(even, out)
         terminated = ale.game_over(with_truncation=False)
         return reward, terminated, ale.game_truncated() and not terminated
+
+    def _write(self, screen: np.ndarray, out: np.ndarray) -> None:
+        image = self._resize(screen)
+        out[:] = image if image.ndim == 2 else image.transpose(2, 0, 1)
 
 
 def _game(config: Config) -> str:

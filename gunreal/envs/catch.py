@@ -15,30 +15,40 @@ class Catch(gymnasium.Env):
 
     Observation: uint8 `[84, 84, 1]`. Reward: +1 for a caught ball, -1 for a missed one, both end the episode
     (`terminated`) after `rows - 1` steps. The best return is 1, the random policy's about -0.6.
+
+    Args:
+      rows: of the picture; the ball falls through all of them.
+      columns: of the picture.
+      delay: steps before the ball falls and the paddle moves. Where there are any, the ball is seen in the episode's
+        first frame only: who has no memory can't do better than chance once that has left the stack.
+      render_mode: None or "rgb_array".
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
     observation_space = gymnasium.spaces.Box(0, 255, (PIXELS, PIXELS, 1), np.uint8)
     action_space = gymnasium.spaces.Discrete(3)
 
-    def __init__(self, rows: int = 10, columns: int = 5, render_mode: str | None = None):
+    def __init__(self, rows: int = 10, columns: int = 5, delay: int = 0, render_mode: str | None = None):
+        if delay < 0:
+            raise ValueError(f"Catch: delay is {delay}, but has to be 0 or more steps")
         if not (2 <= rows <= PIXELS and 1 <= columns <= PIXELS):
             raise ValueError(f"Catch has 2 to {PIXELS} rows and 1 to {PIXELS} columns")
-        self.rows, self.columns, self.render_mode = rows, columns, render_mode
+        self.rows, self.columns, self.delay, self.render_mode = rows, columns, delay, render_mode
         self._height, self._width = PIXELS // rows, PIXELS // columns
-        self.row = self.ball = self.paddle = 0
+        self.time = self.ball = self.paddle = 0
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
         """Drops a new ball; the paddle starts in the middle."""
         super().reset(seed=seed)
-        self.row, self.ball, self.paddle = 0, int(self.np_random.integers(self.columns)), self.columns // 2
+        self.time, self.ball, self.paddle = 0, int(self.np_random.integers(self.columns)), self.columns // 2
         return self._draw(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Moves the paddle by `action - 1` columns and the ball down by one row."""
-        self.paddle = min(max(self.paddle + int(action) - 1, 0), self.columns - 1)
-        self.row += 1
-        landed = self.row == self.rows - 1
+        self.time += 1
+        if self.time > self.delay:
+            self.paddle = min(max(self.paddle + int(action) - 1, 0), self.columns - 1)
+        landed = self.time == self.delay + self.rows - 1
         reward = (1.0 if self.ball == self.paddle else -1.0) if landed else 0.0
         return self._draw(), reward, landed, False, {}
 
@@ -49,6 +59,9 @@ class Catch(gymnasium.Env):
     def _draw(self) -> np.ndarray:
         image = np.zeros((PIXELS, PIXELS, 1), np.uint8)
         h, w = self._height, self._width
-        for row, column in ((self.row, self.ball), (self.rows - 1, self.paddle)):
+        seen = [(self.rows - 1, self.paddle)]
+        if self.time == 0 or not self.delay:
+            seen.append((self.time, self.ball))
+        for row, column in seen:
             image[row * h : (row + 1) * h, column * w : (column + 1) * w] = 255
         return image

@@ -119,14 +119,21 @@ def _is_image(space: spaces.Space) -> TypeGuard[spaces.Box]:
 
 def _image_key(config: Config, space: spaces.Space) -> str | None:
     """Which entry of a `Dict` observation is learned from; None where the observation is no `Dict`."""
+    wanted = config.image_key
     if not isinstance(space, spaces.Dict):
+        if wanted:
+            raise ConfigError(f"image_key {wanted!r}: {config.env} observes no Dict; leave image_key out")
         return None
     images = [key for key, entry in space.items() if _is_image(entry)]
+    if wanted in images:
+        return wanted
+    if wanted and images:
+        raise ConfigError(f"image_key {wanted!r} is no image that {config.env} observes: choose one of {images}")
     preferred = images if len(images) == 1 else [key for key in _IMAGE_KEYS if key in images]
     if preferred:
         return preferred[0]
     if images:
-        raise ConfigError(f"{config.env} observes several images {images}: name one of them 'image'")
+        raise ConfigError(f"{config.env} observes several images {images}: choose one with --image_key")
     raise ConfigError(f"{config.env} observes {list(space)}, none a uint8 image: wrap it with FlattenObservation")
 
 
@@ -136,7 +143,10 @@ Converter = Callable[[Any, np.ndarray], None]  # writes an observation to one ro
 def _converter(config: Config, space: spaces.Space) -> tuple[tuple[int, ...], str, Converter]:
     """Shape and type of a frame, and how an observation becomes one."""
     if _is_image(space):
-        return (1, config.frame_size, config.frame_size), "uint8", _image_converter(config, space.shape)
+        channels = 3 if config.observation == "rgb" else 1
+        return (channels, config.frame_size, config.frame_size), "uint8", _image_converter(config, space.shape)
+    if config.observation == "rgb":
+        raise ConfigError(f"observation is rgb, but {config.env} observes no uint8 image: leave observation out")
     if not isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         raise ConfigError(f"{config.env} observes {type(space).__name__}: wrap it to a Box (image or vector)")
     scale = 255 if isinstance(space, spaces.Box) and space.dtype == np.uint8 else 1
@@ -150,27 +160,28 @@ def _converter(config: Config, space: spaces.Space) -> tuple[tuple[int, ...], st
 
 
 def _image_converter(config: Config, shape: tuple[int, ...]) -> Converter:
+    """Scales images `[H, W]`, `[H, W, c]` or `[c, H, W]`; in rgb, a gray image has three equal channels."""
     size = config.frame_size
-    last = len(shape) == 2 or shape[-1] in (1, 3)
-    channels = 1 if len(shape) == 2 else shape[-1 if last else 0]
+    first = len(shape) == 3 and shape[-1] not in (1, 3)
+    channels = 1 if len(shape) == 2 else shape[0 if first else -1]
     if channels not in (1, 3):
         raise ConfigError(f"{config.env} observes images of shape {shape}: they must be gray or RGB (1 or 3 channels)")
-    height, width = shape[:2] if last else shape[1:]
-    resize = (height, width) != (size, size)
-    if resize or channels == 3:
+    resize = (shape[1:] if first else shape[:2]) != (size, size)
+    to_gray = channels == 3 and config.observation == "gray"
+    if resize or to_gray:
         import cv2  # 17 MB
 
         cv2.setNumThreads(0)  # the agent processes fill the cores
 
     def convert(observation: np.ndarray, out: np.ndarray) -> None:
         image = np.asarray(observation)
-        if channels == 3:
-            image = cv2.cvtColor(image if last else np.moveaxis(image, 0, -1), cv2.COLOR_RGB2GRAY)
-        image = image.reshape(height, width)
+        if first:
+            image = image.transpose(1, 2, 0)
+        if to_gray:
+            image = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
         if resize:
-            cv2.resize(image, (size, size), dst=out[0], interpolation=cv2.INTER_AREA)
-        else:
-            out[0] = image
+            image = cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA)
+        out[:] = image if image.ndim == 2 else image.transpose(2, 0, 1)
 
     return convert
 

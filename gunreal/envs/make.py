@@ -74,7 +74,8 @@ def describe(config: Config) -> Spec:
     env = make(config, 1)
     env.close()
     stack = config.frame_stack if len(env.frame) == 3 else 1
-    return Spec(env.frame, stack, env.dtype, env.num_actions, config.t_max, config.discount, config.reward_clip)
+    state = 2 * config.hidden if config.network == "lstm" else 0
+    return Spec(env.frame, stack, env.dtype, env.num_actions, config.t_max, config.discount, config.reward_clip, state)
 
 
 def restore(envs: VectorEnv, seeds: Sequence[int], actions: Sequence[np.ndarray]) -> Step:

@@ -40,7 +40,8 @@ class AuxiliaryTask:
 
     Attributes:
       name: names the head, the prediction queue, the metrics (`loss_<name>`) and options (`--task name.weight=0.1`).
-      features: what the head sees: "hidden" (the torso's last layer) or "conv" (the flat convolution features).
+      features: what the head sees: "hidden" (the torso's last layer), "conv" (the flat convolution features), or "both",
+        a `gunreal.torso.Features`. A task that sees "conv" alone is spared the recurrence.
       bootstrap: None, or a method `bootstrap(outputs) -> tensor [n, ...]` computed at a sequence's last state. Having
         one gives the task a prediction queue with threads of its own; `outputs` has a time axis of length 1.
       weight: factor of the loss in the total.
@@ -75,7 +76,10 @@ class AuxiliaryTask:
         raise NotImplementedError
 
     def head(self, spec: Spec) -> Any:
-        """A Keras layer from features `[B, T, F]` float32 to what `loss` takes as `outputs`.
+        """A Keras layer from the features `[B, T, F]` float32 to what `loss` takes as `outputs`.
+
+        A layer whose `call` has an argument `batch` is given `loss`'s: what it predicts may depend on the targets, such
+        as the actions taken. `batch` is None where the layer is built (make all weights in `build`) and bootstraps.
 
         None: the task reuses the actor-critic's outputs, a dict with "logits" `[B, T, A]` and "value" `[B, T]`.
         """

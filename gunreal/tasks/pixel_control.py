@@ -13,21 +13,30 @@ from gunreal.returns import n_step_returns
 from gunreal.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask, Sequence, pad, uniform_sequence
 
+CELLS = 20  # along a side of the paper's grid
+
 
 @dataclasses.dataclass(frozen=True)
 class PixelControl(AuxiliaryTask):
-    """n-step Q-learning of the change in each cell of the newest frame, one Q function per cell.
+    """n-step Q-learning of the change in each cell of the newest frame, gray or RGB, one Q function per cell.
+
+    The geometry follows from the frame. A cell is a twentieth of the frame's shorter side, to the nearest pixel, so
+    that the head, and the loss that is summed over cells, stay near the paper's whatever the resolution. The grid is
+    the largest one of even sides that fits (the head's deconvolution makes such), in the centre of the frame:
+
+      frame (pixels)   64  84  96  120  128  240
+      cell (pixels)     3   4   5    6    6   12
+      grid (cells)     20  20  18   20   20   20    along each side; 84: 4x4 cells of the 80x80 crop, the paper's
 
     Options:
       discount: gamma of the pixel changes.
-      cell: side of a cell, in pixels. The grid is the largest one of even sides that fits, in the centre of the frame:
-        20x20 cells of the 80x80 crop for 84x84 pixels, as in the paper.
+      cell: side of a cell, in pixels; 0: the twentieth. The grid is derived from it likewise.
     """
 
     name = "pc"
     weight: float = 0.01
     discount: float = 0.9
-    cell: int = 4
+    cell: int = 0
 
     def check(self, spec: Spec) -> None:
         if not (spec.is_image and spec.dtype == "uint8"):
@@ -41,13 +50,19 @@ class PixelControl(AuxiliaryTask):
         largest = min(height, width) // 4  # the head's deconvolution makes 4x4 cells or more
         if largest < 1:
             raise ValueError(f"pc needs frames of 4x4 pixels or more, and these are {height}x{width}: leave pc out")
-        if not 1 <= self.cell <= largest:
-            raise ValueError(f"pc.cell is {self.cell}: choose one from 1 to {largest} for frames of {height}x{width}")
+        if not 0 <= self.cell <= largest:
+            raise ValueError(
+                f"pc.cell is {self.cell}: leave it out, or choose 1 to {largest} for frames of {height}x{width}"
+            )
+
+    def cell_size(self, spec: Spec) -> int:
+        """Side of a cell, in pixels."""
+        return self.cell or max(1, round(min(spec.frame[1:]) / CELLS))
 
     def grid(self, spec: Spec) -> tuple[int, int]:
         """Cells along the height and the width; even, as a deconvolution of stride 2 makes them."""
-        height, width = spec.frame[1:]
-        return height // self.cell // 2 * 2, width // self.cell // 2 * 2
+        (height, width), cell = spec.frame[1:], self.cell_size(spec)
+        return height // cell // 2 * 2, width // cell // 2 * 2
 
     @staticmethod
     def bootstrap(outputs: Any) -> Any:
@@ -70,7 +85,8 @@ class PixelControl(AuxiliaryTask):
         spec = replay.spec
         frames = replay.get("frame", first, length + 1)
         discounts = replay.discounts(first, length, self.discount)
-        returns = n_step_returns(pixel_change(frames, self.cell, self.grid(spec)), discounts, bootstrap)
+        changes = pixel_change(frames, self.cell_size(spec), self.grid(spec))
+        returns = n_step_returns(changes, discounts, bootstrap)
         return {"returns": pad(returns, spec.t_max), "action": pad(replay.get("action", first, length), spec.t_max)}
 
     def head(self, spec: Spec) -> Any:
