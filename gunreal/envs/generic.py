@@ -17,6 +17,7 @@ from gunreal.config import Config, ConfigError
 from gunreal.envs.make import Step
 
 _IMAGE_KEYS = ("image", "rgb", "pixels", "screen", "observation")  # preferred where several entries are images
+_DRAWN_TO_SIZE = ("gunreal/NavMaze", "gunreal/SeekAvoid")  # they draw what is learned from, nothing has to be resized
 
 
 class GenericEnv:
@@ -70,6 +71,10 @@ class GenericEnv:
 
 
 def _open(config: Config) -> gymnasium.Env:
+    if config.env.startswith("dmlab/"):
+        from gunreal.envs.dmlab import open_level
+
+        return open_level(config)
     module, _, env_id = config.env.rpartition(":")
     try:
         if module:
@@ -83,8 +88,11 @@ def _open(config: Config) -> gymnasium.Env:
             import ale_py
 
             gymnasium.register_envs(ale_py)  # PongNoFrameskip-v4 and the like
+    args = config.env_args
+    if env_id.startswith(_DRAWN_TO_SIZE):
+        args = {"pixels": config.observation, "size": config.frame_size} | args
     try:
-        return gymnasium.make(env_id, disable_env_checker=True, **config.env_args)
+        return gymnasium.make(env_id, disable_env_checker=True, **args)
     except gymnasium.error.DependencyNotInstalled as e:
         raise ConfigError(f"{config.env} misses a package: {e}") from None
     except gymnasium.error.UnregisteredEnv:

@@ -1,0 +1,151 @@
+"""DeepMind Lab (Beattie et al. 2016) as a Gymnasium environment: `--env dmlab/nav_maze_static_01`, or any other level.
+
+What cannot be exact: Lab repeats an episode of the same seed and actions to the last pixel only in an instance that is
+new. In one that has played before, the start is the same but for fractions of a degree and of a unit of height, and the
+episode drifts from there. So a `--serial` run repeats from its start (its instances are new), but one that is stopped
+and resumed goes on from nearly the same places, not the same. With `env_args.exact` each episode has an instance of its
+own, and everything repeats. That is for debugging: it costs seconds and 3 MB an episode.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from gunreal.config import Config, ConfigError, close_match
+from gunreal.envs.dmlab_levels import LevelCache, Options, action_rows, make_options, open_lab
+
+_CLOCK = "FRAMES_REMAINING_AT_60"  # of the episode, at 60 frames a second whatever `fps` is
+
+
+class DMLab(gymnasium.Env):
+    """A level, in one instance of Lab for as long as the environment lives.
+
+    Observation: uint8 `[height, width, 3]`, RGB. With `depth` or further `observations` a Dict of that, "image"; of
+    "depth", uint8 `[height, width]`, the renderer's depth buffer (0 near, 255 far, not linear); and of the others by
+    Lab's names, float64 or uint8.
+
+    The clock ends an episode: `truncated`. Lab shows nothing from then on, so the last frame is shown again. Where a
+    level ends earlier (it was solved or lost), that is `terminated`; a level that does not tell its clock is taken to
+    end by it. A step after the end ends again: a replay that drifts (see above) may get there before the original did.
+
+    Args:
+      level: its name, a path below Lab's `game_scripts/levels` without `.lua`.
+      options: all that can be chosen.
+      render_mode: "rgb_array" or None.
+
+    Raises:
+      ConfigError: `deepmind_lab` is not installed, or the level or an option does not fit; one line that names the fix.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}
+
+    def __init__(self, level: str, options: Options | None = None, render_mode: str | None = None):
+        self.level, self.options, self.render_mode = level, options or Options(), render_mode
+        self._cache = LevelCache(self.options.level_cache)
+        self._image = "RGBD_INTERLEAVED" if self.options.depth else "RGB_INTERLEAVED"
+        self._names = list(dict.fromkeys((self._image, *self.options.observations, _CLOCK)))
+        self._lab = self._open()
+        self._is_new = True
+        try:
+            self._actions = action_rows(self.options.actions, self._lab.action_spec())
+            self.observation_space = self._space()
+        except ConfigError:
+            self.close()
+            raise
+        self.action_space = spaces.Discrete(len(self._actions))
+        fps = max(float(self.options.settings.get("fps", 60)), 1)
+        self._ticks = 60 * self.options.action_repeat / fps  # of the clock, in one agent step
+        self._remaining = 0.0
+        self._observation: Any = None
+        self._end = (False, False)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode. Its course follows from `seed` and the actions, nearly; see the module's docstring."""
+        super().reset(seed=seed)
+        number = int(self.np_random.integers(2**31) if seed is None else seed) % 2**31  # Lab takes a C int
+        if self.options.level_seeds:
+            number %= self.options.level_seeds
+        if self.options.exact and not self._is_new:
+            self._lab.close()
+            self._lab = self._open()
+        self._is_new, self._end = False, (False, False)
+        self._lab.reset(episode=0, seed=number)  # a few levels mix their number of the episode into the seed
+        self._observation = self._observe()
+        return self._observation, {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Holds an action for `action_repeat` frames; the reward is their sum."""
+        if any(self._end):
+            return self._observation, 0.0, *self._end, {}
+        reward = float(self._lab.step(self._actions[action], num_steps=self.options.action_repeat))
+        if self._lab.is_running():
+            self._observation = self._observe()
+        else:
+            had_time = self._remaining > self._ticks + 1  # a frame may take a little more than its share of the clock
+            self._end = (had_time, not had_time)
+        return self._observation, reward, *self._end, {}
+
+    def render(self) -> np.ndarray | None:
+        """The newest frame, uint8 `[height, width, 3]`, for "rgb_array"."""
+        if self.render_mode != "rgb_array" or self._observation is None:
+            return None
+        return self._observation["image"] if isinstance(self._observation, dict) else self._observation
+
+    def close(self) -> None:
+        """Frees Lab."""
+        self._lab.close()
+
+    def _open(self) -> Any:
+        try:
+            return open_lab(self.level, self.options, self._names, self._cache)
+        except ConfigError:
+            raise
+        except ValueError:  # the level does not have them all
+            self._drop_clock()
+            return open_lab(self.level, self.options, self._names, self._cache)
+
+    def _drop_clock(self) -> None:
+        lab = open_lab(self.level, self.options, [], self._cache)  # it says what there is
+        known = [spec["name"] for spec in lab.observation_spec()]
+        lab.close()
+        for name in self.options.observations:
+            if name not in known:
+                hint = close_match(name, known) or f"; it has {', '.join(known)}"
+                raise ConfigError(f"dmlab/{self.level} has no observation {name}{hint}")
+        self._names.remove(_CLOCK)
+
+    def _space(self) -> spaces.Space:
+        boxes = {}
+        specs = {spec["name"]: spec for spec in self._lab.observation_spec()}
+        height, width = specs[self._image]["shape"][:2]
+        rgb = spaces.Box(0, 255, (height, width, 3), np.uint8)
+        if self.options.depth:
+            boxes["depth"] = spaces.Box(0, 255, (height, width), np.uint8)
+        for name in self.options.observations:
+            shape, dtype = specs[name]["shape"], specs[name]["dtype"]
+            if dtype is str or not shape or 0 in shape:
+                raise ConfigError(f"{name} of dmlab/{self.level} is text, or has no fixed shape; leave it out")
+            low, high = (0, 255) if dtype is np.uint8 else (-np.inf, np.inf)
+            boxes[name] = spaces.Box(low, high, shape, dtype)
+        return spaces.Dict({"image": rgb, **boxes}) if boxes else rgb
+
+    def _observe(self) -> Any:
+        found = self._lab.observations()
+        if _CLOCK in found:
+            self._remaining = float(found[_CLOCK][0])
+        image = found[self._image]
+        if not isinstance(self.observation_space, spaces.Dict):
+            return image
+        observation = {name: found[name] for name in self.options.observations}
+        if self.options.depth:
+            observation["depth"] = np.ascontiguousarray(image[..., 3])
+        return {"image": np.ascontiguousarray(image[..., :3]), **observation}
+
+
+def open_level(config: Config) -> DMLab:
+    """The environment of `config.env`, which is "dmlab/" and a level's name. Raises ConfigError as `DMLab` does."""
+    return DMLab(config.env.removeprefix("dmlab/"), make_options(config.env, config.env_args, config.frame_size))

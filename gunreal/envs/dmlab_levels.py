@@ -1,0 +1,231 @@
+"""How a DeepMind Lab level is opened: options, action sets, the cache of compiled maps, and what Lab's errors mean.
+
+The facts are of the public API of `deepmind_lab` (docs/users/python_api.md and actions.md in its repository).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import os
+import shutil
+import urllib.parse
+import uuid
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gunreal.config import ConfigError, close_match
+
+# Columns: look left/right and down/up (mouse pixels a frame), strafe left/right, move back/forward, fire, jump, crouch.
+# 20 pixels a frame are 2.1 degrees, 8.4 in a step of four frames.
+_NAVIGATE: dict[str, tuple[int, ...]] = {
+    "forward": (0, 0, 0, 1, 0, 0, 0),
+    "backward": (0, 0, 0, -1, 0, 0, 0),
+    "strafe_left": (0, 0, -1, 0, 0, 0, 0),
+    "strafe_right": (0, 0, 1, 0, 0, 0, 0),
+    "look_left": (-20, 0, 0, 0, 0, 0, 0),
+    "look_right": (20, 0, 0, 0, 0, 0, 0),
+}
+ACTION_SETS: dict[str, dict[str, tuple[int, ...]]] = {
+    "nav6": _NAVIGATE,  # GUNREAL section 4.3: four walking directions, two to turn
+    "impala9": {  # Espeholt et al. 2018, appendix D: for all of DMLab-30, those with weapons too
+        **_NAVIGATE,
+        "forward_left": (-20, 0, 0, 1, 0, 0, 0),
+        "forward_right": (20, 0, 0, 1, 0, 0, 0),
+        "fire": (0, 0, 0, 0, 1, 0, 0),
+    },
+}
+_LEVELS = (
+    *(f"nav_maze_{kind}_0{number}" for kind in ("static", "random_goal") for number in (1, 2, 3)),
+    *("seekavoid_arena_01", "stairway_to_melon", "lt_chasm", "lt_hallway_slope", "lt_horseshoe_color"),
+)
+_KINDS: dict[str, type] = {"int": int, "bool": bool, "str": str}
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What can be chosen of a level: the keys of `env_args`.
+
+    Attributes:
+      width: of what is rendered, in pixels, a multiple of 4.
+      height: likewise.
+      actions: a name of `ACTION_SETS`, or a table of names and rows as there; an action's number is its place.
+      action_repeat: frames of one agent step.
+      settings: Lab's and the level's own, all strings: `episodeLengthSeconds = "30"`, `fps = "30"`. The text on the
+        screen is off (`minimalUI = "true"`) if not set otherwise, which is 15-25 % faster.
+      observations: what else to observe, by Lab's names: `DEBUG.POS.TRANS`, `VEL.TRANS`, ...
+      depth: whether to observe depth.
+      renderer: "software", or "hardware" for a GPU.
+      level_cache: folder of compiled maps; empty: `gunreal/dmlab` in the user's cache directory.
+      level_seeds: how many different seeds Lab is given, so that maps that are drawn by them come again and are found
+        in the cache; 0: every episode has its own.
+      runfiles: folder of Lab's own files, where it does not find them itself.
+      exact: a new Lab for each episode, as only a new one repeats an episode exactly. Slow, and each one leaks 3 MB.
+
+    Raises:
+      ConfigError: one line that names the fix.
+    """
+
+    width: int = 84
+    height: int = 84
+    actions: str | Mapping[str, Sequence[int]] = "nav6"
+    action_repeat: int = 4
+    settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    observations: Sequence[str] = ()
+    depth: bool = False
+    renderer: str = "software"
+    level_cache: str = ""
+    level_seeds: int = 0
+    runfiles: str = ""
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            kind, value = _KINDS.get(str(field.type)), getattr(self, field.name)
+            _require(kind is None or type(value) is kind, field.name, value, f"of type {field.type}")
+        for name in ("width", "height"):
+            size = getattr(self, name)
+            _require(size >= 4 and size % 4 == 0, name, size, "a multiple of 4")
+        _require(self.action_repeat >= 1, "action_repeat", self.action_repeat, "at least 1")
+        _require(self.level_seeds >= 0, "level_seeds", self.level_seeds, "at least 0")
+        _require(self.renderer in ("software", "hardware"), "renderer", self.renderer, "software or hardware")
+        _require(isinstance(self.settings, Mapping), "settings", self.settings, "a table of strings")
+        for name, value in self.settings.items():
+            wanted = f'a string, {name} = "{str(value).lower() if isinstance(value, bool) else value}"'
+            _require(isinstance(value, str), f"settings.{name}", value, wanted)
+        names = self.observations
+        is_list = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+        _require(is_list, "observations", names, 'a list of names, ["DEBUG.POS.TRANS"]')
+
+
+def _require(holds: bool, name: str, value: Any, wanted: str) -> None:
+    if not holds:
+        raise ConfigError(f"env_args.{name} is {value!r}, but has to be {wanted}")
+
+
+def make_options(env: str, env_args: Mapping[str, Any], frame_size: int) -> Options:
+    """The options of an environment; it renders at the size of a frame, rounded up to Lab's multiple of 4.
+
+    Raises:
+      ConfigError: `env_args` has an unknown key or a bad value.
+    """
+    known = [field.name for field in dataclasses.fields(Options)]
+    for name in env_args:
+        if name not in known:
+            hint = close_match(name, known) or f"; it knows {', '.join(known)}"
+            raise ConfigError(f"env_args.{name} does not fit {env}{hint}")
+    size = -(-frame_size // 4) * 4
+    return Options(**{"width": size, "height": size, **env_args})
+
+
+def action_rows(actions: str | Mapping[str, Sequence[int]], spec: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """Checks a set of actions against Lab's `action_spec()`.
+
+    Returns:
+      intc `[actions, len(spec)]`, what `Lab.step` takes for each of them.
+
+    Raises:
+      ConfigError: there is no such set, or a row has too few or too many numbers, or one out of its bounds.
+    """
+    if isinstance(actions, str):
+        if actions not in ACTION_SETS:
+            hint = close_match(actions, ACTION_SETS) or f"; name one of {', '.join(ACTION_SETS)}, or write a table"
+            raise ConfigError(f"env_args.actions {actions!r} is no set of actions{hint}")
+        actions = ACTION_SETS[actions]
+    is_table = isinstance(actions, Mapping) and len(actions) > 0
+    _require(is_table, "actions", actions, "a name, or a table with a row each")
+    for name, row in actions.items():
+        numbers = isinstance(row, list | tuple) and all(type(number) is int for number in row)
+        columns = ", ".join(column["name"] for column in spec)
+        _require(numbers and len(row) == len(spec), f"actions.{name}", row, f"{len(spec)} whole numbers: {columns}")
+        for number, column in zip(row, spec, strict=True):
+            bounds = f"{column['min']} to {column['max']} in {column['name']}"
+            _require(column["min"] <= number <= column["max"], f"actions.{name}", row, bounds)
+    return np.array(list(actions.values()), np.intc)
+
+
+class LevelCache:
+    """Compiled maps on disk, for levels that make one at reset (5-20 s each). Any number of processes may share it.
+
+    A cache that can't be written only costs time: that is a warning.
+    """
+
+    def __init__(self, folder: str = ""):
+        base = os.environ.get("XDG_CACHE_HOME", "")
+        base = base if os.path.isabs(base) else "~/.cache"  # as the XDG base directory specification has it
+        self.folder = Path(folder or os.path.join(base, "gunreal", "dmlab")).expanduser()
+
+    def fetch(self, key: str, pk3_path: str) -> bool:
+        """Copies the map of `key` to `pk3_path`; False where there is none."""
+        try:
+            shutil.copyfile(self._file(key), pk3_path)
+        except OSError:
+            return False
+        return True
+
+    def write(self, key: str, pk3_path: str) -> None:
+        """Keeps the map at `pk3_path` as that of `key`; nobody sees half of it."""
+        target = self._file(key)
+        temporary = target.with_name(f".{uuid.uuid4().hex}")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(pk3_path, temporary)
+            temporary.replace(target)
+        except OSError as error:
+            warnings.warn(f"no map is cached: {error}; choose another folder with level_cache", stacklevel=2)
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+
+    def _file(self, key: str) -> Path:
+        return self.folder / urllib.parse.quote(key, safe="")
+
+
+def load_module(level: str) -> Any:
+    """Imports `deepmind_lab`. Raises ConfigError where it is not there, or can't be loaded."""
+    try:
+        return importlib.import_module("deepmind_lab")
+    except ModuleNotFoundError as error:
+        if error.name != "deepmind_lab":
+            raise ConfigError(f"deepmind_lab is installed, but misses the module {error.name}: install that") from None
+    except ImportError as error:
+        raise ConfigError(f"deepmind_lab is installed, but can't be loaded: {' '.join(str(error).split())}") from None
+    maze = "NavMazeRandomGoal" if "random_goal" in level else "NavMazeStatic"
+    twin = "SeekAvoid" if "seekavoid" in level else maze
+    raise ConfigError(
+        f"dmlab/{level} needs the module deepmind_lab, which PyPI does not have: build and install it from "
+        f"https://github.com/google-deepmind/lab, or pip install gunreal[vizdoom] and use --env gunreal/{twin}-v0"
+    )
+
+
+def open_lab(level: str, options: Options, observations: list[str], cache: LevelCache) -> Any:
+    """A `deepmind_lab.Lab` that has not been reset yet.
+
+    Raises:
+      ConfigError: Lab refuses the level, a setting or the renderer, or does not find its files.
+      ValueError: the level does not have one of the observations.
+    """
+    if not level:
+        raise ConfigError("dmlab/ names no level; write --env dmlab/nav_maze_static_01")
+    module = load_module(level)
+    if options.runfiles:
+        module.set_runfiles_path(str(Path(options.runfiles).expanduser()))
+    settings = {"width": str(options.width), "height": str(options.height), "minimalUI": "true", **options.settings}
+    try:
+        return module.Lab(level, observations, settings, renderer=options.renderer, level_cache=cache)
+    except RuntimeError as error:
+        raise ConfigError(f"dmlab/{level}: {_explain(level, str(error), module.runfiles_path())}") from None
+
+
+def _explain(level: str, error: str, runfiles: str) -> str:
+    """Lab's message in one line, and what to do."""
+    error = " ".join(error.partition("stack traceback")[0].split())
+    if "connect" in error:
+        return f"{error}: its runfiles are not in {runfiles}; name their folder with --env_args runfiles=FOLDER"
+    if "Level not found" in error:
+        return f"there is no such level{close_match(level, _LEVELS) or '; levels are named as in game_scripts/levels'}"
+    return f"{error}; see env_args.settings" if "setting" in error else error
