@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from planned import experiments, plan
+
+
+@pytest.mark.parametrize("experiment", experiments.EXPERIMENTS.values(), ids=lambda experiment: experiment.name)
+def test_experiments_are_whole(tmp_path, experiment):
+    """Every setting is a configuration that exists, and differs from every other; the picture's axes are metrics."""
+    wanted = plan(tmp_path, experiment)
+    configs = [dataclasses.replace(training.config, name="") for training in wanted]
+    assert len(wanted) == len(experiment.settings) and experiment.reference in experiment.settings
+    assert all(a != b for i, a in enumerate(configs) for b in configs[:i])
+    assert len({setting.label for setting in experiment.settings.values()}) == len(wanted)
+    assert experiment.panels == (("step", "score_mean"), ("seconds", "score_mean"))
+
+
+def test_the_papers_environment_if_it_is_there(monkeypatch):
+    for found, env in ((None, "gunreal/NavMazeStatic-v0"), (object(), "dmlab/nav_maze_static_01")):
+        monkeypatch.setattr(experiments.importlib.util, "find_spec", lambda name, found=found: found)
+        assert experiments.EXPERIMENTS["fig13"].env() == env

@@ -1,0 +1,154 @@
+"""What an experiment has come to: its picture, its numbers as JSON, and as a table beside the paper's."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import curves
+import numpy as np
+import trainings
+from experiments import Experiment
+
+from gunreal import metrics, runs
+from gunreal.config import Config, ConfigError, load
+
+_EPISODES = 100  # before so many have ended, a mean score is of few
+
+
+def find(experiment: str, setting: str, logdir: Path) -> list[Path]:
+    """The runs of a setting that have a score, by seed."""
+    pattern = re.compile(re.escape(trainings.run_name(experiment, setting, "")) + r"(\d+)")
+    matches = [match for path in logdir.glob("*") if (match := pattern.fullmatch(path.name)) and has_score(path)]
+    return [logdir / match[0] for match in sorted(matches, key=lambda match: int(match[1]))]
+
+
+def has_score(path: Path) -> bool:
+    """Whether an episode has ended in a run."""
+    file = path / metrics.FILE
+    return file.exists() and any(line["score_mean"] is not None for line in metrics.read(file))
+
+
+def first_reach(lines: Sequence[dict[str, Any]], score: float, key: str) -> float | None:
+    """`key` of the first line whose mean score, of a hundred episodes, is at least `score`, or None."""
+    counted = (line for line in lines if line["score_mean"] is not None and line["episodes"] >= _EPISODES)
+    return next((line[key] for line in counted if line["score_mean"] >= score), None)
+
+
+def median(values: Sequence[float | None]) -> float | None:
+    """The median, where None is more than every number: of (1, 2, None) it is 2; None where it is no number itself."""
+    if not values:
+        return None
+    found = float(np.median([math.inf if value is None else value for value in values]))
+    return found if math.isfinite(found) else None
+
+
+def measure(experiment: Experiment, logdir: Path) -> dict[str, Any]:
+    """The numbers of an experiment, for JSON.
+
+    "target" is the median of the reference's final scores; "steps_to_target" and "seconds_to_target" are each setting's
+    medians over its runs, null where half of them did not get there; "ratio" is steps over the reference's steps.
+
+    Raises:
+      ConfigError: no run has a score yet.
+    """
+    found = {setting: find(experiment.name, setting, logdir) for setting in experiment.settings}
+    found = {setting: paths for setting, paths in found.items() if paths}
+    if not found:
+        raise ConfigError(f"no run of {experiment.name} in {logdir} has a score yet, which an episode's end gives")
+    lines = {setting: [metrics.read(path / metrics.FILE) for path in paths] for setting, paths in found.items()}
+    finals = {setting: [_final(run) for run in of] for setting, of in lines.items()}
+    target = median(finals.get(experiment.reference, []))
+    rows = {}
+    for setting, of in lines.items():
+        low, high = curves.interval(np.array(finals[setting]))
+        rates = [run[-1]["step"] / run[-1]["seconds"] for run in of]
+        row: dict[str, Any] = {"label": experiment.settings[setting].label}
+        row |= {"runs": [path.name for path in found[setting]], "steps": [run[-1]["step"] for run in of]}
+        row["finished"] = [trainings.stopped_by(run) == "steps" for run in of]
+        row |= {"scores": finals[setting], "score": median(finals[setting]), "interval": [float(low), float(high)]}
+        row["steps_per_second"] = median(rates)
+        for key, unit in (("step", "steps"), ("seconds", "seconds")):
+            reached = [first_reach(run, target, key) for run in of] if target is not None else []
+            row[f"{unit}_to_target"] = median(reached)
+        row["paper"] = dict(experiment.settings[setting].paper)
+        rows[setting] = row
+    reference = rows.get(experiment.reference, {}).get("steps_to_target")
+    for row in rows.values():
+        row["ratio"] = row["steps_to_target"] / reference if reference and row["steps_to_target"] else None
+    config = Config(**load(next(iter(found.values()))[0] / runs.CONFIG))
+    about = {"experiment": experiment.name, "title": experiment.title, "env": config.env, "budget": config.steps}
+    return about | {"reference": experiment.reference, "target": target, "settings": rows, "paper": experiment.shows}
+
+
+def _final(lines: Sequence[dict[str, Any]]) -> float:
+    return next(line["score_mean"] for line in reversed(lines) if line["score_mean"] is not None)
+
+
+def table(results: dict[str, Any]) -> str:
+    """The numbers as Markdown."""
+    target = results["target"]
+    mark = f"{target:.2f}" if target is not None else "-"
+    lines = [
+        f"**{results['title']}** on `{results['env']}`, {results['budget']:,} agent steps a run.",
+        "",
+        f"| | seeds | final score (95 %) | steps to {mark} | of the reference's | hours to {mark} | steps/s | "
+        "paper: score | paper: steps |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for setting, row in results["settings"].items():
+        paper = row["paper"]
+        cells = [
+            row["label"] + (" (reference)" if setting == results["reference"] else ""),
+            _seeds(row["finished"]),
+            f"{row['score']:.2f} ({row['interval'][0]:.2f} to {row['interval'][1]:.2f})",
+            _number(row["steps_to_target"], ",.0f", "not reached"),
+            _number(row["ratio"], ".2f", "-"),
+            _number(row["seconds_to_target"] and row["seconds_to_target"] / 3600, ".2f", "-"),
+            _number(row["steps_per_second"], ",.0f", "-"),
+            _number(paper.get("score"), "g", "-"),
+            _number(paper.get("ratio"), ".2f", "-"),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", "Medians over seeds. The score is the mean of the last 100 episodes' raw rewards.", results["paper"]]
+    return "\n".join(lines) + "\n"
+
+
+def _seeds(finished: Sequence[bool]) -> str:
+    unfinished = len(finished) - sum(finished)
+    return str(len(finished)) + (f", {unfinished} unfinished" if unfinished else "")
+
+
+def _number(value: float | None, form: str, missing: str) -> str:
+    return missing if value is None else format(value, form)
+
+
+def write(experiment: Experiment, logdir: Path, width: int = 1) -> dict[str, Any]:
+    """Writes `EXPERIMENT.png`, `.json` and `.md` into the folder of runs, and returns the numbers.
+
+    Args:
+      width: of the curves' moving mean, in lines of metrics.
+
+    Raises:
+      ConfigError: no run has a score yet.
+      OSError: a file can't be written.
+    """
+    results = measure(experiment, logdir)
+    groups = {
+        experiment.settings[setting].label: [logdir / run for run in row["runs"]]
+        for setting, row in results["settings"].items()
+    }
+    (logdir / f"{experiment.name}.json").write_text(json.dumps(results, indent=1) + "\n")
+    (logdir / f"{experiment.name}.md").write_text(table(results))
+    curves.draw(
+        curves.panels(groups, experiment.panels, width),
+        logdir / f"{experiment.name}.png",
+        title=f"{experiment.title}\n{results['env']}, {results['budget']:,} agent steps a run",
+        note=f"Line: {curves.STATISTIC}. {experiment.shows}",
+        width=width,
+    )
+    return results

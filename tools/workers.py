@@ -1,0 +1,171 @@
+"""Trains runs, one process each; what is finished stays, what was interrupted goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from trainings import Training
+
+from gunreal.config import Config, ConfigError, save
+
+
+@contextlib.contextmanager
+def locked(logdir: str | Path) -> Iterator[IO[str]]:
+    """Holds a folder of runs, which the trainings inherit: nobody trains there until the last of them has ended.
+
+    Raises:
+      ConfigError: somebody else has it, or it can't be written.
+    """
+    try:
+        Path(logdir).mkdir(parents=True, exist_ok=True)
+        file = open(Path(logdir) / ".reproduce.lock", "w")  # noqa: SIM115
+    except OSError as error:
+        raise ConfigError(f"can't write to {logdir}: {error.strerror}; choose another --logdir") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"trainings are at work in {logdir}; wait for them, or choose another --logdir") from None
+        yield file
+
+
+class Crew:
+    """Trains runs, `parallel` at a time, until all are done or it is told to stop.
+
+    Args:
+      lock: an open file that the processes inherit.
+      say: called with each line about the progress.
+      every: seconds between such lines.
+    """
+
+    def __init__(
+        self,
+        trainings: Sequence[Training],
+        parallel: int,
+        lock: IO[str],
+        say: Callable[[str], None],
+        every: float = 60.0,
+    ):
+        self._trainings, self._parallel, self._lock, self._say, self._every = trainings, parallel, lock, say, every
+        self._waiting = [training for training in trainings if not training.finished()]
+        self._working: dict[str, tuple[Training, subprocess.Popen[bytes]]] = {}
+        self._signals = 0
+        self.failed: list[Training] = []
+
+    @property
+    def stopping(self) -> bool:
+        """Whether a signal has asked for the end."""
+        return self._signals > 0
+
+    def train(self, ended: Callable[[], object]) -> None:
+        """Works until the end; `ended` is called after each run that has finished."""
+        with self._handlers():
+            try:
+                self._work(ended)
+            finally:
+                self._interrupt()
+                for _, child in self._working.values():
+                    child.wait()
+
+    def _work(self, ended: Callable[[], object]) -> None:
+        forwarded, said = 0, time.monotonic()
+        while self._working or (self._waiting and not self.stopping):
+            while self._waiting and not self.stopping and len(self._working) < self._parallel:
+                self._start(self._waiting.pop(0))
+            time.sleep(0.2)
+            if self._signals > forwarded:
+                forwarded = self._signals
+                self._interrupt()
+            self._reap(ended)
+            if time.monotonic() - said >= self._every:
+                said = time.monotonic()
+                for training, _ in self._working.values():
+                    self._say(f"{self._progress(training)}; {self._left()}")
+
+    def _interrupt(self) -> None:
+        for _, child in self._working.values():
+            child.send_signal(signal.SIGINT)
+
+    @contextlib.contextmanager
+    def _handlers(self) -> Iterator[None]:
+        def note(*_: Any) -> None:
+            self._signals += 1
+
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as it is under nohup
+            numbers.append(signal.SIGHUP)
+        before = {number: signal.signal(number, note) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _start(self, training: Training) -> None:
+        if not training.resumable():  # stopped before its first checkpoint: there is nothing to go on from
+            if training.path.is_symlink():
+                training.path.unlink()
+            shutil.rmtree(training.path, ignore_errors=True)
+        training.settings_file.parent.mkdir(parents=True, exist_ok=True)
+        shown = dataclasses.replace(training.config, name="", seed=Config.seed)
+        save(shown, training.settings_file)
+        command, log = training.command(), self._log(training)
+        self._say(f"{training.config.name}: {shlex.join(['python', *command[1:]])} > {log}")
+        with open(log, "ab") as file:
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                pass_fds=(self._lock.fileno(),),
+                start_new_session=True,  # a Ctrl-C in the terminal is ours to hand on: a second one would cut a save
+            )
+        self._working[training.config.name] = training, child
+
+    def _log(self, training: Training) -> Path:
+        return training.path.with_name(f"{training.config.name}.log")
+
+    def _reap(self, ended: Callable[[], object]) -> None:
+        for name, (training, child) in list(self._working.items()):
+            if child.poll() is None:
+                continue
+            del self._working[name]
+            if training.finished():
+                self._say(self._progress(training) + ", finished")
+                ended()
+            elif not self.stopping:
+                self.failed.append(training)
+                last = self._log(training).read_text(errors="replace").strip().rpartition("\n")[2]
+                self._say(f"{name} ended with code {child.returncode} before its end: {last}")
+            else:
+                self._say(self._progress(training) + ", stopped")
+
+    def _progress(self, training: Training) -> str:
+        config, lines = training.config, training.lines()
+        if not lines:
+            return f"{config.name}: starting"
+        score = next((line["score_mean"] for line in reversed(lines) if line["score_mean"] is not None), None)
+        words = f"{config.name}: {lines[-1]['step']:,} of {config.steps:,} agent steps"
+        words += f", score {score:.2f}" if score is not None else ""
+        return f"{words}, {_rate(lines):,.0f} a second"
+
+    def _left(self) -> str:
+        """How long all that is left takes, if it goes on as fast as what is being trained."""
+        rate = sum(_rate(lines) for training, _ in self._working.values() if (lines := training.lines()))
+        steps = sum(max(training.config.steps - training.step(), 0) for training in self._trainings)
+        return f"about {steps / rate / 3600:.1f} h left for all" if rate else "no step yet"
+
+
+def _rate(lines: Sequence[dict[str, Any]]) -> float:
+    """Agent steps a second since the run's start."""
+    return lines[-1]["step"] / max(lines[-1]["seconds"], 1e-9)
