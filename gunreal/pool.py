@@ -107,6 +107,7 @@ class Remote(Member):
         self.popen = subprocess.Popen(
             [sys.executable, "-c", _BOOT],
             stdin=subprocess.PIPE,
+            stdout=self._errors,  # what environments print would garble the live display
             stderr=self._errors,
             pass_fds=inherited,
             env=environment,
