@@ -21,15 +21,34 @@ def train(folder, name, *flags):
     return gunreal.load(folder / name)
 
 
-@pytest.mark.learns
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("tasks", ["", TASKS])
-def test_catch_is_solved(tmp_path, tasks):
-    run = train(tmp_path, "catch", "--env", "gunreal/Catch-v0", "--tasks", tasks, "--steps", "80000")
+def evaluated(run):
+    """The mean score of 100 episodes of the most probable actions."""
     flags = ["--episodes", "100", "--policy", "argmax", "--json"]
     command = [sys.executable, "-m", "gunreal.evaluate", str(run.path), *flags]
-    result = json.loads(subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True).stdout)
-    assert result["mean"] >= 0.95  # of an optimum of 1
+    return json.loads(subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True).stdout)["mean"]
+
+
+@pytest.mark.learns
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "flags",
+    [(), ("--tasks", TASKS), ("--correction", "vtrace"), ("--network", "lstm", "--tasks", TASKS)],
+    ids=["base", "tasks", "vtrace", "lstm-tasks"],
+)
+def test_catch_is_solved(tmp_path, flags):
+    run = train(tmp_path, "catch", "--env", "gunreal/Catch-v0", "--steps", "80000", *flags)
+    assert evaluated(run) >= 0.95  # of an optimum of 1
+
+
+@pytest.mark.learns
+@pytest.mark.timeout(600)
+def test_memory_solves_catch_with_a_delay_and_nothing_else_does(tmp_path):
+    """Who doesn't remember the ball catches one of three: a mean of -1/3. Little entropy has the policy settle for that
+    before the memory works."""
+    flags = ["--env", "gunreal/Catch-v0", "--env_args", "delay=4,rows=4,columns=3", "--frame_stack", "1"]
+    flags += ["--entropy", "0.1", "--steps"]
+    assert evaluated(train(tmp_path, "lstm", *flags, "80000", "--network", "lstm")) >= 0.95
+    assert evaluated(train(tmp_path, "forgetful", *flags, "40000")) <= 0.1
 
 
 @pytest.mark.learns

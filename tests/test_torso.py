@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
+import gunreal
 from gunreal import backend
 from gunreal.config import Config
 from gunreal.replay import Past
@@ -85,6 +88,26 @@ def test_acting_step_by_step_is_the_unroll(network):
     hidden, last = network.torso.unroll(features.hidden.numpy().reshape(COUNT, STEPS, UNITS), past)
     np.testing.assert_allclose(np.stack(values, 1), network.policy_value(hidden)["value"].numpy(), atol=1e-5)
     np.testing.assert_allclose(state, last.numpy(), atol=1e-5)
+
+
+def test_training_sees_what_acting_saw(tmp_path, monkeypatch):
+    """Nothing is lost in the ring: while the weights stand still, the learned policy is the one that acted."""
+    ratios = []
+
+    def compare(self, batch):
+        network, base = self._learner._network, batch["base"]
+        features = network._split(network.torso.features(batch["observations"]), len(base["mask"]))
+        hidden = network._unrolled(features, batch["past"], len(base["mask"]))[0].hidden
+        log_pi = losses.log_probability(network.policy_value(hidden)["logits"], base["action"]).numpy()
+        ratios.append((log_pi - base["log_mu"]) * base["mask"])
+
+    from gunreal import losses, trainer
+
+    monkeypatch.setattr(trainer.Trainer, "work", compare)
+    config = Config(env="gunreal/Catch-v0", network="lstm", correction="vtrace", hidden=UNITS, agents=6, min_batch=40)
+    gunreal.train(dataclasses.replace(config, serial=True, steps=600, logdir=str(tmp_path)), show=False)
+    assert len(ratios) >= 10
+    np.testing.assert_allclose(ratios, 0, atol=1e-5)
 
 
 def test_what_was_before_an_episode_is_forgotten(network):
