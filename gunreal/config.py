@@ -32,7 +32,7 @@ def field(default: Any, help: str, **limits: Any) -> Any:
 class Config:
     """Everything that defines a run. Every field is a command-line flag and a TOML key of the same name.
 
-    Fields are checked by `gunreal.config.check`, which raises `ConfigError` with one line that names the fix.
+    Fields are checked by `gunreal.checks.check`, which raises `ConfigError` with one line that names the fix.
     """
 
     # Environment
@@ -114,6 +114,11 @@ class Config:
         "of what lagging policies have done: GA3C's epsilon inside log pi, or V-trace",
         choices=("epsilon", "vtrace"),
     )
+    precision: str = field(
+        "float32",
+        "of convolutions and dense layers; weights, losses and optimiser are float32",
+        choices=("float32", "bfloat16"),
+    )
     log_epsilon: float = field(1e-6, "GA3C's epsilon inside log pi", above=0, below=1)
 
 
@@ -123,25 +128,16 @@ class ConfigError(ValueError):
 
 FIELDS = {f.name: f for f in dataclasses.fields(Config)}
 TYPES: dict[str, Any] = typing.get_type_hints(Config)
-_MIN_MEMORY = 64 * 2**20
 
 
 def per_process(config: Config) -> int:
     """Agents in each process: the largest divisor of `agents` that is at most `agents_per_process`."""
-    return _largest_share(config.agents, config.agents_per_process)
+    return largest_share(config.agents, config.agents_per_process)
 
 
-def _largest_share(agents: int, most: int) -> int:
+def largest_share(agents: int, most: int) -> int:
+    """The largest divisor of `agents` that is at most `most`."""
     return next(n for n in range(min(agents, most), 0, -1) if agents % n == 0)
-
-
-def check(config: Config) -> None:
-    """Raises ConfigError, one line that names the fix, for the first value that can't be used."""
-    for name in FIELDS:
-        _check_limits(name, typed(name, getattr(config, name)))
-    _check_names(config)
-    _check_system(config)
-    _check_learner(config)
 
 
 def close_match(word: str, known: Iterable[str]) -> str:
@@ -157,9 +153,9 @@ def typed(name: str, value: Any) -> Any:
       ConfigError: it is of another type.
     """
     kind = TYPES[name]
-    if kind is int and _is_number(value) and float(value).is_integer():
+    if kind is int and is_number(value) and float(value).is_integer():
         return int(value)
-    if kind is float and _is_number(value):
+    if kind is float and is_number(value):
         return float(value)
     if kind in (str, bool) and isinstance(value, kind):
         return value
@@ -174,105 +170,13 @@ def typed(name: str, value: Any) -> Any:
     raise ConfigError(f"{name} is {value!r}, but has to be {kinds.get(kind) or tables[name]}")
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether `value` is a finite number; true and false are none."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_table(value: Any) -> bool:
     return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
-
-
-def _check_limits(name: str, value: Any) -> None:
-    limits = FIELDS[name].metadata
-    if "choices" in limits and value not in limits["choices"]:
-        hint = close_match(value, limits["choices"])
-        raise ConfigError(f"{name} is {value!r}, but has to be one of {', '.join(limits['choices'])}{hint}")
-    wanted = [
-        (value >= limits["low"], f"at least {limits['low']}") if "low" in limits else None,
-        (value > limits["above"], f"above {limits['above']}") if "above" in limits else None,
-        (value <= limits["high"], f"at most {limits['high']}") if "high" in limits else None,
-        (value < limits["below"], f"below {limits['below']}") if "below" in limits else None,
-    ]
-    rules = [rule for rule in wanted if rule]
-    if not all(holds for holds, _ in rules):
-        rule = " and ".join(text for _, text in rules)
-        raise ConfigError(f"{name} is {value!r}, but has to be {rule} (default {FIELDS[name].default})")
-
-
-def _check_names(config: Config) -> None:
-    if not config.env:
-        raise ConfigError("env is empty; name a Gymnasium id, as in --env ALE/Pong-v5")
-    if not config.logdir:
-        raise ConfigError("logdir is empty; name a folder, or . for the current one")
-    if config.name in (".", "..") or "/" in config.name or "\\" in config.name or "\0" in config.name:
-        raise ConfigError(f"name {config.name!r} is no folder name; say where it lies with --logdir")
-    if "" in config.tasks:
-        raise ConfigError(f"tasks {','.join(config.tasks)!r} has an empty name; write --tasks pc,vr,rp")
-    twice = [task for task in config.tasks if config.tasks.count(task) > 1]
-    if twice:
-        raise ConfigError(f"task {twice[0]} is named twice; leave one out of tasks")
-    named_by_class = any(":" in task for task in config.tasks)  # such a task's own name is known once it is loaded
-    for task, options in config.task.items():
-        if task not in config.tasks and not named_by_class:
-            hint = close_match(task, config.tasks) or "; add it to tasks or leave its options out"
-            raise ConfigError(f"task.{task} has options, but tasks doesn't name {task}{hint}")
-        weight = options.get("weight", 0.0)
-        if not _is_number(weight) or weight < 0:
-            raise ConfigError(f"task.{task}.weight is {weight!r}, but has to be a number of at least 0")
-    for table in ("env_args", "task"):
-        _check_savable(table, getattr(config, table))
-
-
-def _check_savable(path: str, value: Any) -> None:
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            _check_savable(f"{path}.{key}", item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _check_savable(path, item)
-    elif not isinstance(value, str | bool | int | float):
-        raise ConfigError(f"{path} is {value!r}, which TOML can't hold; use strings, numbers, booleans, lists, tables")
-
-
-def _is_shared_evenly(agents: int, most: int) -> bool:
-    return 4 * _largest_share(agents, most) >= min(agents, most)  # 34 agents would need 17 processes of 2
-
-
-def _check_system(config: Config) -> None:
-    agents, most = config.agents, config.agents_per_process
-    if not _is_shared_evenly(agents, most):
-        lower = next(n for n in range(agents, 0, -1) if _is_shared_evenly(n, most))
-        upper = next(n for n in range(agents, agents + 2 * most) if _is_shared_evenly(n, most))
-        raise ConfigError(
-            f"{agents} agents can't be shared evenly among processes of about {most}; "
-            f"use --agents {lower} or --agents {upper}, or --agents_per_process {per_process(config)}"
-        )
-    if config.replay_size < config.t_max:
-        raise ConfigError(f"replay_size {config.replay_size} is shorter than t_max {config.t_max}; raise replay_size")
-    group = -(-per_process(config) // 2)
-    if config.max_batch < group:
-        raise ConfigError(f"max_batch {config.max_batch} is smaller than a group of {group} agents; raise max_batch")
-    if 0 < config.memory_limit < _MIN_MEMORY:
-        raise ConfigError(f"memory_limit is {config.memory_limit} bytes; give a unit, as in --memory_limit 800MB")
-    if config.serial:
-        for name, wanted in (("predictors", 1), ("trainers", 1), ("scheduler", "off")):
-            if getattr(config, name) != wanted:
-                raise ConfigError(f"serial has one thread, so {name} has to be {wanted}; leave {name} or serial out")
-
-
-def _check_learner(config: Config) -> None:
-    if config.first_stride != 4 and config.network != "large":
-        raise ConfigError("first_stride is of the large network only; add --network large, or leave first_stride out")
-    if config.rms_decay != FIELDS["rms_decay"].default and config.optimizer != "rmsprop":
-        raise ConfigError(f"rms_decay has no meaning for {config.optimizer}; leave it out, or use --optimizer rmsprop")
-    if config.log_epsilon != FIELDS["log_epsilon"].default and config.correction != "epsilon":
-        raise ConfigError(
-            f"log_epsilon has no meaning for {config.correction}; leave it out, or use --correction epsilon"
-        )
-    if config.learning_rate_end > config.learning_rate:
-        raise ConfigError(
-            f"learning_rate_end {config.learning_rate_end} is above learning_rate {config.learning_rate}; lower it"
-        )
 
 
 def load(path: str | Path) -> dict[str, Any]:

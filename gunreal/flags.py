@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from absl import flags
 
 from gunreal import runs
-from gunreal.config import FIELDS, TYPES, Config, ConfigError, check, close_match, load, typed
+from gunreal.checks import check
+from gunreal.config import FIELDS, TYPES, Config, ConfigError, close_match, load, typed
 from gunreal.units import parse_count, parse_size
 
 _TABLES = ("env_args", "task")

@@ -43,6 +43,7 @@ class Network:
         first_stride: int = 4,
         hidden: int = 256,
         data_format: str = "channels_last",
+        precision: str = "float32",
         seed: int = 0,
     ):
         """Builds all layers.
@@ -54,6 +55,7 @@ class Network:
           first_stride: of the large network's first convolution.
           hidden: units of the torso's last layer.
           data_format: of the convolutions, "channels_first" or "channels_last"; observations are NCHW in either.
+          precision: "float32" or "bfloat16", of what the layers compute; weights, outputs and losses are float32.
           seed: of the initial weights.
 
         Raises:
@@ -62,7 +64,8 @@ class Network:
         """
         self.spec, self.tasks = spec, tuple(tasks)
         self.lengths = (spec.t_max, *(task.length(spec.t_max) for task in self.tasks))
-        self.torso = Torso(spec, kind, first_stride, hidden, data_format, seed)
+        with _computing(precision):
+            self.torso = Torso(spec, kind, first_stride, hidden, data_format, seed)
         depth = len(self.torso.layers) - self.torso.recurrent  # the same for "small" and "lstm"
         self._policy = dense("policy", spec.num_actions, 0.01, seed + depth)
         self._value = dense("value", 1, 1.0, seed + depth + 1)
@@ -76,7 +79,8 @@ class Network:
         for layer in (self._policy, self._value):
             self._track(layer.name, layer)
         for task in self.tasks:
-            self._build_head(task, features, seed)
+            with _computing(precision):
+                self._build_head(task, features, seed)
 
     def _track(self, prefix: str, layer: Any) -> None:
         for variable in layer.trainable_variables:
@@ -108,7 +112,8 @@ class Network:
         if head is None:
             return self.policy_value(features.hidden)
         asks = batch is not None and "batch" in inspect.signature(head.call).parameters
-        return head(_seen(task, features), batch=batch) if asks else head(_seen(task, features))
+        outputs = head(_seen(task, features), batch=batch) if asks else head(_seen(task, features))
+        return keras.tree.map_structure(lambda x: ops.cast(x, "float32"), outputs)
 
     def predict(self, head: str, observations: Any, past: Past | None = None) -> tuple[Any, ...]:
         """What agents ask for at single states.
@@ -216,6 +221,17 @@ def _corrected(base: Mapping[str, Any], outputs: Mapping[str, Any]) -> tuple[Any
     return losses.vtrace(
         log_rho, base["reward"], base["discount"], base["truncated"], outputs["value"], base["value_t"]
     )
+
+
+@contextlib.contextmanager
+def _computing(precision: str) -> Iterator[None]:
+    """The precision of layers that are made inside; plug-ins' too."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16" if precision == "bfloat16" else precision)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gunreal.config import Config, ConfigError, check, close_match, load, save, typed
+from gunreal.checks import check
+from gunreal.config import Config, ConfigError, close_match, load, save, typed
 
 CONFIG = "config.toml"
 

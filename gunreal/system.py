@@ -35,6 +35,7 @@ def build_learner(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...]) 
         first_stride=config.first_stride,
         hidden=config.hidden,
         data_format=backend.data_format(config.layout),
+        precision=config.precision,
         seed=config.seed,
     )
     return backend.make_learner(network, config)

@@ -45,6 +45,7 @@ class Torso:
     def __init__(self, spec: Spec, kind: str, first_stride: int, hidden: int, data_format: str, seed: int):
         """See `gunreal.network.Network`. Raises ConfigError where the network does not fit the observations."""
         self._spec = spec
+        self._compute = keras.config.dtype_policy().compute_dtype
         self._channels_last = data_format == "channels_last"
         self._is_conv = kind != "mlp"
         self._scale = 1 / 255 if spec.dtype == "uint8" else 1.0
@@ -59,6 +60,7 @@ class Torso:
                 hidden,
                 kernel_initializer=keras.initializers.GlorotUniform(seed + len(sizes) + 2),
                 recurrent_initializer=keras.initializers.Orthogonal(1.0, seed + len(sizes) + 3),
+                dtype="float32",  # its state lives through whole episodes
                 name="lstm",
             )
             self._cell.build((None, hidden + spec.num_actions + 1))
@@ -66,7 +68,7 @@ class Torso:
 
     def features(self, observations: Any) -> Features:
         """Features `[N, F]` of `observations` `[N, *spec.observation]`; a recurrent torso's without the recurrence."""
-        x = ops.cast(observations, "float32") * self._scale
+        x = ops.cast(observations, self._compute) * self._scale
         if not self._is_conv:
             x = ops.reshape(x, (-1, math.prod(self._spec.observation)))
         elif self._channels_last:  # after the cast: TensorFlow's transpose of bytes is slower than that of floats
@@ -76,7 +78,7 @@ class Torso:
         if self._is_conv:
             x = x if self._channels_last else ops.transpose(x, (0, 2, 3, 1))
             x = ops.reshape(x, (-1, math.prod(x.shape[1:])))
-        return Features(x, self._last(x))
+        return Features(ops.cast(x, "float32"), ops.cast(self._last(x), "float32"))
 
     def unroll(self, hidden: Any, past: Past) -> tuple[Any, Any]:
         """Runs the LSTM along sequences; at an episode's first step its state is reset to zeros.

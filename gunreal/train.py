@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from gunreal import checkpoint, flags, metrics, registry, runs
 from gunreal.agent import EXIT_BAD_INPUT
-from gunreal.config import Config, ConfigError, check
+from gunreal.checks import check
+from gunreal.config import Config, ConfigError
 from gunreal.envs.make import describe
 from gunreal.pool import AgentFailure
 from gunreal.spec import Spec

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gunreal.config import FIELDS, Config, ConfigError, check, load, per_process, save
+from gunreal.checks import check
+from gunreal.config import FIELDS, Config, ConfigError, load, per_process, save
 
 
 def error(**values) -> str:

@@ -11,7 +11,8 @@ import pytest
 from dmlab_fixtures import ARENA, MAZE, SHORT, both, spied
 from training import Training
 
-from gunreal.config import Config, check, load
+from gunreal.checks import check
+from gunreal.config import Config, load
 from gunreal.envs.dmlab import DMLab
 from gunreal.envs.dmlab_levels import ACTION_SETS, Options
 from gunreal.envs.make import describe, make, restore

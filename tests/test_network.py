@@ -241,6 +241,22 @@ def test_layouts_agree():
     assert last == (pytest.approx(first[0], abs=1e-5), pytest.approx(first[1], abs=1e-5))
 
 
+@pytest.mark.parametrize("kind", ["small", "mlp"])
+def test_bfloat16_computes_nearly_the_same(kind):
+    """Weights, outputs, losses and gradients are float32; eight bits of precision in between."""
+    exact, coarse = (build(tasks=TASKS, kind=kind, precision=p) for p in ("float32", "bfloat16"))
+    assert keras.config.dtype_policy().name == "float32"  # what is built later is not changed
+    assert {keras.backend.standardize_dtype(v.dtype) for v in coarse.trainable_variables} == {"float32"}
+    x = observations(IMAGES, 5)
+    for one, two in zip(run(exact, "predict", "base", x), run(coarse, "predict", "base", x), strict=True):
+        assert keras.backend.standardize_dtype(two.dtype) == "float32"
+        np.testing.assert_allclose(numpy(one), numpy(two), atol=0.02)
+        assert (numpy(one) != numpy(two)).any()
+    batch = make_batch(exact, count=3)
+    for name, value in loss(exact, batch)[1].items():
+        assert loss(coarse, batch)[1][name] == pytest.approx(value, rel=0.05, abs=0.02), name
+
+
 @pytest.mark.parametrize(
     ("spec", "options", "message"),
     [
