@@ -179,7 +179,8 @@ class Worker:
         arrays["flags"][agents, now] = was_reset * FIRST | done * RESET
         arrays["age"][agents, now] = np.where(was_reset, 0, age)
         for name, field in self.layout.extra.items():
-            arrays[name][agents, now] = step.extra[field.key]
+            value = step.extra[field.key]
+            arrays[name][agents, now] = value if field.convert is None else field.convert(value)
         self.segment.end[agents] = row
         self._count(agents, step.reward, was_reset, done)
         self._request(BASE, index)

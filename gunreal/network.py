@@ -128,7 +128,7 @@ class Network:
           `[N, spec.state]`; for a task `(bootstrap [N, ...],)`.
         """
         features = Features(*(ops.expand_dims(x, 1) for x in self.torso.features(observations)))
-        state = []
+        state: list[Any] = []
         if self.torso.recurrent:
             assert past is not None
             hidden, *state = self.torso.unroll(features.hidden, past)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
+
+import numpy as np
 
 
 class Spec(NamedTuple):
@@ -44,10 +47,13 @@ class Field(NamedTuple):
 
     Attributes:
       key: where the value is found: a key of a `Dict` observation, or else of the step's `info`.
-      shape: its shape for one step.
+      shape: its shape for one step, as it is stored.
       dtype: its NumPy type name.
+      convert: a picklable function that makes `[n, *shape]` of what `n` environments gave, such as one that shrinks
+        images; None where that is stored as it is.
     """
 
     key: str
     shape: tuple[int, ...]
     dtype: str
+    convert: Callable[[np.ndarray], np.ndarray] | None = None

@@ -1,1 +1,1 @@
-"""The auxiliary tasks: the contract (`base`) and the three of UNREAL."""
+"""The auxiliary tasks: the contract (`base`), UNREAL's four, depth prediction and contrastive prediction."""
