@@ -93,8 +93,7 @@ class Worker:
         self.episode = np.zeros(layout.agents, np.int64)  # number of the episode that each agent is in
         self.score = np.zeros(layout.agents, np.float64)
         self.length = np.zeros(layout.agents, np.int64)
-        # The present episodes' actions, kept for exact resume.
-        self.actions: list[list[int]] = [[] for _ in range(layout.agents)]
+        self.actions: list[list[int]] = [[] for _ in range(layout.agents)]  # of the present episodes, for exact resume
         keys = [field.key for field in layout.extra.values()]
         self.envs = [make(config, g.agents.stop - g.agents.start, keys) for g in self.groups]
 
@@ -118,6 +117,7 @@ class Worker:
         for queue, index in replies.tolist():
             if queue == BASE:
                 self.groups[index].answered = True
+                self.segment.waits.end(index)
             elif queue != queues.TRAINED:
                 self._bootstrapped(index, queue)
         moving = [index for index, group in enumerate(self.groups) if group.answered and self._may_step(index)]
@@ -183,6 +183,7 @@ class Worker:
             arrays[name][agents, now] = value if field.convert is None else field.convert(value)
         self.segment.end[agents] = row
         self._count(agents, step.reward, was_reset, done)
+        self.segment.waits.begin(index)
         self._request(BASE, index)
 
     def _count(self, agents: slice, reward: np.ndarray, was_reset: np.ndarray, done: np.ndarray) -> None:

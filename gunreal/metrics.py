@@ -11,6 +11,7 @@
 | `policy_lag`, `policy_lag_max` | learner updates between acting and training on it, since the last line |
 | `agents`, `predictors`, `trainers` | N_A, N_P, N_T now |
 | `memory_bytes`, `memory_limit` | of all processes together, and its bound |
+| `wait_ms` | mean time from a group's request to its agents' actions, in milliseconds, since the last line |
 | `queue_NAME` | waiting requests of a prediction queue; `queue_train`: waiting rollouts |
 | `batch_NAME` | mean size of a prediction; `batch_train`: of an update, in agent steps |
 | `loss_NAME`, `entropy`, `value_mean`, `grad_norm` | means over the updates since the last line |
@@ -42,7 +43,7 @@ from gunreal.events import EventFile
 
 FILE = "metrics.jsonl"
 _COUNTS = ("step", "trained", "updates", "episodes", "skipped", "restarts")
-_GAUGES = ("agents", "predictors", "trainers", "memory_bytes", "memory_limit")
+_GAUGES = ("agents", "predictors", "trainers", "memory_bytes", "memory_limit", "wait_ms")
 _MEANS, _LATEST = ("entropy", "value_mean", "grad_norm"), ("learning_rate",)
 _LOSSES = ("total", "policy", "value")  # of every run
 
@@ -141,7 +142,7 @@ class RunMetrics:
         """One line of metrics with the keys above; starts the next interval.
 
         Args:
-          gauges: "agents", "predictors", "trainers", "memory_bytes", "memory_limit", now.
+          gauges: "agents", "predictors", "trainers", "memory_bytes", "memory_limit" now, and "wait_ms" of the interval.
           queues: length of each prediction queue and of "train", now.
           now: `time.monotonic()`.
         """

@@ -20,6 +20,7 @@ import numpy as np
 
 from gunreal.returns import clip_rewards
 from gunreal.spec import Field, Spec
+from gunreal.waits import BINS, Waited, Waits
 
 FIRST, TERMINATED, TRUNCATED, RESET = 1, 2, 4, 8
 _ALIGN = 64
@@ -97,6 +98,8 @@ class Layout(NamedTuple):
             "end": ((self.agents,), np.dtype(np.int64)),
             "trained": ((self.agents,), np.dtype(np.int64)),
             "busy_since": ((self.groups,), np.dtype(np.float64)),
+            "waited": ((self.groups,), np.dtype(np.float64)),
+            "waits": ((self.groups, BINS), np.dtype(np.int64)),
         }
         if self.spec.state:
             found["state"] = ((*rows, self.spec.state), np.dtype(np.float32))
@@ -136,6 +139,7 @@ class Segment:
             self.arrays[name] = np.frombuffer(self._map, dtype, count, offset).reshape(shape)
             offset += _aligned(count * dtype.itemsize)
         self.end, self.trained, self.busy_since = (self.arrays[n] for n in ("end", "trained", "busy_since"))
+        self.waits = Waits(Waited(self.arrays["waited"], self.arrays["waits"]))
 
     def agent(self, index: int) -> Replay:
         """The ring of one agent."""

@@ -20,6 +20,7 @@ from gunreal.replay import Layout, blank_past
 from gunreal.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.trainer import Batcher, Trainer, rollouts_per_batch
+from gunreal.waits import Reader
 
 
 def build_learner(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...]) -> backend.Learner:
@@ -105,6 +106,7 @@ class System:
         self.batcher = Batcher(self.pool, config, spec, tasks, self.rollouts)
         self.trainer = Trainer(self.batcher, self.learner, config, self.metrics)
         self.memory_limit = memory.limit(config.memory_limit)
+        self._waits = Reader()
 
     def stop(self, reason: str) -> None:
         """Asks the run to end; the first reason counts."""
@@ -137,6 +139,8 @@ class System:
             "trainers": trainers,
             "memory_bytes": memory_bytes,
             "memory_limit": self.memory_limit,
+            # In lockstep nobody waits, and a resumed run would find the waits of its first part again.
+            "wait_ms": None if self.config.serial else self._waits.read(self.pool.members()).mean_ms(),
         }
         lengths = {name: len(pipe) for name, pipe in self.requests.items()}
         return self.metrics.snapshot(gauges, lengths | {"train": len(self.rollouts)})

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers import Bench
 
+from gunreal import waits
 from gunreal.agent import group_slices
 from gunreal.replay import FIRST, RESET, TERMINATED, TRUNCATED
 
@@ -131,6 +132,23 @@ def test_every_group_is_under_way_before_the_first_is_waited_for():
                 setattr(env, name, lambda *a, o=original, c=(name, index): calls.append(c) or o(*a))
         bench.step()
         assert calls == [("send", 0), ("send", 1), ("recv", 0), ("recv", 1)]
+
+
+def test_waits_are_from_a_request_to_its_answer(monkeypatch):
+    """Being held back by the trainers, after the answer, is none."""
+    now = [0.0]
+    monkeypatch.setattr(waits.time, "monotonic", lambda: now[0])
+    with Bench("~", ["vr"], agents=3, run_ahead=0) as bench:
+        (member,) = bench.members
+        member.worker.start()
+        for _ in range(20):
+            now[0] += 0.25
+            bench.serve()
+            now[0] += 0.5
+            member.step()
+        assert member.segment.end.tolist() == [4, 4, 4]  # the trainers have taken nothing
+        waited = member.segment.waits.total()
+        assert waited.counts.sum(axis=1).tolist() == [5, 5] and waited.seconds.tolist() == [3.75, 3.75]
 
 
 @pytest.mark.parametrize(("agents", "slots"), [(2, 1), (1, 2)])

@@ -1,48 +1,150 @@
-"""The benchmark's arithmetic, and one small measurement of the real thing."""
+"""The benchmark's command and arithmetic, and one small measurement of the real thing."""
 
-import importlib.util
+from __future__ import annotations
+
+import importlib
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from training import wait_until
 
-ROOT = Path(__file__).parents[1]
+from gunreal.config import Config
+
+TOOLS = Path(__file__).parents[1] / "tools"
+sys.path.insert(0, str(TOOLS))
+benchmark, measure, rates = (importlib.import_module(name) for name in ("benchmark", "measure", "rates"))
+steps_to_score = importlib.import_module("steps_to_score")
+CATCH = ["--env", "gunreal/Catch-v0", "--agents", "4", "--agents_per_process", "2", "--min_batch", "40"]
 
 
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--env gunreal/Catsh-v0", "unknown environment 'gunreal/Catsh-v0'"),
+        ("--env CartPole-v1", "task 'pc' does not fit CartPole-v1"),
+        ("--agnets 3", "unknown flag --agnets; did you mean agents?"),
+        ("--seconds 0", "--seconds is 0, but has to be above 0"),
+        ("--seconds soon", "argument --seconds: invalid float value: 'soon'"),
+        ("--json", "argument --json: expected one argument"),
+        ("--rounds -1", "--rounds is -1, but has to be above 0"),
+        ("--tune --lag nan", "--lag is nan"),
+        ("--tune --json x.json", "leave --task_sets, --json and --png out"),
+        ("--json nowhere/x.json", "can't write nowhere/x.json; choose a file"),
+        ("--json folder", "can't write folder"),
+        ("--png rates.jpg", "--png rates.jpg has to end with .png"),
+        ("--serial", "leave --serial and --scheduler out"),
+        ("--scheduler queue", "leave --serial and --scheduler out"),
+        ("--resume x", "there is no run 'x'"),
+        ("--task_sets pc,pc --env gunreal/Catch-v0", "task pc is named twice"),
+        ("rates", "unexpected argument 'rates'"),
+    ],
+)
+def test_bad_input(tmp_path, monkeypatch, capsys, words, message):
+    """One line, exit code 2, nothing measured and nothing written."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(measure.subprocess, "Popen", None)
+    (tmp_path / "folder").mkdir()
+    assert benchmark.main(words.split()) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith("benchmark.py: ") and err.count("\n") == 1 and message in err and out == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
-def test_the_limit_adds_the_times_on_shared_cores(monkeypatch):
-    benchmark = load("benchmark")
-    monkeypatch.setattr(benchmark.backend, "data_format", lambda layout: "channels_last")
-    assert benchmark.limit(1000.0, 2000.0, 500.0) == pytest.approx(1 / (0.001 + 0.0005 + 0.002))
-    monkeypatch.setattr(benchmark.backend, "data_format", lambda layout: "channels_first")
-    assert benchmark.limit(1000.0, 2000.0, 500.0) == pytest.approx(400.0)
-    assert benchmark.limit(300.0, 2000.0, 500.0) == pytest.approx(300.0)
+def test_task_sets():
+    config = Config(tasks=("vr", "rp"), task={"vr": {"weight": 0.5}})
+    default = benchmark.variants(config, "")
+    assert {name: (of.tasks, of.task) for name, of in default.items()} == {
+        "base": ((), {}),
+        "vr,rp": (("vr", "rp"), {"vr": {"weight": 0.5}}),
+    }
+    assert list(benchmark.variants(Config(), "")) == ["base", "pc,vr,rp"]
+    assert [of.tasks for of in benchmark.variants(config, "rp base vr").values()] == [("rp",), (), ("vr",)]
+
+
+def test_the_limit_adds_the_times_on_shared_cores():
+    assert measure.limit(1000.0, 2000.0, 500.0, gpu=False) == pytest.approx(1 / (0.001 + 0.0005 + 0.002))
+    assert measure.limit(1000.0, 2000.0, 500.0, gpu=True) == pytest.approx(400.0)
+    assert measure.limit(300.0, 2000.0, 500.0, gpu=True) == pytest.approx(300.0)
+
+
+def test_repeat_counts_items(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(measure.time, "process_time", lambda: 0.25 * now[0])
+
+    def action():
+        now[0] += 0.5
+
+    assert measure.repeat(action, 8, 2.0) == measure.Rate(16.0, 15.625)  # 32 in 2 s, which took 0.5 s of a core
+
+
+def row(pps: float, balanced: bool = True, **more) -> dict:
+    return {"pps": pps, "balanced": balanced, "gpu": False, "wait": {"p50_ms": 2 * pps}, "profile": {"base": {}}} | more
+
+
+def test_medians_are_of_balanced_rounds():
+    rows = [row(1.0, False), row(2.0), row(9.0, profile={"base": {"a": 0.5}}), row(4.0, wait={"p50_ms": None})]
+    found = rates.medians(rows)
+    assert (found["pps"], found["wait"]["p50_ms"], found["balanced"], found["rounds"]) == (4.0, 11.0, 3, 4)
+    assert found["profile"]["base"]["a"] == 0.0 and found["gpu"] is False
+    none = rates.medians(rows[:1])
+    assert (none["pps"], none["balanced"], none["rounds"]) == (1.0, 0, 1)
+
+
+def test_a_failed_measurement_says_why(monkeypatch, capsys):
+    monkeypatch.setattr(measure, "_BOOT", "raise ValueError('it hurts')")
+    with pytest.raises(measure.MeasurementFailed, match="^ValueError: it hurts$"):
+        measure.row(Config(env="gunreal/Catch-v0"), 1.0)
+    assert benchmark.main(["--env", "gunreal/Catch-v0"]) == 1
+    assert capsys.readouterr().err == "benchmark.py: ValueError: it hurts\n"
 
 
 @pytest.mark.timeout(300)
 def test_it_measures_base_and_tasks(tmp_path):
-    out = tmp_path / "rates.json"
-    flags = ["--env", "gunreal/Catch-v0", "--agents", "4", "--min_batch", "40", "--hidden", "32"]
-    command = [sys.executable, "tools/benchmark.py", "--rounds", "1", "--seconds", "3", "--json", str(out), *flags]
-    subprocess.run(command, check=True, cwd=ROOT)
-    rates = json.loads(out.read_text())
-    for name in ("base", "tasks"):
-        row = rates[name]
-        assert min(row[key] for key in ("env", "predict", "train", "pps")) > 0
-        assert row["share"] == pytest.approx(row["pps"] / row["limit"], rel=0.5)
-        assert abs(row["pps"] - row["tps"]) <= 0.05 * row["pps"]
+    pytest.importorskip("matplotlib")
+    out, png = tmp_path / "rates.json", tmp_path / "rates.png"
+    words = ["--rounds", "1", "--seconds", "1", "--json", out, "--png", png, "--hidden", "32", *CATCH]
+    command = [sys.executable, TOOLS / "benchmark.py", *words]
+    text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    found = json.loads(out.read_text())
+    assert list(found["sets"]) == ["base", "pc,vr,rp"] and found["about"]["cores"] == measure.cores()
+    for name, row in found["sets"].items():
+        assert min(row[key] for key in ("env", "predict", "train", "pps", "tps", "limit")) > 0
+        assert row["share"] == row["pps"] / row["limit"] and row["pps"] == found["rounds"][name][0]["pps"]
+        wait = row["wait"]
+        assert 0 < wait["p50_ms"] <= wait["p95_ms"] and wait["mean_ms"] > 0 and 0 < wait["share"] < 1.1
+        assert row["processes"] == 2 and 1 <= row["predictions"]["base"]["mean"] <= 4
+        assert sum(row["predictions"]["base"]["sizes"].values()) == row["predictions"]["base"]["count"]
+        assert row["cpu_ms"]["agents"] > 0 and row["alone_cpu_ms"]["train"] > 0
+        assert row["memory"]["with_full_rings"] > row["memory"]["bytes"] > 2e8
+        assert row["profile"]["base"]["backend.TensorFlowLearner.predict"] > 0 and 0 < row["profile_cost"] < 0.5
+        assert row["bytes"]["gathered_predict"] >= 28_224 and "1" in row["predict_sizes"]
+        assert f"{row['pps']:,.0f}" in text
+    pc, base = (found["sets"][name]["bytes"]["gathered_train"] for name in ("pc,vr,rp", "base"))
+    assert pc > 3 * base  # three passes' worth of frames
+    assert png.stat().st_size > 10_000
+
+
+@pytest.mark.timeout(120)
+def test_interrupted(tmp_path):
+    """A Ctrl-C leaves no process: the measurement is told, and takes its agents with it."""
+    command = [sys.executable, TOOLS / "benchmark.py", "--task_sets", "base", *CATCH]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        family: list = []
+        me = measure.child_seconds.__globals__["psutil"].Process(process.pid)
+        wait_until(lambda: len(family.clear() or family.extend(me.children(recursive=True)) or family) >= 3)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr.read() == "benchmark.py: interrupted\n"
+    wait_until(lambda: not any(member.is_running() for member in family))
 
 
 def test_steps_to_score_waits_for_a_hundred_episodes():
-    steps_to = load("steps_to_score").steps_to
+    steps_to = steps_to_score.steps_to
     lines = [
         {"step": 10, "episodes": 2, "score_mean": 1.0},
         {"step": 20, "episodes": 100, "score_mean": 0.7},

@@ -6,7 +6,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import gunreal.envs  # noqa: F401
-from gunreal.envs.maze import AGENT, GOAL, MOVES, WALL, RareGoalMaze
+from gunreal.envs.maze import AGENT, GOAL, WALL, RareGoalMaze
+from gunreal.envs.mazes import MOVES
 
 
 def downhill(env):

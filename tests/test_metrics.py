@@ -12,7 +12,7 @@ import pytest
 from gunreal.config import ConfigError
 from gunreal.metrics import FILE, MetricsWriter, RunMetrics, read
 
-GAUGES = {"agents": 32, "predictors": 2, "trainers": 1, "memory_bytes": 10, "memory_limit": 100}
+GAUGES = {"agents": 32, "predictors": 2, "trainers": 1, "memory_bytes": 10, "memory_limit": 100, "wait_ms": 2.5}
 
 
 def metrics(**kwargs) -> RunMetrics:
@@ -42,7 +42,7 @@ def test_a_line_before_anything_happened_has_all_keys():
     assert (
         line["score_mean"] is line["score_max"] is line["policy_lag"] is line["loss_pc"] is line["batch_base"] is None
     )
-    assert (line["step"], line["pps"], line["queue_train"], line["agents"]) == (0, 0, 7, 32)
+    assert (line["step"], line["pps"], line["queue_train"], line["agents"], line["wait_ms"]) == (0, 0, 7, 32, 2.5)
     json.dumps(line, allow_nan=False)
 
 

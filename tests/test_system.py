@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import Bench, FakeLearner
 
-from gunreal import checkpoint
+from gunreal import checkpoint, waits
 from gunreal.config import Config
 from gunreal.pool import Member
 from gunreal.registry import load_tasks
@@ -18,7 +18,7 @@ IMAGES = Spec((1, 84, 84), 4, "uint8", 6, t_max=20)
 
 
 class GridLearner(FakeLearner):
-    def predict(self, head, observations):
+    def predict(self, head, observations, past=None):
         assert observations.shape == (1, 4, 84, 84) and observations.dtype == np.uint8
         return (np.zeros((1, 20, 20) if head == "pc" else 1, np.float32),)
 
@@ -99,6 +99,25 @@ def test_the_budget_ends_the_run(system):
     assert (line["agents"], line["memory_bytes"], line["batch_base"], line["queue_train"]) == (2, 10**9, 2.0, 0)
     assert line["memory_limit"] == system.memory_limit > 10**9
     system.close()
+
+
+@pytest.mark.parametrize("serial", [False, True])
+def test_waits_are_of_the_members_that_are_there(tmp_path, monkeypatch, serial):
+    now = [0.0]
+    monkeypatch.setattr(waits.time, "monotonic", lambda: now[0])
+    system = make_system(tmp_path, serial=serial)
+    members = [Member(system.pool.next_process(), system.layout) for _ in range(2)]
+    for member in members:
+        system.pool.add(member)
+    assert system.snapshot(4, 1, 1, 0)["wait_ms"] is None
+    for member, seconds in zip(members, (0.25, 4.0), strict=True):
+        member.segment.waits.begin(0)
+        now[0] += seconds
+        member.segment.waits.end(0)
+    system.pool.remove(1).close()
+    assert system.snapshot(4, 1, 1, 0)["wait_ms"] == (None if serial else 250.0)  # in lockstep nobody waits
+    assert system.snapshot(4, 1, 1, 0)["wait_ms"] is None
+    system.writer.close(), system.close()
 
 
 def test_episodes_are_drained(system):

@@ -1,220 +1,194 @@
-"""Measures how near the whole system comes to what its parts could do: `python tools/benchmark.py [--json FILE]`.
+"""How near the whole system comes to what its parts can do: `python tools/benchmark.py [--png FILE] [training flags]`.
 
-Four rates, all in agent steps a second, interleaved in one run so that a noisy machine disturbs them alike:
-  env      all environments stepped by all cores, nothing else running
-  predict  policy and value, at the mean batch size that the system had
-  train    updates with all tasks, at the system's training batch
-  pps      the whole system
+Four rates, all in agent steps a second, by default without tasks and with pc,vr,rp (or what --tasks names):
+  environments  all of them stepped by all cores, nothing else running
+  predictions   policy and value, at the mean batch size that the system had, and over batch sizes
+  training      updates with all tasks, at the system's training batch
+  whole system  acted and trained, with everything that it does
 On shared cores the limit is 1 / (1/env + 1/predict + 1/train); with a GPU it is min(env, 1 / (1/predict + 1/train)).
-A round counts only if it is balanced: steps acted and trained within 5 % of each other. Any training flag may be added.
+The tasks' bootstraps, two more predictions in t_max steps for pc and vr, are no part of the limit. Rounds alternate
+between the task sets, so that a noisy machine disturbs them alike, and count if acted and trained steps are within 5 %.
+
+Beside them: how long agents wait, batch sizes, queues, policy lag, bytes and CPU time of an agent step, where the
+server's Python threads are, memory. --tune searches the fastest settings instead and writes them for --config.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import dataclasses
+import importlib.metadata
 import json
-import multiprocessing
+import math
 import os
-import statistics
+import platform
+import signal
 import sys
-import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-import numpy as np
+import curves
+import measure
+import rates
+import tune
 
-from gunreal import backend, flags
-from gunreal.config import Config
-from gunreal.crew import Crew
-from gunreal.envs.make import make
-from gunreal.parallel import ParallelRun
-from gunreal.system import System
+from gunreal import flags
+from gunreal.config import Config, ConfigError
 from gunreal.train import prepare
 
-BALANCE = 0.05
+BASE = "base"
+_PACKAGES = ("gunreal", "keras", "tensorflow", "tensorflow-cpu", "jax", "numpy")  # their versions matter
 
 
-def step_env(config: Config, num_envs: int, seconds: float) -> float:
-    """Agent steps a second of `num_envs` environments with random actions, in this process."""
-    env = make(config, num_envs)
-    rng = np.random.default_rng(0)
-    done, steps = np.ones(num_envs, bool), 0
-    seeds = np.arange(num_envs)
-    start = time.perf_counter()
-    while time.perf_counter() - start < seconds:
-        env.send(rng.integers(env.num_actions, size=num_envs).astype(np.int32), done, seeds)
-        step = env.recv()
-        done = step.terminated | step.truncated
-        steps += num_envs
-    env.close()
-    return steps / (time.perf_counter() - start)
+class Parser(argparse.ArgumentParser):
+    """Bad flags are a ConfigError, as all bad input."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises it."""
+        raise ConfigError(message)
 
 
-def measure_env(config: Config, seconds: float) -> float:
-    """Agent steps a second of all environments on all cores: one process per core."""
-    cores = min(len(os.sched_getaffinity(0)), config.agents)
-    with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
-        jobs = [pool.submit(step_env, config, config.agents // cores, seconds) for _ in range(cores)]
-        return sum(job.result() for job in jobs)
+def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:
+    """The tool's own options, and the configuration that the other flags make; `options.given` has its given fields.
 
-
-def repeat(action: Any, size: int, seconds: float) -> float:
-    """Items a second of an action that handles `size` of them."""
-    action()
-    count, start = 0, time.perf_counter()
-    while time.perf_counter() - start < seconds:
-        action()
-        count += size
-    return count / (time.perf_counter() - start)
-
-
-def measure_system(config: Config, seconds: float, warmup: float) -> tuple[dict[str, Any], dict[str, Any], Any]:
-    """The whole system for `seconds`, `warmup` seconds after its first update.
-
-    Returns:
-      A line of metrics over that window, the last training batch, and the learner.
+    Raises:
+      ConfigError: a bad option or flag.
     """
-    spec, tasks = prepare(config)
-    with tempfile.TemporaryDirectory() as folder:
-        system = System(config, spec, tasks, Path(folder), None)
-        run = ParallelRun(system)
-        window = Window(system, run, seconds, warmup)
-        try:
-            run.run(window.tick)
-        finally:
-            system.writer.close()
-            system.close()
-        if system.failure:
-            raise system.failure
-        return window.line, window.batch, system.learner
-
-
-class Window:
-    """Waits until the system has warmed up, measures, and stops it."""
-
-    def __init__(self, system: System, run: ParallelRun, seconds: float, warmup: float):
-        self.line: dict[str, Any] = {}
-        self.batch: dict[str, Any] = {}
-        self._system, self._run, self._seconds, self._warmup = system, run, seconds, warmup
-        self._first_update = self._start = 0.0
-        work = system.trainer.work
-
-        def keep(batch: dict[str, Any]) -> None:
-            work(batch)
-            self.batch = batch
-
-        run.trainers = Crew("trainer", system.trainer.fetch, keep, system.fail)
-
-    def tick(self) -> None:
-        """Called about ten times a second."""
-        now = time.monotonic()
-        if not self._first_update:
-            self._first_update = now if self._system.learner.version else 0.0
-        elif not self._start:
-            if now - self._first_update > self._warmup:
-                self._start = now
-                snapshot(self._system, self._run)
-        elif now - self._start > self._seconds:
-            self.line = snapshot(self._system, self._run)
-            self._system.stop("steps")
-
-
-def snapshot(system: System, run: ParallelRun) -> dict[str, Any]:
-    """The metrics since the last call."""
-    return system.snapshot(system.config.agents, run.counts.predictors, run.counts.trainers, run.memory_in_use())
-
-
-def measure(config: Config, rounds: int, seconds: float) -> dict[str, Any]:
-    """Medians over the balanced rounds."""
-    rows = []
-    for _ in range(rounds):
-        line, batch, learner = measure_system(config, 2 * seconds, seconds)
-        size = max(1, round(line["batch_base"]))
-        observations = batch["observations"][:size].copy()
-        steps = batch["base"]["mask"].size
-        rows.append(
-            {
-                "env": measure_env(config, seconds),
-                "predict": repeat(partial(learner.predict, "base", observations), size, seconds),
-                "train": repeat(partial(learner.train, batch, 0.0), steps, seconds),
-                "pps": line["pps"],
-                "tps": line["tps"],
-                "lag": line["policy_lag"],
-                "lag_max": line["policy_lag_max"],
-                "predict_batch": line["batch_base"],
-                "train_batch": steps,
-                "memory": line["memory_bytes"],
-            }
-        )
-        row = rows[-1]
-        row["limit"] = limit(row["env"], row["predict"], row["train"])
-        row["share"] = row["pps"] / row["limit"]
-        row["balanced"] = abs(row["pps"] - row["tps"]) <= BALANCE * row["pps"]
-    good = [row for row in rows if row["balanced"]]
-    if not good:
-        raise SystemExit(
-            f"no round was balanced: {[(row['pps'], row['tps']) for row in rows]}; measure longer with --seconds"
-        )
-    medians = {key: statistics.median(row[key] for row in good) for key in good[0] if key != "balanced"}
-    return medians | {"rounds": len(good), "unbalanced": len(rows) - len(good)}
-
-
-def limit(env: float, predict: float, train: float) -> float:
-    """Agent steps a second if nothing but environments, predictions and training cost anything."""
-    if backend.data_format("auto") == "channels_first":  # a GPU: the environments have the cores for themselves
-        return min(env, 1 / (1 / predict + 1 / train))
-    return 1 / (1 / env + 1 / predict + 1 / train)
-
-
-def table(results: dict[str, dict[str, Any]]) -> str:
-    """The results as text."""
-    keys = (
-        "env",
-        "predict",
-        "train",
-        "limit",
-        "pps",
-        "share",
-        "tps",
-        "lag",
-        "lag_max",
-        "predict_batch",
-        "train_batch",
-        "rounds",
+    parser = Parser(
+        "benchmark.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    lines = ["".join(f"{key:>14}" for key in ("", *keys))]
-    for name, row in results.items():
-        cells = [f"{row[key]:.2f}" if key in ("share", "lag") else f"{row[key]:,.0f}" for key in keys]
-        lines.append("".join(f"{cell:>14}" for cell in (name, *cells)))
-    return "\n".join(lines)
+    parser.epilog = "Any other flag is one of python -m gunreal.train."
+    parser.add_argument("--task_sets", default="", help='"base pc,vr,rp vr": these (default base, and --tasks)')
+    parser.add_argument("--seconds", type=float, default=None, help="of each measurement (default 8, with --tune 6)")
+    parser.add_argument("--rounds", type=int, default=3, help="of which medians are taken (default 3)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="all numbers, also of each round")
+    parser.add_argument("--png", type=Path, metavar="FILE", help="the picture; needs matplotlib")
+    parser.add_argument("--tune", action="store_true", help="search the settings with the highest training rate")
+    parser.add_argument("--lag", type=float, default=10.0, help="--tune: the highest mean policy lag (default 10)")
+    parser.add_argument("--toml", type=Path, default=Path("tuned.toml"), help="--tune: file to write (tuned.toml)")
+    options, rest = parser.parse_known_args(argv)
+    config, extras = flags.from_flags(["benchmark.py", *rest])
+    options.given = extras.given
+    options.seconds = (6.0 if options.tune else 8.0) if options.seconds is None else options.seconds
+    _check(options, config, resumed=extras.resume is not None)
+    return options, dataclasses.replace(config, steps=10**9, name="")
 
 
-def main() -> int:
-    """Takes own flags out of the command line, the rest configures training."""
-    own = {"--json": "", "--seconds": "8", "--rounds": "3"}
-    rest = sys.argv[:1]
-    words = iter(sys.argv[1:])
-    for word in words:
-        key, _, value = word.partition("=")
-        if key in own:
-            own[key] = value or next(words)
-        else:
-            rest.append(word)
-    config, _ = flags.from_flags(rest)
-    tasks = config.tasks or ("pc", "vr", "rp")
-    results = {}
-    for name, chosen in (("base", ()), ("tasks", tasks)):
-        options = config.task if chosen else {}
-        variant = dataclasses.replace(config, tasks=chosen, task=options, steps=10**9, name="")
-        results[name] = measure(variant, int(own["--rounds"]), float(own["--seconds"]))
-    print(table(results))
-    if own["--json"]:
-        Path(own["--json"]).write_text(json.dumps(results, indent=1) + "\n")
+def _check(options: argparse.Namespace, config: Config, resumed: bool) -> None:
+    for name, low in (("seconds", 0), ("rounds", 0), ("lag", 0)):
+        value = getattr(options, name)
+        if not (math.isfinite(value) and value > low):
+            raise ConfigError(f"--{name} is {value:g}, but has to be above {low}")
+    if options.tune and (options.task_sets or options.json or options.png):
+        raise ConfigError("--tune is for one set of tasks, and writes --toml; leave --task_sets, --json and --png out")
+    if resumed:
+        raise ConfigError("nothing is resumed here; measure the run's configuration, --config runs/NAME/config.toml")
+    if config.serial or config.scheduler != "off":
+        raise ConfigError("what is measured has agent processes and fixed counts; leave --serial and --scheduler out")
+    outputs = [options.toml] if options.tune else [path for path in (options.json, options.png) if path]
+    for path in outputs:
+        if (
+            path.is_dir()
+            or not os.access(path.resolve().parent, os.W_OK)
+            or (path.exists() and not os.access(path, os.W_OK))
+        ):
+            raise ConfigError(f"can't write {path}; choose a file in a folder that exists and is writable")
+    if options.png:
+        curves.check_matplotlib()
+        if options.png.suffix != ".png":
+            raise ConfigError(f"--png {options.png} has to end with .png")
+
+
+def variants(config: Config, task_sets: str) -> dict[str, Config]:
+    """The configuration with each set of tasks, by its name; a task's options go with it."""
+    names = task_sets.split() or [BASE, ",".join(config.tasks) or "pc,vr,rp"]
+    found = {}
+    for name in names:
+        tasks = () if name == BASE else tuple(name.split(","))
+        options = {task: options for task, options in config.task.items() if task in tasks}
+        found[name] = dataclasses.replace(config, tasks=tasks, task=options)
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were taken on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    except OSError:
+        names = []
+    versions = {}
+    for name in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    processor = names[0] if names else platform.processor() or platform.machine()
+    return {"processor": processor, "cores": measure.cores(), "python": platform.python_version(), "versions": versions}
+
+
+def describe(config: Config, row: rates.Row, about: dict[str, Any], options: argparse.Namespace) -> str:
+    """One line that says what was measured, where and how."""
+    device = "a GPU" if row["gpu"] else "the CPU"
+    return (
+        f"{config.env}, {row['agents']:.0f} agents in {row['processes']:.0f} processes, "
+        f"predictors {config.predictors}, trainers {config.trainers}; "
+        f"{config.backend} on {device}, {config.precision}; {about['cores']} cores of {about['processor']}; "
+        f"medians of {options.rounds} rounds of {options.seconds:g} s, {about['date']}"
+    )
+
+
+def benchmark(options: argparse.Namespace, config: Config) -> int:
+    """Measures, prints and writes; returns the exit code."""
+    chosen = variants(config, options.task_sets)
+    for variant in chosen.values():
+        prepare(variant)
+    about = machine() | {"date": time.strftime("%Y-%m-%d"), "flags": options.given | {"task_sets": list(chosen)}}
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
+    for number in range(options.rounds):
+        for name, variant in chosen.items():
+            row = measure.row(variant, options.seconds)
+            rows[name].append(row)
+            found = f"{row['pps']:,.0f} agent steps/s, {row['share']:.2f} of the limit"
+            note = "" if row["balanced"] else f", not balanced: {row['tps']:,.0f} trained"
+            say(f"round {number + 1} of {options.rounds}, {name}: {found}{note}")
+    results = {name: rates.medians(of) for name, of in rows.items()}
+    title = describe(config, next(iter(results.values())), about, options)
+    print("\n" + rates.table(results, title))
+    if options.json:
+        whole = {"about": about | {"title": title}, "sets": results, "rounds": rows}
+        options.json.write_text(json.dumps(whole, indent=1) + "\n")
+    if options.png:
+        rates.draw(results, about["cores"], title, options.png)
+    unbalanced = [name for name, row in results.items() if not row["balanced"]]
+    if unbalanced:
+        say(
+            f"no round of {', '.join(unbalanced)} was balanced: their medians are of all; measure longer with --seconds"
+        )
     return 0
 
 
+def say(text: str) -> None:
+    """Prints a line with the time."""
+    print(f"{time.strftime('%H:%M')} {text}", flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns the exit code: 0, 1 where a measurement failed, 2 where the input was bad, 130 stopped."""
+    try:
+        options, config = parse(sys.argv[1:] if argv is None else argv)
+        if options.tune:
+            return tune.tune(config, options, machine(), say)
+        return benchmark(options, config)
+    except (ConfigError, measure.MeasurementFailed, OSError) as error:
+        print(f"benchmark.py: {error}", file=sys.stderr)
+        return 2 if isinstance(error, ConfigError) else 1
+    except KeyboardInterrupt:
+        print("benchmark.py: interrupted", file=sys.stderr)
+        return 130
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

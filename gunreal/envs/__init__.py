@@ -1,4 +1,4 @@
-"""Environments: Atari, any Gymnasium id with discrete actions, and the library's own two test games."""
+"""Environments: Atari, DeepMind Lab, any Gymnasium id with discrete actions, and the library's own games and mazes."""
 
 from __future__ import annotations
 
@@ -8,3 +8,16 @@ gymnasium.register("gunreal/Catch-v0", "gunreal.envs.catch:Catch", order_enforce
 gymnasium.register(
     "gunreal/RareGoalMaze-v0", "gunreal.envs.maze:RareGoalMaze", order_enforce=False, disable_env_checker=True
 )
+for _name, _class, _options in (
+    ("NavMazeStatic", "NavMaze", {}),
+    ("NavMazeRandomGoal", "NavMaze", {"random_goal": True}),
+    ("NavMazeRandom", "NavMaze", {"layout": -1}),
+    ("SeekAvoid", "SeekAvoid", {}),
+):
+    gymnasium.register(
+        f"gunreal/{_name}-v0",
+        f"gunreal.envs.vizdoom_maze:{_class}",
+        order_enforce=False,
+        disable_env_checker=True,
+        kwargs=_options,
+    )

@@ -88,6 +88,8 @@ def _open(config: Config) -> gymnasium.Env:
             import ale_py
 
             gymnasium.register_envs(ale_py)  # PongNoFrameskip-v4 and the like
+    if env_id.startswith("Vizdoom") and env_id not in gymnasium.registry:
+        _register_vizdoom(config)
     args = config.env_args
     if env_id.startswith(_DRAWN_TO_SIZE):
         args = {"pixels": config.observation, "size": config.frame_size} | args
@@ -103,6 +105,13 @@ def _open(config: Config) -> gymnasium.Env:
         raise ConfigError(f"env_args do not fit {config.env}: {str(e).partition(' was raised')[0]}") from None
     except gymnasium.error.Error as e:
         raise ConfigError(f"{config.env}: {' '.join(str(e).split())}") from None
+
+
+def _register_vizdoom(config: Config) -> None:
+    try:
+        importlib.import_module("vizdoom.gymnasium_wrapper")
+    except ModuleNotFoundError:
+        raise ConfigError(f"{config.env} misses a package: pip install gunreal[vizdoom]") from None
 
 
 def _unknown(env_id: str) -> str:
@@ -200,4 +209,5 @@ def _lookup(key: str, observation: Any, info: dict[str, Any]) -> np.ndarray:
     if key in info:
         return np.asarray(info[key])
     there = [*(observation if isinstance(observation, dict) else ()), *info]
-    raise RuntimeError(f"a task records {key!r}, but the environment's observation and info have only {there}")
+    hint = "; ViZDoom mazes and DeepMind Lab have it with --env_args depth=true" if key == "depth" else ""
+    raise RuntimeError(f"a task records {key!r}, but the environment's observation and info have only {there}{hint}")

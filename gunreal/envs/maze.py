@@ -7,9 +7,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from gunreal.envs.mazes import MOVES, carve, distances
+
 PIXELS = 84
 WALL, GOAL, AGENT = 90, 170, 255  # gray levels; the floor is 0
-MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])  # up, right, down, left
 
 
 class RareGoalMaze(gymnasium.Env):
@@ -48,9 +49,9 @@ class RareGoalMaze(gymnasium.Env):
         if size % 2 == 0 or not 5 <= size <= PIXELS // 2:
             raise ValueError(f"RareGoalMaze: size must be odd, 5 to {PIXELS // 2 - 1}, not {size}")
         self.max_steps, self.render_mode = max_steps, render_mode
-        free = _carve(size, openings, np.random.default_rng(layout))
+        free = carve(size, size, openings, np.random.default_rng(layout))
         self.goal = (1, size - 2)
-        self.distance = _distances(free, self.goal)
+        self.distance = distances(free, self.goal)
         if min_distance is None:
             min_distance = int(self.distance.max()) // 2
         self._starts = np.argwhere(self.distance >= max(min_distance, 1)).tolist()
@@ -100,43 +101,3 @@ class RareGoalMaze(gymnasium.Env):
 
 
 _STEPS = [tuple(move) for move in MOVES.tolist()]
-
-
-def _carve(size: int, openings: float, rng: np.random.Generator) -> np.ndarray:
-    """A maze without loops by depth-first search, less a share of its inner walls: bool `[size, size]`, True: free."""
-    free = np.zeros((size, size), bool)
-    free[1, 1] = True
-    path = [np.array([1, 1])]
-    while path:
-        here = path[-1]
-        ahead = [move for move in MOVES if _inside(here + 2 * move, size) and not free[tuple(here + 2 * move)]]
-        if not ahead:
-            path.pop()
-            continue
-        move = ahead[rng.integers(len(ahead))]
-        free[tuple(here + move)] = free[tuple(here + 2 * move)] = True
-        path.append(here + 2 * move)
-    row, column = np.indices((size, size))
-    between = (row + column) % 2 == 1  # a wall between two rooms
-    between[[0, -1], :] = between[:, [0, -1]] = False
-    walls = np.argwhere(between & ~free)
-    free[tuple(rng.permutation(walls)[: round(openings * len(walls))].T)] = True
-    return free
-
-
-def _inside(cell: np.ndarray, size: int) -> bool:
-    return bool((cell > 0).all() and (cell < size - 1).all())
-
-
-def _distances(free: np.ndarray, goal: tuple[int, int]) -> np.ndarray:
-    """Shortest paths to `goal` by breadth-first search: int `[size, size]`, -1 for walls."""
-    distance = np.where(free, np.iinfo(np.int64).max, -1)
-    distance[goal] = 0
-    front = [np.array(goal)]
-    for here in front:  # grows while it is walked
-        for move in MOVES:
-            there = tuple(here + move)
-            if distance[there] > distance[tuple(here)] + 1:
-                distance[there] = distance[tuple(here)] + 1
-                front.append(here + move)
-    return distance

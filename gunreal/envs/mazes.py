@@ -1,0 +1,57 @@
+"""Mazes on a grid of cells: how they are carved, and the shortest paths through them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])  # up, right, down, left
+
+
+def carve(rows: int, columns: int, openings: float, rng: np.random.Generator) -> np.ndarray:
+    """A maze without loops by depth-first search, less a share of its inner walls.
+
+    Args:
+      rows: cells from top to bottom, odd, outer walls included.
+      columns: cells from left to right, odd, outer walls included.
+      openings: share of the inner walls that are taken out again: fewer dead ends.
+      rng: decides all of it.
+
+    Returns:
+      bool `[rows, columns]`, True: free.
+    """
+    free = np.zeros((rows, columns), bool)
+    free[1, 1] = True
+    path = [np.array([1, 1])]
+    while path:
+        here = path[-1]
+        ahead = [move for move in MOVES if _inside(here + 2 * move, free) and not free[tuple(here + 2 * move)]]
+        if not ahead:
+            path.pop()
+            continue
+        move = ahead[rng.integers(len(ahead))]
+        free[tuple(here + move)] = free[tuple(here + 2 * move)] = True
+        path.append(here + 2 * move)
+    row, column = np.indices(free.shape)
+    between = (row + column) % 2 == 1  # a wall between two rooms
+    between[[0, -1], :] = between[:, [0, -1]] = False
+    walls = np.argwhere(between & ~free)
+    free[tuple(rng.permutation(walls)[: round(openings * len(walls))].T)] = True
+    return free
+
+
+def _inside(cell: np.ndarray, free: np.ndarray) -> bool:
+    return bool((cell > 0).all() and (cell < np.array(free.shape) - 1).all())
+
+
+def distances(free: np.ndarray, goal: tuple[int, int]) -> np.ndarray:
+    """Shortest paths to `goal` by breadth-first search: int64 `[rows, columns]`, in cells, -1 for walls."""
+    distance = np.where(free, np.iinfo(np.int64).max, -1)
+    distance[goal] = 0
+    front = [np.array(goal)]
+    for here in front:  # grows while it is walked
+        for move in MOVES:
+            there = tuple(here + move)
+            if distance[there] > distance[tuple(here)] + 1:
+                distance[there] = distance[tuple(here)] + 1
+                front.append(here + move)
+    return distance

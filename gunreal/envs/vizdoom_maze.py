@@ -1,0 +1,261 @@
+"""First-person mazes and an arena in ViZDoom, after DeepMind Lab's nav_maze and seekavoid levels.
+
+What makes the task is kept from Lab: the six actions (GUNREAL, section 4.1) held for 4 frames, about 8.45 degrees a
+turn, about 5 steps a cell, the rewards, and the number of steps. An episode's map is drawn from its seed and written
+for the engine when the episode starts, so there is no end of mazes, and what was played before has no influence.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from gunreal.config import ConfigError
+from gunreal.envs import mazes
+from gunreal.envs.vizdoom_engine import MAX_SIZE, Engine, load, pixel_step
+from gunreal.envs.vizdoom_map import CELL, ITEMS, Map, Thing
+
+ACTIONS = ("forward", "backward", "strafe left", "strafe right", "look left", "look right")  # as gunreal.envs.dmlab's
+REWARDS = {"apple": 1.0, "goal": 10.0, "lemon": -1.0}
+TICS = 4  # an agent step, in 35ths of a second
+TURN = 384  # 2**16ths of a full turn a tic: 8.44 degrees a step
+_BUTTONS = ("MOVE_FORWARD", "MOVE_BACKWARD", "MOVE_LEFT", "MOVE_RIGHT", "TURN_LEFT_RIGHT_DELTA")
+_LEFT, _RIGHT = ((turn + 0.5) * 360 / 2**16 for turn in (-TURN, TURN))  # degrees; the engine rounds down
+ORDERS: list[list[float]] = [
+    [1, 0, 0, 0, 0],
+    [0, 1, 0, 0, 0],
+    [0, 0, 1, 0, 0],
+    [0, 0, 0, 1, 0],
+    [0, 0, 0, 0, _LEFT],
+    [0, 0, 0, 0, _RIGHT],
+]
+_SIZES = range(5, 26, 2)
+
+
+class DoomEnv(gymnasium.Env):
+    """What the mazes and the arena share: the player, rewards and time. A subclass draws the map.
+
+    Observation: uint8 `[size, size, 3]`, RGB, or `[size, size, 1]`, gray; with `depth` a Dict of that, "image", and
+    "depth", uint8 `[size, size]`, which grows with the distance by 42 a cell, for walls to 127. That halves the speed.
+
+    Attributes:
+      free: bool `[rows, columns]`, the cells that are no walls; there from the first reset on.
+      items: what lies there, and comes back at the goal.
+
+    Args:
+      max_steps: time limit, a truncation.
+      pixels: "rgb" or "gray".
+      size: height and width of the image.
+      depth: observe each pixel's distance too.
+
+    Raises:
+      ConfigError: ViZDoom is not installed, or an argument does not fit; one line that names the fix.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 35 / TICS}
+    action_space = gymnasium.spaces.Discrete(len(ACTIONS))
+    free: np.ndarray
+    items: list[Thing]
+    _map: Map
+    _rng: np.random.Generator
+
+    def __init__(
+        self, max_steps: int, pixels: str = "rgb", size: int = 84, depth: bool = False, render_mode: str | None = None
+    ):
+        load()
+        if pixels not in ("rgb", "gray"):
+            raise ConfigError(f"pixels is {pixels!r}, but has to be rgb or gray")
+        check("size", size, range(20, MAX_SIZE // pixel_step(depth) + 1))
+        check("max_steps", max_steps, range(1, 10**6))
+        self.max_steps, self.render_mode = max_steps, render_mode
+        self._size, self._gray, self._depth = size, pixels == "gray", depth
+        image = gymnasium.spaces.Box(0, 255, (size, size, 1 if self._gray else 3), np.uint8)
+        distance = gymnasium.spaces.Box(0, 255, (size, size), np.uint8)
+        self.observation_space = gymnasium.spaces.Dict({"image": image, "depth": distance}) if depth else image
+        self._engine: Engine | None = None
+        self._counts: list[float] = []
+        self._time = 0
+
+    def draw(self, rng: np.random.Generator) -> None:
+        """Sets what is `free` and the `items` of an episode."""
+        raise NotImplementedError
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode; all that is random in it comes from the seed."""
+        super().reset(seed=seed)
+        self._rng = np.random.default_rng(int(self.np_random.integers(2**63)))
+        self._time = 0
+        self.draw(self._rng)
+        self._map = Map(self.free, self.items)
+        self._spawn()
+        return self._observe(), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Does one of `ACTIONS` for `TICS`."""
+        reward = self._collect() if self.engine.act(ORDERS[action], TICS) else 0.0
+        self._time += 1
+        return self._observe(), reward, False, self._time >= self.max_steps, {}
+
+    def render(self) -> np.ndarray | None:
+        """The present image in RGB, for "rgb_array"."""
+        if self.render_mode != "rgb_array":
+            return None
+        image, _ = self.engine.picture()
+        return image[:, :, None].repeat(3, axis=2) if self._gray else np.ascontiguousarray(image)
+
+    def close(self) -> None:
+        """Ends the engine."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+    @property
+    def engine(self) -> Engine:
+        """The running engine. Raises RuntimeError before the first reset."""
+        if self._engine is None:
+            raise RuntimeError("an environment has to be reset first")
+        return self._engine
+
+    @property
+    def pose(self) -> tuple[float, float, float]:
+        """Where the player is: row and column (cells' centres end in .5) and degrees, 0 to the right, 90 up."""
+        x, y, angle = self.engine.pose
+        return len(self.free) - y / CELL, x / CELL, angle
+
+    def _spawn(self) -> None:
+        """Has the player begin on a random empty cell, with all items in place."""
+        taken = {item.cell for item in self.items}
+        cells = [cell for cell in _cells(self.free) if cell not in taken]
+        cell, angle = cells[self._rng.integers(len(cells))], int(self._rng.integers(360))
+        text = self._map.text(cell, angle)
+        if self._engine is None:
+            counters = [item.counter for item in ITEMS.values()]
+            self._engine = Engine(text, _BUTTONS, counters, self._size, self._gray, self._depth)
+        self._engine.new_episode(text, (*self._map.position(cell), angle))
+        self._counts = self._engine.counts()
+
+    def _collect(self) -> float:
+        """The reward for what was just found; the goal ends a life."""
+        before, self._counts = self._counts, self.engine.counts()
+        found = {kind: new - old for kind, old, new in zip(ITEMS, before, self._counts, strict=True)}
+        if found["goal"]:
+            self._spawn()
+        return sum(number * REWARDS[kind] for kind, number in found.items())
+
+    def _observe(self) -> Any:
+        image, depth = self.engine.picture()
+        if self._gray:
+            image = image[:, :, None]
+        return {"image": image, "depth": depth} if self._depth else image
+
+
+class NavMaze(DoomEnv):
+    """A maze with apples (+1) and a goal (+10), at which the player begins elsewhere and the apples come back.
+
+    With the defaults the random policy's mean return is 2, and who walks straight to the goal gets 150.
+
+    Args:
+      rows: cells from top to bottom, odd, outer walls included.
+      columns: cells from left to right, odd, outer walls included.
+      openings: share of the inner walls that are taken out again: fewer dead ends.
+      layout: seed of the maze and of where apples and goal lie; -1: each episode draws them.
+      random_goal: each episode draws where apples and goal lie.
+      num_apples: how many.
+      max_steps: time limit.
+      options: of `DoomEnv`.
+    """
+
+    goal: tuple[int, int]
+
+    def __init__(
+        self,
+        rows: int = 9,
+        columns: int = 9,
+        openings: float = 0.3,
+        layout: int = 1,
+        random_goal: bool = False,
+        num_apples: int = 5,
+        max_steps: int = 900,
+        **options: Any,
+    ):
+        super().__init__(max_steps, **options)
+        check("rows", rows, _SIZES)
+        check("columns", columns, _SIZES)
+        if not 0 <= openings <= 1:
+            raise ConfigError(f"openings is {openings}, but has to be 0 to 1")
+        check("num_apples", num_apples, range(rows * columns // 10 + 1))
+        self._size_in_cells, self._openings = (rows, columns), openings
+        self._num_apples = num_apples
+        self._draws_maze, self._draws_goal = layout < 0, layout < 0 or random_goal
+        rng = np.random.default_rng(max(layout, 0))
+        self._carve(rng)
+        self._place(rng)
+
+    def draw(self, rng: np.random.Generator) -> None:
+        """Draws what differs from episode to episode."""
+        if self._draws_maze:
+            self._carve(rng)
+        if self._draws_goal:
+            self._place(rng)
+
+    def _carve(self, rng: np.random.Generator) -> None:
+        self.free = mazes.carve(*self._size_in_cells, self._openings, rng)
+
+    def _place(self, rng: np.random.Generator) -> None:
+        self.goal, *apples = _choose(self.free, 1 + self._num_apples, rng)
+        self.items = [Thing("goal", self.goal), *(Thing("apple", cell) for cell in apples)]
+
+
+class SeekAvoid(DoomEnv):
+    """One large room with apples (+1) and lemons (-1), in places that each episode draws.
+
+    Args:
+      rows: cells from top to bottom, outer walls included.
+      columns: cells from left to right, outer walls included.
+      num_apples: how many.
+      num_lemons: how many.
+      max_steps: time limit.
+      options: of `DoomEnv`.
+    """
+
+    def __init__(
+        self,
+        rows: int = 11,
+        columns: int = 11,
+        num_apples: int = 16,
+        num_lemons: int = 16,
+        max_steps: int = 300,
+        **options: Any,
+    ):
+        super().__init__(max_steps, **options)
+        check("rows", rows, range(5, 26))
+        check("columns", columns, range(5, 26))
+        self.free = np.zeros((rows, columns), bool)
+        self.free[1:-1, 1:-1] = True
+        most = int(self.free.sum()) // 2
+        check("num_apples", num_apples, range(most))
+        check("num_lemons", num_lemons, range(most))
+        self._kinds = ["apple"] * num_apples + ["lemon"] * num_lemons
+
+    def draw(self, rng: np.random.Generator) -> None:
+        """Scatters the items."""
+        cells = _choose(self.free, len(self._kinds), rng)
+        self.items = [Thing(kind, cell) for kind, cell in zip(self._kinds, cells, strict=True)]
+
+
+def _cells(free: np.ndarray) -> list[tuple[int, int]]:
+    return [(row, column) for row, column in np.argwhere(free).tolist()]
+
+
+def _choose(free: np.ndarray, count: int, rng: np.random.Generator) -> list[tuple[int, int]]:
+    """Different free cells."""
+    return [(row, column) for row, column in rng.permutation(np.argwhere(free))[:count].tolist()]
+
+
+def check(name: str, value: int, allowed: range) -> None:
+    """Raises ConfigError unless the value is allowed."""
+    if value not in allowed:
+        odd = "odd and " if allowed.step == 2 else ""
+        raise ConfigError(f"{name} is {value}, but has to be {odd}{allowed[0]} to {allowed[-1]}")

@@ -1,0 +1,91 @@
+"""What an environment in ViZDoom costs beside its engine: `python tools/env_rate.py [--seconds 20] [training flags]`
+
+Agent steps a second of a group of environments as an agent process steps it (`gunreal.envs.make`), and of as many bare
+engines on the same map: `make_action`, held as long, and a copy of the engine's smallest picture. Both take random
+actions in this process, in turns of some milliseconds; the rates are those of the median turn, which other processes
+hardly disturb.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import gymnasium
+import numpy as np
+
+from gunreal import flags
+from gunreal.config import Config, per_process
+from gunreal.envs.make import make
+from gunreal.envs.vizdoom_maze import ORDERS, TICS, DoomEnv
+
+_TURN = 5  # steps of all environments
+
+
+def stepper(config: Config, count: int) -> Callable[[np.ndarray], None]:
+    """A function that does one agent step of each environment."""
+    env = make(config, count)
+    seeds = np.arange(count)
+    done = np.ones(count, bool)
+
+    def step(actions: np.ndarray) -> None:
+        env.send(actions, done, seeds)
+        last = env.recv()
+        np.logical_or(last.terminated, last.truncated, out=done)
+
+    return step
+
+
+def bare(config: Config, count: int) -> Callable[[np.ndarray], None]:
+    """A function that does one agent step of each engine, and nothing else."""
+    envs = [gymnasium.make(config.env, pixels=config.observation, **config.env_args).unwrapped for _ in range(count)]
+    games = []
+    for seed, env in enumerate(envs):
+        if not isinstance(env, DoomEnv):
+            raise SystemExit(f"{config.env} is none of gunreal's environments in ViZDoom")
+        env.reset(seed=seed)
+        games.append(env.engine.game)
+
+    def step(actions: np.ndarray) -> None:
+        for game, action in zip(games, actions.tolist(), strict=True):
+            game.make_action(ORDERS[action], TICS)
+            game.get_state().screen_buffer  # noqa: B018  (that copies it)
+
+    return step
+
+
+def duration(step: Callable[[np.ndarray], None], actions: np.ndarray) -> float:
+    """Seconds of a step of all environments; `actions` is int32 `[steps, environments]`."""
+    start = time.perf_counter()
+    for row in actions:
+        step(row)
+    return (time.perf_counter() - start) / len(actions)
+
+
+def main() -> int:
+    """Prints the two rates and their ratio."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    own, words = parser.parse_known_args()
+    config, _ = flags.from_flags([sys.argv[0], "--env", "gunreal/NavMazeStatic-v0", *words])
+    count = -(-per_process(config) // 2)  # an agent process steps one half while the other waits
+    sides = stepper(config, count), bare(config, count)
+    turns: tuple[list[float], list[float]] = ([], [])
+    rng = np.random.default_rng(0)
+    for step in sides:
+        step(np.zeros(count, np.int32))  # starts the engines
+    end = time.monotonic() + own.seconds
+    while time.monotonic() < end:
+        actions = rng.integers(len(ORDERS), size=(_TURN, count), dtype=np.int32)
+        for durations, step in zip(turns, sides, strict=True):
+            durations.append(duration(step, actions))
+    env, engine = (count / statistics.median(durations) for durations in turns)
+    print(f"{config.env} x{count}: {env:,.0f} agent steps/s, bare engine {engine:,.0f}, ratio {env / engine:.3f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

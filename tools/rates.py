@@ -1,0 +1,225 @@
+"""What measurements come to: medians over rounds, the table, and the picture."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Row = Mapping[str, Any]
+# Okabe and Ito's colours (2008), which the colour-blind can tell apart; grey is nobody's work.
+COLOURS = {"environments": "#E69F00", "predictions": "#0072B2", "training": "#D55E00", "system": "#009E73"}
+COLOURS |= {"framework": "#56B4E9", "unused": "#D0D0D0", "server": "#CC79A7"}
+_PARTS = {"env": "environments", "predict": "predictions", "train": "training"}
+_ROLES = {
+    "agents": "agent processes",
+    "framework": "the network's own threads",
+    "unused": "unused, or others' work",
+    "trainer": "trainer threads",
+    "base": "base predictor threads",
+}
+_SHARED = (  # what is drawn alike for the parts alone and for the system's processes and threads
+    ("environments; agent processes", "environments", "env"),
+    ("predictions; predictor threads", "predictions", "predict"),
+    ("training; trainer threads", "training", "train"),
+)
+
+
+def medians(rows: Sequence[Row]) -> dict[str, Any]:
+    """The median of every number, at any depth, over the balanced rows; over all where none is balanced.
+
+    A function that not every round's profile has seen counts as 0 in the others. "balanced" is the number of balanced
+    ones among the "rounds".
+    """
+    good = [row for row in rows if row["balanced"]]
+    return _median(good or rows) | {"balanced": len(good), "rounds": len(rows)}
+
+
+def _median(values: Sequence[Any]) -> Any:
+    if isinstance(values[0], bool):
+        return values[0]
+    if not isinstance(values[0], Mapping):
+        known = [value for value in values if value is not None]
+        return statistics.median(known) if known else None
+    default = 0.0 if all(isinstance(x, int | float) for value in values for x in value.values()) else None
+    keys = dict.fromkeys(key for value in values for key in value)
+    present = {key: [value.get(key, default) for value in values] for key in keys}
+    return {key: _median([x for x in of if x is not None] or [None]) for key, of in present.items()}
+
+
+def table(results: Mapping[str, Row], about: str) -> str:
+    """The medians as text: a column for each task set, by its name."""
+    rows = list(results.values())
+    lines = [about, ""]
+
+    def section(title: str, *entries: tuple[str, Callable[[Row], str]]) -> None:
+        lines.append(f"{title:<46}" + "".join(f"{name:>20}" for name in results))
+        lines.extend(f"  {label:<44}" + "".join(f"{_cell(of, row):>20}" for row in rows) for label, of in entries)
+        lines.append("")
+
+    section("agent steps a second", *_rates())
+    section("an agent's wait for its action", *_waits())
+    section("predictions: mean batch (p50, p95, largest)", *_per_key(rows, "predictions", _sizes))
+    section("waiting in queues: mean (most)", *_per_key(rows, "queues", lambda x: f"{x['mean']:.1f} ({x['max']:.0f})"))
+    section("bytes for one agent step", *_per_key(rows, "bytes", lambda x: f"{x:,.0f}"))
+    section("CPU milliseconds for one agent step", *_cpu(rows))
+    section("memory of all processes, MB", *_memory())
+    section("predict only, a second, by batch size", *_per_key(rows, "predict_sizes", lambda x: f"{x:,.0f}"))
+    for name, row in results.items():
+        lines += _profile(name, row)
+    return "\n".join(lines)
+
+
+def _cell(of: Callable[[Row], str], row: Row) -> str:
+    try:
+        return of(row)
+    except (KeyError, TypeError):  # this task set has no such queue, or there was nothing to take a mean of
+        return "-"
+
+
+def _rates() -> list[tuple[str, Callable[[Row], str]]]:
+    parts = {"environments only, on all cores": "env", "predictions only, at the mean batch": "predict"}
+    parts |= {"training only": "train", "limit": "limit", "whole system, acted": "pps", "whole system, trained": "tps"}
+    entries: list[tuple[str, Callable[[Row], str]]] = [
+        (label, lambda row, key=key: f"{row[key]:,.0f}") for label, key in parts.items()
+    ]
+    lag: Callable[[Row], str] = lambda row: f"{row['policy_lag']:.1f} ({row['policy_lag_max']:.0f})"  # noqa: E731
+    return [
+        *entries,
+        ("share of the limit", lambda row: f"{row['share']:.2f}"),
+        ("policy lag, updates: mean (most)", lag),
+        ("training batch; an update takes, ms", lambda row: f"{row['train_batch']:.0f}; {row['update_ms']:.1f}"),
+        ("balanced rounds", lambda row: f"{row['balanced']} of {row['rounds']}"),
+    ]
+
+
+def _waits() -> list[tuple[str, Callable[[Row], str]]]:
+    return [
+        ("mean, ms", lambda row: f"{row['wait']['mean_ms']:.2f}"),
+        ("p50, p95, ms", lambda row: f"{row['wait']['p50_ms']:.2f}, {row['wait']['p95_ms']:.2f}"),
+        ("share of its time", lambda row: f"{row['wait']['share']:.0%}"),
+        ("of which the network's call, ms", lambda row: f"{row['wait']['network_ms']:.2f}"),
+        ("overhead: the rest (GA3C: 108 ms, 90 %)", lambda row: f"{row['wait']['overhead']:.0%}"),
+    ]
+
+
+def _cpu(rows: Sequence[Row]) -> list[tuple[str, Callable[[Row], str]]]:
+    alone = [(f"{part} alone", lambda row, key=key: f"{row['alone_cpu_ms'][key]:.3f}") for key, part in _PARTS.items()]
+    system = _per_key(rows, "cpu_ms", lambda x: f"{x:.3f}")
+    share: tuple[str, Callable[[Row], str]] = (
+        "the parts' share of the system's",
+        lambda row: f"{row['cpu_share']:.2f}",
+    )
+    return [*alone, *((f"system: {_ROLES.get(key, key)}", of) for key, of in system), share]
+
+
+def _memory() -> list[tuple[str, Callable[[Row], str]]]:
+    return [
+        ("at the end", lambda row: f"{row['memory']['bytes'] / 1e6:,.0f}"),
+        ("with full replay rings", lambda row: f"{row['memory']['with_full_rings'] / 1e6:,.0f}"),
+    ]
+
+
+def _per_key(rows: Iterable[Row], name: str, shown: Callable[[Any], str]) -> list[tuple[str, Callable[[Row], str]]]:
+    keys = dict.fromkeys(key for row in rows for key in row[name])
+    return [(key.replace("_", " "), lambda row, key=key: shown(row[name][key])) for key in keys]
+
+
+def _sizes(x: Row) -> str:
+    return f"{x['mean']:.1f} ({x['p50']:.0f}, {x['p95']:.0f}, {x['max']:.0f})"
+
+
+def _profile(name: str, row: Row) -> list[str]:
+    """Which functions the server's threads were in; what is under 1 % is left out."""
+    lines = [
+        f"{name}: share of the time of each kind of server thread (sampling took {row['profile_cost']:.1%} of a core)"
+    ]
+    for role, places in row["profile"].items():
+        shown = [(place, share) for place, share in sorted(places.items(), key=lambda x: -x[1]) if share >= 0.01]
+        lines.append(f"  {role:<12}" + ", ".join(f"{_place(place)} {share:.0%}" for place, share in shown))
+    return [*lines, ""]
+
+
+def _place(name: str) -> str:
+    return f"{name} (waits)" if name == "queues.get" else name
+
+
+def draw(results: Mapping[str, Row], cores: int, about: str, out: Path) -> None:
+    """The picture: the rates against the limit, and where the time of an agent step goes.
+
+    Raises:
+      OSError: it can't be written.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    with pyplot.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
+        figure, (left, right) = pyplot.subplots(1, 2, figsize=(13, 2.2 + 1.3 * len(results)), layout="constrained")
+        try:
+            _draw_rates(left, results)
+            _draw_times(right, results, cores)
+            for axes, side, columns in ((left, "left", 4), (right, "right", 3)):
+                lines = axes.get_legend_handles_labels()
+                figure.legend(*lines, loc=f"outside lower {side}", ncols=columns, frameon=False)
+            figure.suptitle(about, fontsize=9)
+            figure.savefig(out, dpi=150)
+        finally:
+            pyplot.close(figure)
+
+
+def _draw_rates(axes: Any, results: Mapping[str, Row]) -> None:
+    kinds = _PARTS | {"pps": "system"}
+    top = len(results) * (len(kinds) + 1)
+    ticks = []
+    for place, (name, row) in enumerate(results.items()):
+        start = top - place * (len(kinds) + 1)
+        ticks.append((start - 1.5, name))
+        for line, (key, kind) in enumerate(kinds.items()):
+            axes.barh(start - line, row[key], 0.8, color=COLOURS[kind], label="" if place else kind)
+            text = f"{row[key]:,.0f}" + (f": {row['share']:.2f} of the limit" if key == "pps" else "")
+            end = max(row[key], row["limit"]) if key == "pps" else row[key]
+            axes.text(end, start - line, f" {text}", va="center")
+        axes.plot([row["limit"]] * 2, [start + 0.5, start - 3.5], color="black", linewidth=1.5, linestyle=":")
+        axes.text(row["limit"], start + 0.55, f"limit {row['limit']:,.0f}", ha="center", va="bottom", fontsize=8)
+    axes.set_yticks([y for y, _ in ticks], [name for _, name in ticks])
+    axes.set(xlabel="agent steps a second", title="What the parts can do alone, and the whole")
+    axes.set_xlim(0, 1.25 * max(row[key] for row in results.values() for key in kinds))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+
+
+def _draw_times(axes: Any, results: Mapping[str, Row], cores: int) -> None:
+    ticks, seen = [], set[str]()
+    for place, (name, row) in enumerate(results.items()):
+        bars = {f"{name}: parts alone": _alone(row), f"{name}: whole system": _spent(row)}
+        for line, (label, parts) in enumerate(bars.items()):
+            y, start = -3.0 * place - line, 0.0
+            ticks.append((y, label))
+            for part, (kind, milliseconds) in parts.items():
+                axes.barh(y, milliseconds, 0.8, start, color=COLOURS[kind], label="" if part in seen else part)
+                seen.add(part)
+                start += milliseconds
+            used = start - parts.get(_ROLES["unused"], ("", 0.0))[1]
+            axes.text(start, y, f" {used:.2f} ms used", va="center")
+    axes.set_yticks([y for y, _ in ticks], [label for _, label in ticks])
+    axes.set(xlabel=f"CPU milliseconds for one agent step, of all {cores} cores", title="Where the time of a step goes")
+    axes.margins(x=0.12)
+
+
+def _alone(row: Row) -> dict[str, tuple[str, float]]:
+    """CPU time of the parts when each runs alone: label -> colour's name, milliseconds."""
+    return {label: (kind, row["alone_cpu_ms"][key]) for label, kind, key in _SHARED}
+
+
+def _spent(row: Row) -> dict[str, tuple[str, float]]:
+    """CPU time of the system by who used it."""
+    cpu = dict(row["cpu_ms"])
+    threads = {"env": cpu.pop("agents"), "train": cpu.pop("trainer", 0.0)}
+    threads["predict"] = sum(cpu.pop(name, 0.0) for name in row["predictions"])
+    parts = {label: (kind, threads[key]) for label, kind, key in _SHARED}
+    framework, unused = cpu.pop("framework", 0.0), cpu.pop("unused")
+    parts[_ROLES["framework"]] = ("framework", framework)
+    parts["rest of the server"] = ("server", sum(cpu.values()))
+    return parts | {_ROLES["unused"]: ("unused", unused)}
