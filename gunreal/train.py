@@ -18,7 +18,7 @@ from gunreal import checkpoint, flags, metrics, registry, runs
 from gunreal.agent import EXIT_BAD_INPUT
 from gunreal.checks import check
 from gunreal.config import Config, ConfigError
-from gunreal.envs.make import describe
+from gunreal.envs.make import check_recorded, describe
 from gunreal.pool import AgentFailure
 from gunreal.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask
@@ -42,6 +42,7 @@ def prepare(config: Config) -> tuple[Spec, tuple[AuxiliaryTask, ...]]:
             task.check(spec)
         except ValueError as error:
             raise ConfigError(f"task {task.name!r} does not fit {config.env}: {error}") from error
+    check_recorded(config, sorted({field.key for task in tasks for field in task.record(spec).values()}))
     return spec, tasks
 
 

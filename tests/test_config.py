@@ -63,6 +63,7 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"learning_rate": "fast"}, "a number"),
         ({"learning_rate_end": 1.0}, "lower it"),
         ({"optimizer": "adam", "rms_decay": 0.9}, "leave it out"),
+        ({"correction": "vtrace", "log_epsilon": 0.001}, "no meaning for vtrace; leave it out"),
         ({"rms_decay": 1.0}, "below 1"),
         ({"discount": 1.01}, "at most 1"),
         ({"name": "a/b"}, "--logdir"),

@@ -164,7 +164,7 @@ def test_image_key_selects_the_entry():
 
 def test_missing_extra_is_named():
     env = make(Config(env="CartPole-v1"), 1, ("depth",))
-    with pytest.raises(RuntimeError, match="'depth'"):
+    with pytest.raises(ConfigError, match="'depth'"):
         step(env, reset=True)
     env.close()
 

@@ -9,8 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from gunreal.config import Config
-from gunreal.envs.make import describe, make, restore
+from gunreal.config import Config, ConfigError
+from gunreal.envs.make import check_recorded, describe, make, restore
 from gunreal.spec import Spec
 
 ENVS = ["ALE/Breakout-v5", "gunreal/Catch-v0", "gunreal/RareGoalMaze-v0", "CartPole-v1"]
@@ -154,3 +154,11 @@ def test_no_framework_is_imported():
         "print([m for m in ('tensorflow', 'jax', 'keras', 'torch', 'pygame') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_what_tasks_record_is_looked_for_before_anything_starts():
+    config = Config(env="gunreal/Catch-v0")
+    check_recorded(config, [])
+    with pytest.raises(ConfigError, match="a task records 'depth'.*env_args depth=true"):
+        check_recorded(config, ["depth"])
+    check_recorded(Config(env="ALE/Pong-v5"), ["lives"])

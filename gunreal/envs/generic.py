@@ -210,4 +210,4 @@ def _lookup(key: str, observation: Any, info: dict[str, Any]) -> np.ndarray:
         return np.asarray(info[key])
     there = [*(observation if isinstance(observation, dict) else ()), *info]
     hint = "; ViZDoom mazes and DeepMind Lab have it with --env_args depth=true" if key == "depth" else ""
-    raise RuntimeError(f"a task records {key!r}, but the environment's observation and info have only {there}{hint}")
+    raise ConfigError(f"a task records {key!r}, but the environment's observation and info have only {there}{hint}")

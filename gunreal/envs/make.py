@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -76,6 +77,14 @@ def describe(config: Config) -> Spec:
     stack = config.frame_stack if len(env.frame) == 3 else 1
     state = 2 * config.hidden if config.network == "lstm" else 0
     return Spec(env.frame, stack, env.dtype, env.num_actions, config.t_max, config.discount, config.reward_clip, state)
+
+
+def check_recorded(config: Config, keys: Sequence[str]) -> None:
+    """Raises ConfigError where the environment does not give what the tasks record; it is reset once to see."""
+    if keys:
+        with contextlib.closing(make(config, 1, keys)) as env:
+            env.send(np.zeros(1, np.int32), np.ones(1, bool), np.array([config.seed]))
+            env.recv()
 
 
 def restore(envs: VectorEnv, seeds: Sequence[int], actions: Sequence[np.ndarray]) -> Step:
