@@ -95,12 +95,19 @@ def test_crew_stops_in_order(tmp_path, crew, number):
         wait_until(lambda: all(training.step() for training in wanted[:2]))
         os.kill(os.getpid(), number)
 
+    def handler(*_):
+        raise AssertionError("it was to be replaced")
+
     thread = threading.Thread(target=interrupt)
-    thread.start()
-    before = signal.getsignal(number)
-    working.train(lambda: None)
-    thread.join()
-    assert working.stopping and not working.failed and signal.getsignal(number) == before
+    inherited = signal.signal(number, handler)  # under nohup, SIGHUP would be ignored
+    try:
+        thread.start()
+        working.train(lambda: None)
+        assert signal.getsignal(number) == handler
+    finally:
+        signal.signal(number, inherited)
+        thread.join()
+    assert working.stopping and not working.failed
     assert [trainings.stopped_by(training.lines()) for training in wanted] == ["SIGINT", "SIGINT", None]
     assert any("100 of 1,000 agent steps, score 1.50, 50 a second; about 0.0 h left for all" in line for line in said)
 
