@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 from gradients import batch_of, reached
 from rings import VECTOR, episodes, make_replay
+from trained import short_run
 
 import gunreal
 from gunreal.backend import make_learner
@@ -159,18 +160,6 @@ def test_keeps_the_contract(spec):
 
 
 def test_it_trains_with_a_recurrent_network(tmp_path):
-    config = gunreal.Config(
-        env="gunreal/Catch-v0",
-        tasks=("cpc",),
-        serial=True,
-        agents=4,
-        steps=500,
-        min_batch=40,
-        hidden=32,
-        network="lstm",
-        logdir=str(tmp_path),
-        name="cpc",
-    )
-    last = gunreal.train(config, show=False).metrics[-1]
+    last = short_run(tmp_path, "cpc", steps=500, tasks=("cpc",), network="lstm").metrics[-1]
     assert last["stopped_by"] == "steps" and last["skipped"] == 0
     assert 0 < last["loss_cpc"] < 10

@@ -3,8 +3,8 @@ import pytest
 import tensorflow as tf
 from gradients import reached
 from rings import VECTOR, episodes, make_replay
+from trained import short_run
 
-import gunreal
 from gunreal.registry import synthetic_segment
 from gunreal.replay import RESET, TERMINATED, TRUNCATED
 from gunreal.spec import Spec
@@ -188,17 +188,5 @@ def test_keeps_the_contract(reward):
 
 
 def test_it_trains_with_a_recurrent_network(tmp_path):
-    config = gunreal.Config(
-        env="gunreal/Catch-v0",
-        tasks=("fc",),
-        serial=True,
-        agents=4,
-        steps=500,
-        min_batch=40,
-        hidden=32,
-        network="lstm",
-        logdir=str(tmp_path),
-        name="fc",
-    )
-    last = gunreal.train(config, show=False).metrics[-1]
+    last = short_run(tmp_path, "fc", steps=500, tasks=("fc",), network="lstm").metrics[-1]
     assert last["stopped_by"] == "steps" and last["skipped"] == 0 and last["loss_fc"] > 0

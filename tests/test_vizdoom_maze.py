@@ -232,7 +232,7 @@ def test_depth_is_observed_on_demand():
     assert depth[-1, 42] < depth[-20, 42]  # the floor
     envs.close()
     envs = make(Config(env="gunreal/SeekAvoid-v0"), 1, ["depth"])
-    with pytest.raises(RuntimeError, match="--env_args depth=true"):
+    with pytest.raises(ConfigError, match="--env_args depth=true"):
         envs.send(np.zeros(1, np.int32), np.ones(1, bool), np.zeros(1, np.int64))
     envs.close()
 

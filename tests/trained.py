@@ -13,22 +13,27 @@ import numpy as np
 import gunreal
 
 
-@functools.cache
-def catch_run(folder: Path) -> Path:
-    """The folder of a run on Catch with pixel control, trained for 400 steps; made once."""
+def short_run(folder: Path, name: str, steps: int, **options: Any) -> gunreal.Run:
+    """A serial run of a small network on Catch."""
     config = gunreal.Config(
         env="gunreal/Catch-v0",
-        tasks=("pc",),
         serial=True,
         agents=4,
-        steps=400,
+        steps=steps,
         min_batch=40,
         hidden=32,
         logdir=str(folder),
-        name="catch",
-        backend=os.environ.get("KERAS_BACKEND", "tensorflow"),
+        name=name,
+        **options,
     )
-    return gunreal.train(config, show=False).path
+    return gunreal.train(config, show=False)
+
+
+@functools.cache
+def catch_run(folder: Path) -> Path:
+    """The folder of a run on Catch with pixel control, trained for 400 steps; made once."""
+    backend = os.environ.get("KERAS_BACKEND", "tensorflow")
+    return short_run(folder, "catch", steps=400, tasks=("pc",), backend=backend).path
 
 
 class Tens(gymnasium.Env):

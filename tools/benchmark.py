@@ -28,12 +28,13 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import curves
 import measure
 import rates
 import tune
+from command_line import Parser, say
 
 from gunreal import flags
 from gunreal.config import Config, ConfigError
@@ -43,23 +44,13 @@ BASE = "base"
 _PACKAGES = ("gunreal", "keras", "tensorflow", "tensorflow-cpu", "jax", "numpy")  # their versions matter
 
 
-class Parser(argparse.ArgumentParser):
-    """Bad flags are a ConfigError, as all bad input."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raises it."""
-        raise ConfigError(message)
-
-
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:
     """The tool's own options, and the configuration that the other flags make; `options.given` has its given fields.
 
     Raises:
       ConfigError: a bad option or flag.
     """
-    parser = Parser(
-        "benchmark.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
+    parser = Parser("benchmark.py", __doc__)
     parser.epilog = "Any other flag is one of python -m gunreal.train."
     parser.add_argument("--task_sets", default="", help='"base pc,vr,rp vr": these (default base, and --tasks)')
     parser.add_argument("--seconds", type=float, default=None, help="of each measurement (default 8, with --tune 6)")
@@ -167,11 +158,6 @@ def benchmark(options: argparse.Namespace, config: Config) -> int:
             f"no round of {', '.join(unbalanced)} was balanced: their medians are of all; measure longer with --seconds"
         )
     return 0
-
-
-def say(text: str) -> None:
-    """Prints a line with the time."""
-    print(f"{time.strftime('%H:%M')} {text}", flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import peers
+from command_line import Parser
 from gauge import Failed, Gauge
 
 from gunreal.config import ConfigError, close_match
@@ -62,14 +63,6 @@ class Contestant(NamedTuple):
         return [self.python, str(DRIVERS), self.name, "--settings", json.dumps(self.settings)]
 
 
-class Parser(argparse.ArgumentParser):
-    """Bad flags are a ConfigError, as all bad input."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raises it."""
-        raise ConfigError(message)
-
-
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[Contestant]]:
     """The options, and who is compared.
 
@@ -78,13 +71,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[Contestant]]:
     """
     end = argv.index("--") if "--" in argv else len(argv)
     known = "\n".join(f"  {name:<14} {peer.title}; settings: {_settings(name)}" for name, peer in peers.PEERS.items())
-    parser = Parser(
-        "compare_peers.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"systems:\n{known}",
-        allow_abbrev=False,
-    )
+    parser = Parser("compare_peers.py", __doc__, epilog=f"systems:\n{known}")
     parser.add_argument(
         "--peers", default=",".join(peers.PEERS), metavar="A,B", help="who, in this order (default all)"
     )

@@ -11,27 +11,18 @@ import argparse
 import dataclasses
 import shlex
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import curves
 import report
 import trainings
 import workers
+from command_line import Parser, say
 from experiments import EXPERIMENTS, Experiment
 
 from gunreal.config import ConfigError, close_match
 from gunreal.units import parse_count
-
-
-class Parser(argparse.ArgumentParser):
-    """Bad flags are a ConfigError, as all bad input."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raises it."""
-        raise ConfigError(message)
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -41,12 +32,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
       ConfigError: a bad option.
     """
     end = argv.index("--") if "--" in argv else len(argv)
-    parser = Parser(
-        "reproduce.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("reproduce.py", __doc__)
     known = "\n".join(f"  {name:<11} {experiment.title}" for name, experiment in EXPERIMENTS.items())
     parser.epilog = f"experiments:\n{known}"
     parser.add_argument("experiment", metavar="EXPERIMENT", help="see below")
@@ -84,11 +70,6 @@ def _choose(name: str, settings: str) -> Experiment:
     if unknown is not None:
         raise ConfigError(f"{name} has no setting {unknown!r}; it has {', '.join(known)}")
     return dataclasses.replace(EXPERIMENTS[name], settings={setting: known[setting] for setting in chosen})
-
-
-def say(text: str) -> None:
-    """Prints a line with the time."""
-    print(f"{time.strftime('%H:%M')} {text}", flush=True)
 
 
 def reproduce(options: argparse.Namespace, extra: Sequence[str]) -> int:
