@@ -108,7 +108,7 @@ class TensorFlowLearner(Learner):
 
         self._tf = tf
         spec = network.spec
-        inputs: list[Any] = [tf.TensorSpec((None, *spec.observation), spec.dtype)]
+        inputs: list[Any] = [tf.TensorSpec((None, *spec.observation), self._sent)]
         if spec.state:
             steps = (None, 1)
             inputs.append(
@@ -127,6 +127,7 @@ class TensorFlowLearner(Learner):
     def predict(  # noqa: D102
         self, head: str, observations: np.ndarray, past: Past | None = None
     ) -> tuple[np.ndarray, ...]:
+        observations = observations.astype(self._sent, copy=False)
         inputs = (observations,) if past is None else (observations, past)
         return tuple(output.numpy() for output in self._predict[head](*inputs))
 
@@ -193,7 +194,7 @@ class JaxLearner(Learner):
     def predict(  # noqa: D102
         self, head: str, observations: np.ndarray, past: Past | None = None
     ) -> tuple[np.ndarray, ...]:
-        count = len(observations)
+        observations, count = observations.astype(self._sent, copy=False), len(observations)
         size = _power_of_two(count)
         if count <= self._config.max_batch:
             size = min(size, self._config.max_batch)

@@ -119,6 +119,9 @@ class Config:
         "of convolutions and dense layers; weights, losses and optimiser are float32",
         choices=("float32", "bfloat16"),
     )
+    transfer: str = field(
+        "uint8", "of images to the device; float32, as GA3C's, moves four times the bytes", choices=("uint8", "float32")
+    )
     log_epsilon: float = field(1e-6, "GA3C's epsilon inside log pi", above=0, below=1)
 
 

@@ -27,6 +27,8 @@ class Learner:
     def __init__(self, network: Network, config: Config):
         self._network, self._config = network, config
         self._variables = network.trainable_variables
+        # Of observations on their way to the device; the torso casts and scales them there in either case.
+        self._sent = "float32" if config.transfer == "float32" else network.spec.dtype
         self._optimizer = make_optimizer(config)
         self._optimizer.build(self._variables)
         # The learning rate is an argument of every update, not a state.
@@ -59,6 +61,7 @@ class Learner:
           The loss's metrics, "grad_norm" (before clipping) and "skipped" (1.0 or 0.0).
         """
         with self._lock:
+            batch = {**batch, "observations": batch["observations"].astype(self._sent, copy=False)}
             values = self._update(batch, learning_rate)
             metrics = dict(zip(self._metrics, values.tolist(), strict=True))
             self.version += metrics["skipped"] == 0

@@ -262,6 +262,20 @@ def test_layouts_share_their_weights_and_agree():
         np.testing.assert_allclose(gradients(first.get_state())[name], gradient, atol=1e-5, err_msg=name)
 
 
+def test_what_is_transferred_as_float_is_computed_alike():
+    bytewise, floats, batch = (
+        make_learner(),
+        make_learner(dataclasses.replace(CONFIG, transfer="float32")),
+        make_batch(),
+    )
+    for head in ("base", "fit"):
+        pair = [learner.predict(head, batch["observations"]) for learner in (bytewise, floats)]
+        np.testing.assert_array_equal(pair[0][0], pair[1][0])
+    assert bytewise.train(batch, 1e-3) == floats.train(batch, 1e-3)
+    assert_equal_states(bytewise.get_state(), floats.get_state())
+    assert batch["observations"].dtype == np.uint8  # the caller's
+
+
 def test_threads_predict_while_one_trains():
     learner, images, failures = make_learner(Config(max_batch=12)), make_batch()["observations"], []
 

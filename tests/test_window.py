@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from helpers import Bench, FakeLearner
 
+from gunreal.spec import Spec
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 window = importlib.import_module("window")
 
@@ -51,6 +53,15 @@ def test_bytes_per_step_against_the_arrays(tasks):
         arrays = [batch["observations"], *batch["base"].values(), *(batch["vr"].values() if tasks else ())]
         assert found["gathered_train"] == sum(array.nbytes for array in arrays) / 8
         assert found["to_device"] == found["gathered_predict"] + found["gathered_train"]
+
+
+def test_floats_to_the_device_are_four_times_the_bytes():
+    spec, observation = Spec((1, 28, 36), 2, "uint8", 3, t_max=4), 2 * 28 * 36
+    arrays = {"frame": ((2, 10, 1, 28, 36), np.dtype("uint8"))}
+    batch = {"observations": np.zeros((8, 2, 28, 36), np.uint8), "base": {"mask": np.zeros((2, 4), np.float32)}}
+    found = [window.bytes_per_step(spec, arrays, {"base": [4, 4]}, batch, floats) for floats in (False, True)]
+    assert [x["to_device"] for x in found] == [2 * observation + 4, 2 * 4 * observation + 4]
+    assert found[0]["gathered_train"] == found[1]["gathered_train"] == observation + 4
 
 
 def test_a_run_that_ends_early_was_not_measured(tmp_path):

@@ -162,7 +162,9 @@ class Window:
             "train_batch": line["batch_train"],
             "update_ms": 1e3 * float(np.mean(updates)),
             "queues": {name: {"mean": float(np.mean(of)), "max": max(of)} for name, of in self._queues.items()},
-            "bytes": bytes_per_step(system.spec, system.layout.arrays(), sizes, self._calls.batch),
+            "bytes": bytes_per_step(
+                system.spec, system.layout.arrays(), sizes, self._calls.batch, system.config.transfer == "float32"
+            ),
             "cpu_ms": {name: 1e3 * of / steps for name, of in busy.items()},
             "memory": {
                 "bytes": line["memory_bytes"],
@@ -183,7 +185,11 @@ def spread(sizes: Sequence[int]) -> dict[str, Any]:
 
 
 def bytes_per_step(
-    spec: Spec, arrays: dict[str, tuple[tuple[int, ...], np.dtype]], sizes: dict[str, list[int]], batch: dict[str, Any]
+    spec: Spec,
+    arrays: dict[str, tuple[tuple[int, ...], np.dtype]],
+    sizes: dict[str, list[int]],
+    batch: dict[str, Any],
+    as_floats: bool = False,
 ) -> dict[str, float]:
     """Bytes moved for one agent step.
 
@@ -191,6 +197,7 @@ def bytes_per_step(
       arrays: of a segment.
       sizes: of predictions, by head; one of "base" is one agent step.
       batch: of an update.
+      as_floats: observations are gathered as they are, but handed over as float32.
 
     Returns:
       "written" to a ring; "gathered_predict" and "gathered_train", copied out of the rings; "to_device", what the
@@ -203,7 +210,11 @@ def bytes_per_step(
     gathered = {"gathered_predict": predicted * (observation + past), "gathered_train": _nbytes(batch)}
     gathered["gathered_train"] /= batch["base"]["mask"].size
     written = sum(int(np.prod(shape[2:])) * dtype.itemsize for shape, dtype in rings)
-    return {"written": float(written), **gathered, "to_device": sum(gathered.values())}
+    handed = sum(gathered.values())
+    if as_floats:
+        frames = predicted + len(batch["observations"]) / batch["base"]["mask"].size
+        handed += frames * observation * (4 / np.dtype(spec.dtype).itemsize - 1)
+    return {"written": float(written), **gathered, "to_device": handed}
 
 
 def _nbytes(batch: Any) -> float:
