@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 BACKENDS = ("tensorflow", "jax")
 
 
-def select(backend: str, deterministic: bool = False) -> None:
+def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
     """Chooses Keras's backend for this process; call it before anything imports Keras.
 
     The accelerator's memory is taken as it is needed, so that other processes can use the rest.
@@ -32,6 +32,8 @@ def select(backend: str, deterministic: bool = False) -> None:
     Args:
       backend: "tensorflow" or "jax".
       deterministic: whether operations must repeat bit by bit, which can cost speed.
+      threads: that one operation uses on the CPU; 0: all cores. JAX knows one or all. Threads of an operation spin
+        while they wait for each other, so small batches are cheapest with one.
 
     Raises:
       ValueError: unknown backend.
@@ -44,18 +46,26 @@ def select(backend: str, deterministic: bool = False) -> None:
     os.environ["KERAS_BACKEND"] = backend
     if backend == "jax":
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        if deterministic:
-            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_deterministic_ops=true".strip()
+        asked = {"--xla_gpu_deterministic_ops=true": deterministic, "--xla_cpu_multi_thread_eigen=false": threads == 1}
+        added = [flag for flag, wanted in asked.items() if wanted and flag not in os.environ.get("XLA_FLAGS", "")]
+        os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *added]).strip()
         return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with _quiet_stderr():
         import tensorflow as tf
 
         gpus = tf.config.list_physical_devices("GPU")
+        with contextlib.suppress(RuntimeError):  # TensorFlow has begun: it keeps its threads
+            tf.config.threading.set_intra_op_parallelism_threads(threads)
     for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
     if deterministic:
         tf.config.experimental.enable_op_determinism()
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextlib.contextmanager
@@ -182,7 +192,7 @@ class JaxLearner(Learner):
     def _stateless_predict(self, head: str) -> Any:
         def predict(weights: tuple[Any, ...], observations: Any, past: Past | None) -> tuple[Any, ...]:
             with self._scope(weights):
-                return self._network.predict(head, observations, past)
+                return self.network.predict(head, observations, past)
 
         return predict
 
@@ -202,7 +212,7 @@ class JaxLearner(Learner):
         return tuple(output[:count] for output in self._jax.device_get(outputs))
 
     def _update(self, batch: Mapping[str, Any], learning_rate: float) -> np.ndarray:
-        batch = pad_batch(batch, self._network.lengths)
+        batch = pad_batch(batch, self.network.lengths)
         weights, state, values = self._step(self._weights, self._state, batch, np.float32(learning_rate))
         values = np.asarray(values)
         self._weights, self._state = weights, state

@@ -119,6 +119,12 @@ class Config:
         "of convolutions and dense layers; weights, losses and optimiser are float32",
         choices=("float32", "bfloat16"),
     )
+    threads: int = field(
+        0,
+        "that one operation of the network uses on the CPU; 0: a quarter of the cores, as agents and other calls use "
+        "the rest, or with --serial all of them",
+        low=0,
+    )
     transfer: str = field(
         "uint8", "of images to the device; float32, as GA3C's, moves four times the bytes", choices=("uint8", "float32")
     )

@@ -21,11 +21,12 @@ class Learner:
     A prediction may overlap an update. Updates are applied one at a time.
 
     Attributes:
+      network: what it learns.
       version: number of updates applied.
     """
 
     def __init__(self, network: Network, config: Config):
-        self._network, self._config = network, config
+        self.network, self._config = network, config
         self._variables = network.trainable_variables
         # Of observations on their way to the device; the torso casts and scales them there in either case.
         self._sent = "float32" if config.transfer == "float32" else network.spec.dtype
@@ -95,7 +96,7 @@ class Learner:
         return digest.hexdigest()
 
     def _state_names(self) -> list[str]:
-        weights = [f"weights/{name}" for name in self._network.names]
+        weights = [f"weights/{name}" for name in self.network.names]
         return weights + [f"optimizer/{place:03d}" for place in range(len(self._slots))]
 
     @staticmethod
@@ -111,7 +112,7 @@ class Learner:
 
     def _loss(self, batch: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         config = self._config
-        total, metrics = self._network.loss(
+        total, metrics = self.network.loss(
             batch,
             entropy=config.entropy,
             value_weight=config.value_weight,

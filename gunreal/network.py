@@ -164,18 +164,9 @@ class Network:
         if self.torso.recurrent:
             features = self._unrolled(features, batch["past"], count)
         outputs = self.policy_value(features[0].hidden)
-        returns, advantage = _corrected(base, outputs)
-        policy = losses.policy_gradient_loss(outputs["logits"], base["action"], advantage, base["mask"], log_epsilon)
-        value = losses.value_loss(outputs["value"], returns, base["mask"])
-        policy_entropy = losses.entropy(outputs["logits"], base["mask"], log_epsilon)
-        total = policy + value_weight * value - entropy * policy_entropy
-        metrics = {
-            "loss_base": total,
-            "loss_policy": policy,
-            "loss_value": value,
-            "entropy": policy_entropy,
-            "value_mean": losses.masked_mean(outputs["value"], base["mask"]),
-        }
+        total, metrics = actor_critic_loss(
+            base, outputs, entropy=entropy, value_weight=value_weight, log_epsilon=log_epsilon
+        )
         for task, of_task in zip(self.tasks, features[1:], strict=True):
             targets = batch[task.name]
             loss = task.loss(self.task_outputs(task, of_task, targets), targets)
@@ -206,6 +197,24 @@ class Network:
             for start, place in enumerate(places):
                 features[place] = features[place]._replace(hidden=hidden[start * count : (start + 1) * count])
         return features
+
+
+def actor_critic_loss(
+    base: Mapping[str, Any], outputs: Mapping[str, Any], *, entropy: float, value_weight: float, log_epsilon: float
+) -> tuple[Any, dict[str, Any]]:
+    """The loss of the base rollouts and its metrics; see `Network.loss`, `outputs` are `Network.policy_value`'s."""
+    returns, advantage = _corrected(base, outputs)
+    policy = losses.policy_gradient_loss(outputs["logits"], base["action"], advantage, base["mask"], log_epsilon)
+    value = losses.value_loss(outputs["value"], returns, base["mask"])
+    policy_entropy = losses.entropy(outputs["logits"], base["mask"], log_epsilon)
+    total = policy + value_weight * value - entropy * policy_entropy
+    return total, {
+        "loss_base": total,
+        "loss_policy": policy,
+        "loss_value": value,
+        "entropy": policy_entropy,
+        "value_mean": losses.masked_mean(outputs["value"], base["mask"]),
+    }
 
 
 def _seen(task: AuxiliaryTask, features: Features) -> Any:

@@ -25,7 +25,8 @@ from gunreal.waits import Reader
 
 def build_learner(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...]) -> backend.Learner:
     """The network on its accelerator, with freshly initialised weights."""
-    backend.select(config.backend, deterministic=config.serial)
+    threads = config.threads or (0 if config.serial else max(1, backend.cores() // 4))
+    backend.select(config.backend, config.serial, threads)
     from gunreal.network import Network  # Keras loads the backend that was just selected
 
     kind = config.network if config.network != "auto" else "small" if spec.is_image else "mlp"

@@ -129,6 +129,20 @@ def test_select_refuses_a_second_backend():
         backend.select("torch")
 
 
+@pytest.mark.parametrize("name", backend.BACKENDS)
+def test_threads_of_an_operation(name):
+    pytest.importorskip(name)
+    asked = {
+        "tensorflow": "import tensorflow; print(tensorflow.config.threading.get_intra_op_parallelism_threads())",
+        "jax": "import os; print(os.environ['XLA_FLAGS'].count('--xla_cpu_multi_thread_eigen=false'))",
+    }
+    twice = f"from gunreal.backend import select; select({name!r}, threads=1); select({name!r}, threads=1)"
+    command = [sys.executable, "-c", f"{twice}; {asked[name]}"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert done.stdout == "1\n", done.stderr
+
+
 def test_only_the_backend_imports_frameworks():
     for path in (ROOT / "gunreal").rglob("*.py"):
         found = set()

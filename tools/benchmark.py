@@ -36,7 +36,7 @@ import rates
 import tune
 from command_line import Parser, say
 
-from gunreal import flags
+from gunreal import backend, flags
 from gunreal.config import Config, ConfigError
 from gunreal.train import prepare
 
@@ -116,7 +116,7 @@ def machine() -> dict[str, Any]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
     processor = names[0] if names else platform.processor() or platform.machine()
-    return {"processor": processor, "cores": measure.cores(), "python": platform.python_version(), "versions": versions}
+    return {"processor": processor, "cores": backend.cores(), "python": platform.python_version(), "versions": versions}
 
 
 def describe(config: Config, row: rates.Row, about: dict[str, Any], options: argparse.Namespace) -> str:

@@ -182,7 +182,7 @@ def _cpu_seconds() -> float:
 
 def environments(config: Config, seconds: float) -> Rate:
     """Agent steps of all environments on all cores: one process per core, nothing else running."""
-    processes = min(cores(), config.agents)
+    processes = min(backend.cores(), config.agents)
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
         jobs = [pool.submit(step_env, config, config.agents // processes, seconds) for _ in range(processes)]
         rates = [job.result() for job in jobs]
@@ -205,8 +205,3 @@ def step_env(config: Config, num_envs: int, seconds: float) -> Rate:
         return repeat(step, num_envs, seconds)
     finally:
         env.close()
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0))
