@@ -5,13 +5,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gunreal import parallel
+from gunreal import memory, parallel
 from gunreal.agent import EXIT_BAD_INPUT
 from gunreal.config import Config, ConfigError
 from gunreal.metrics import RunMetrics
 from gunreal.parallel import ParallelRun
 from gunreal.pool import AgentFailure, Pool
 from gunreal.scheduler import Counts
+from gunreal.system import System
+from gunreal.train import prepare
 
 MIB = 2**20
 
@@ -174,3 +176,31 @@ def test_apply(clock, monkeypatch):
     run.apply(Counts(1, 2, 2))  # the newest go
     assert run.remotes() == first[:1] and first[1].log == first[2].log == ["close"] and first[0].log == []
     assert sizes == {"base": 2, "pc": 2, "train": 2}
+
+
+def test_removed_agents_return_their_memory(tmp_path):
+    """Three of four processes go: so do their replay rings and what they had for themselves."""
+    config = Config(env="gunreal/Catch-v0", agents=8, agents_per_process=2, replay_size=1000, steps=10**9, t_max=5)
+    system = System(config, *prepare(config), tmp_path, None)
+    seen = {}
+
+    def tick():
+        remotes = run.remotes()
+        if len(remotes) == 4 and all(remote.segment.end.min() > 1050 for remote in remotes):  # the rings are full
+            seen["rings"] = 3 * system.layout.nbytes()
+            seen["own"] = sum(memory.own(remote.popen.pid) for remote in remotes[1:])
+            seen["before"] = run.memory_in_use()
+            run.apply(Counts(1, 1, 1))
+            seen["after"], seen["steps"] = run.memory_in_use(), system.metrics.step
+        elif "after" in seen and system.metrics.step > seen["steps"] + 100:  # those that are left go on
+            system.stop("steps")
+
+    try:
+        run = ParallelRun(system)
+        run.run(tick)
+    finally:
+        system.writer.close()
+        system.close()
+    assert seen["rings"] > 40 * MIB
+    # What processes share, Python's own files, counts for fewer when some go: not all of "own" comes back.
+    assert seen["before"] - seen["after"] > 0.95 * seen["rings"] + 0.4 * seen["own"]
