@@ -15,10 +15,17 @@ reproduce, workers = importlib.import_module("reproduce"), importlib.import_modu
     ("words", "message"),
     [
         ("fig131", "there is no experiment 'fig131'; did you mean fig13?; there is fig7, fig13"),
+        ("ga3c-fig", "there is no experiment 'ga3c-fig'; did you mean ga3c-fig"),
         ("ablation --settings pc,vp", "ablation has no setting 'vp'; it has base, pc+vr+rp, pc, vr, rp"),
         ("ablation --seeds 0", "--seeds is 0, but has to be at least 1"),
         ("ablation --smooth 2", "--smooth is 2, but has to be an odd number"),
         ("ablation --steps many", "--steps: 'many' is not a whole number"),
+        ("ablation --minutes 0", "--minutes is 0, but has to be above 0"),
+        ("ablation --minutes inf", "--minutes is inf, but has to be above 0"),
+        ("ablation --seconds 3", "--seconds has no meaning for ablation, which is about learning; leave it out"),
+        ("ablation --rounds 3", "--rounds has no meaning for ablation, which is about learning; leave it out"),
+        ("ga3c-fig2 --draw", "no run of ga3c-fig2 in runs/Catch-v0 has trained yet"),
+        ("ga3c-fig2 -- --scheduler off", "ga3c-fig2 compares scheduler: queue has 'queue'"),
         ("ablation --seed 3", "--seed"),
         ("", "required: EXPERIMENT"),
         ("ablation --draw", "no run of ablation in runs/Catch-v0 has a score yet"),
@@ -26,6 +33,7 @@ reproduce, workers = importlib.import_module("reproduce"), importlib.import_modu
         ("ablation --env CartPole-v1", "task 'pc' does not fit CartPole-v1"),
         ("ablation --env CartPole-v1 --settings base --logdir file", "can't write to file"),
         ("ablation -- --tasks pc", "ablation compares tasks"),
+        ("ablation -- --tasks pc,vr,rp", "ablation compares tasks"),
     ],
 )
 def test_bad_input(tmp_path, monkeypatch, capsys, words, message):

@@ -7,8 +7,9 @@ over tasks, of which a figure here has one, and brings pandas, statsmodels and s
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,9 @@ LABELS = {
     "score_max": "score (best of the last 100 episodes)",
     "pps": "agent steps acted a second",
     "tps": "agent steps trained on a second",
+    "agents": "agents (N_A)",
+    "predictors": "predictors of a queue (N_P)",
+    "trainers": "trainers (N_T)",
 }
 STATISTIC = (
     "median over seeds; band: its 95 % bootstrap interval (of up to 5 seeds: their range); thin: single runs, "
@@ -163,25 +167,37 @@ def draw(drawn: Sequence[Panel], out: Path, title: str = "", note: str = "", wid
       ValueError: there is no such format.
       OSError: the picture can't be written.
     """
+    columns = len(drawn)
+    size = (8 if columns == 1 else 6 * columns, 5)  # inches
+    with picture(columns, size, out, note) as (figure, row):
+        for axes, panel in zip(row, drawn, strict=True):
+            _draw_panel(axes, panel, width)
+        lines, labels = row[0].get_legend_handles_labels()
+        # The title is the legend's: the layout makes room for both, which it doesn't for one above the other.
+        legend = figure.legend(
+            lines, labels, loc="outside upper center", ncols=size[0] // 4, frameon=False, title=title or None
+        )
+        legend.get_title().set(fontsize=12, multialignment="center")
+
+
+@contextlib.contextmanager
+def picture(columns: int, size: tuple[float, float], out: Path, note: str = "") -> Iterator[tuple[Any, Any]]:
+    """Gives a figure and its axes, side by side, and writes what is then drawn there.
+
+    Args:
+      size: in inches.
+      note: a line of text below; long ones are wrapped.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     style: dict[Any, Any] = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}
-    columns = len(drawn)
-    size = (8 if columns == 1 else 6 * columns, 5)  # inches
     with pyplot.rc_context(style):
-        figure, row = pyplot.subplots(1, columns, figsize=size, layout="constrained", squeeze=False)
+        figure, rows = pyplot.subplots(1, columns, figsize=size, layout="constrained", squeeze=False)
         try:
-            for axes, panel in zip(row[0], drawn, strict=True):
-                _draw_panel(axes, panel, width)
-            lines, labels = row[0, 0].get_legend_handles_labels()
-            # The title is the legend's: the layout makes room for both, which it doesn't for one above the other.
-            legend = figure.legend(
-                lines, labels, loc="outside upper center", ncols=size[0] // 4, frameon=False, title=title or None
-            )
-            legend.get_title().set(fontsize=12, multialignment="center")
+            yield figure, rows[0]
             if note:
                 below = textwrap.fill(note, int(14.5 * size[0]), break_on_hyphens=False)
                 figure.supxlabel(below, fontsize=8, color="#444444", x=0.01, ha="left")

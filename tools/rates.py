@@ -32,8 +32,12 @@ def medians(rows: Sequence[Row]) -> dict[str, Any]:
     A function that not every round's profile has seen counts as 0 in the others. "balanced" is the number of balanced
     ones among the "rounds".
     """
-    good = [row for row in rows if row["balanced"]]
-    return _median(good or rows) | {"balanced": len(good), "rounds": len(rows)}
+    return _median(counting(rows)) | {"balanced": sum(row["balanced"] for row in rows), "rounds": len(rows)}
+
+
+def counting(rows: Sequence[Row]) -> Sequence[Row]:
+    """The balanced rows; all where none is."""
+    return [row for row in rows if row["balanced"]] or rows
 
 
 def _median(values: Sequence[Any]) -> Any:

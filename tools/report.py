@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import curves
 import numpy as np
 import trainings
-from experiments import Experiment
+from experiments import Learning
 
 from gunreal import metrics, runs
 from gunreal.config import Config, ConfigError, load
@@ -20,17 +20,26 @@ from gunreal.config import Config, ConfigError, load
 _EPISODES = 100  # before so many have ended, a mean score is of few
 
 
-def find(experiment: str, setting: str, logdir: Path) -> list[Path]:
-    """The runs of a setting that have a score, by seed."""
-    pattern = re.compile(re.escape(trainings.run_name(experiment, setting, "")) + r"(\d+)")
-    matches = [match for path in logdir.glob("*") if (match := pattern.fullmatch(path.name)) and has_score(path)]
-    return [logdir / match[0] for match in sorted(matches, key=lambda match: int(match[1]))]
+def find(experiment: Learning, logdir: Path, key: str, what: str) -> dict[str, list[Path]]:
+    """The runs that have a value of `key` in their metrics: by setting, in the order of their seeds.
+
+    Raises:
+      ConfigError: there is none; `what` says what they lack.
+    """
+    found = {}
+    for setting in experiment.settings:
+        pattern = re.compile(re.escape(trainings.run_name(experiment.name, setting, "")) + r"(\d+)")
+        matches = [match for path in logdir.glob("*") if (match := pattern.fullmatch(path.name)) and _has(path, key)]
+        if matches:
+            found[setting] = [logdir / match[0] for match in sorted(matches, key=lambda match: int(match[1]))]
+    if not found:
+        raise ConfigError(f"no run of {experiment.name} in {logdir} has {what}")
+    return found
 
 
-def has_score(path: Path) -> bool:
-    """Whether an episode has ended in a run."""
+def _has(path: Path, key: str) -> bool:
     file = path / metrics.FILE
-    return file.exists() and any(line["score_mean"] is not None for line in metrics.read(file))
+    return file.exists() and any(line.get(key) is not None for line in metrics.read(file))
 
 
 def first_reach(lines: Sequence[dict[str, Any]], score: float, key: str) -> float | None:
@@ -47,7 +56,7 @@ def median(values: Sequence[float | None]) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def measure(experiment: Experiment, logdir: Path) -> dict[str, Any]:
+def measure(experiment: Learning, logdir: Path) -> dict[str, Any]:
     """The numbers of an experiment, for JSON.
 
     "target" is the median of the reference's final scores; "steps_to_target" and "seconds_to_target" are each setting's
@@ -56,10 +65,7 @@ def measure(experiment: Experiment, logdir: Path) -> dict[str, Any]:
     Raises:
       ConfigError: no run has a score yet.
     """
-    found = {setting: find(experiment.name, setting, logdir) for setting in experiment.settings}
-    found = {setting: paths for setting, paths in found.items() if paths}
-    if not found:
-        raise ConfigError(f"no run of {experiment.name} in {logdir} has a score yet, which an episode's end gives")
+    found = find(experiment, logdir, "score_mean", "a score yet, which an episode's end gives")
     lines = {setting: [metrics.read(path / metrics.FILE) for path in paths] for setting, paths in found.items()}
     finals = {setting: [_final(run) for run in of] for setting, of in lines.items()}
     target = median(finals.get(experiment.reference, []))
@@ -67,9 +73,7 @@ def measure(experiment: Experiment, logdir: Path) -> dict[str, Any]:
     for setting, of in lines.items():
         low, high = curves.interval(np.array(finals[setting]))
         rates = [run[-1]["step"] / run[-1]["seconds"] for run in of]
-        row: dict[str, Any] = {"label": experiment.settings[setting].label}
-        row |= {"runs": [path.name for path in found[setting]], "steps": [run[-1]["step"] for run in of]}
-        row["finished"] = [trainings.stopped_by(run) == "steps" for run in of]
+        row = about_runs(experiment, setting, found[setting], of)
         row |= {"scores": finals[setting], "score": median(finals[setting]), "interval": [float(low), float(high)]}
         row["steps_per_second"] = median(rates)
         for key, unit in (("step", "steps"), ("seconds", "seconds")):
@@ -80,9 +84,26 @@ def measure(experiment: Experiment, logdir: Path) -> dict[str, Any]:
     reference = rows.get(experiment.reference, {}).get("steps_to_target")
     for row in rows.values():
         row["ratio"] = row["steps_to_target"] / reference if reference and row["steps_to_target"] else None
+    return about(experiment, found) | {"reference": experiment.reference, "target": target, "settings": rows}
+
+
+def about(experiment: Learning, found: Mapping[str, Sequence[Path]]) -> dict[str, Any]:
+    """What is known of an experiment beside its settings."""
     config = Config(**load(next(iter(found.values()))[0] / runs.CONFIG))
-    about = {"experiment": experiment.name, "title": experiment.title, "env": config.env, "budget": config.steps}
-    return about | {"reference": experiment.reference, "target": target, "settings": rows, "paper": experiment.shows}
+    known = {"experiment": experiment.name, "title": experiment.title, "env": config.env, "paper": experiment.shows}
+    return known | {"budget": trainings.budget(config.steps, experiment.minutes)}
+
+
+def about_runs(
+    experiment: Learning, setting: str, paths: Sequence[Path], lines: Sequence[Sequence[dict[str, Any]]]
+) -> dict[str, Any]:
+    """What is known of a setting's runs beside what they are compared by."""
+    return {
+        "label": experiment.settings[setting].label,
+        "runs": [path.name for path in paths],
+        "steps": [run[-1]["step"] for run in lines],
+        "finished": [trainings.is_finished(run, experiment.minutes) for run in lines],
+    }
 
 
 def _final(lines: Sequence[dict[str, Any]]) -> float:
@@ -94,7 +115,7 @@ def table(results: dict[str, Any]) -> str:
     target = results["target"]
     mark = f"{target:.2f}" if target is not None else "-"
     lines = [
-        f"**{results['title']}** on `{results['env']}`, {results['budget']:,} agent steps a run.",
+        f"**{results['title']}** on `{results['env']}`, {results['budget']} a run.",
         "",
         f"| | seeds | final score (95 %) | steps to {mark} | of the reference's | hours to {mark} | steps/s | "
         "paper: score | paper: steps |",
@@ -104,50 +125,60 @@ def table(results: dict[str, Any]) -> str:
         paper = row["paper"]
         cells = [
             row["label"] + (" (reference)" if setting == results["reference"] else ""),
-            _seeds(row["finished"]),
+            seeds(row["finished"]),
             f"{row['score']:.2f} ({row['interval'][0]:.2f} to {row['interval'][1]:.2f})",
-            _number(row["steps_to_target"], ",.0f", "not reached"),
-            _number(row["ratio"], ".2f", "-"),
-            _number(row["seconds_to_target"] and row["seconds_to_target"] / 3600, ".2f", "-"),
-            _number(row["steps_per_second"], ",.0f", "-"),
-            _number(paper.get("score"), "g", "-"),
-            _number(paper.get("ratio"), ".2f", "-"),
+            number(row["steps_to_target"], ",.0f", "not reached"),
+            number(row["ratio"], ".2f"),
+            number(row["seconds_to_target"] and row["seconds_to_target"] / 3600, ".2f"),
+            number(row["steps_per_second"], ",.0f"),
+            number(paper.get("score"), "g"),
+            number(paper.get("ratio"), ".2f"),
         ]
         lines.append("| " + " | ".join(cells) + " |")
     lines += ["", "Medians over seeds. The score is the mean of the last 100 episodes' raw rewards.", results["paper"]]
     return "\n".join(lines) + "\n"
 
 
-def _seeds(finished: Sequence[bool]) -> str:
+def seeds(finished: Sequence[bool]) -> str:
+    """How many runs there are, and how many of them have not finished."""
     unfinished = len(finished) - sum(finished)
     return str(len(finished)) + (f", {unfinished} unfinished" if unfinished else "")
 
 
-def _number(value: float | None, form: str, missing: str) -> str:
+def number(value: float | None, form: str, missing: str = "-") -> str:
+    """A cell of a table."""
     return missing if value is None else format(value, form)
 
 
-def write(experiment: Experiment, logdir: Path, width: int = 1) -> dict[str, Any]:
+def write(
+    experiment: Learning,
+    logdir: Path,
+    width: int = 1,
+    numbers: Callable[[Learning, Path], dict[str, Any]] = measure,
+    text: Callable[[dict[str, Any]], str] = table,
+) -> dict[str, Any]:
     """Writes `EXPERIMENT.png`, `.json` and `.md` into the folder of runs, and returns the numbers.
 
     Args:
       width: of the curves' moving mean, in lines of metrics.
+      numbers: of the experiment.
+      text: them as Markdown.
 
     Raises:
-      ConfigError: no run has a score yet.
+      ConfigError: no run has anything to show yet.
       OSError: a file can't be written.
     """
-    results = measure(experiment, logdir)
+    results = numbers(experiment, logdir)
     groups = {
         experiment.settings[setting].label: [logdir / run for run in row["runs"]]
         for setting, row in results["settings"].items()
     }
     (logdir / f"{experiment.name}.json").write_text(json.dumps(results, indent=1) + "\n")
-    (logdir / f"{experiment.name}.md").write_text(table(results))
+    (logdir / f"{experiment.name}.md").write_text(text(results))
     curves.draw(
         curves.panels(groups, experiment.panels, width),
         logdir / f"{experiment.name}.png",
-        title=f"{experiment.title}\n{results['env']}, {results['budget']:,} agent steps a run",
+        title=f"{experiment.title}\n{results['env']}, {results['budget']} a run",
         note=f"Line: {curves.STATISTIC}. {experiment.shows}",
         width=width,
     )

@@ -1,28 +1,41 @@
-"""Trains and draws the papers' experiments: `python tools/reproduce.py fig13 [--steps 1.5M] [--seeds 3] [-- FLAGS]`.
+"""Runs and draws the papers' experiments: `python tools/reproduce.py fig13 [--steps 1.5M] [--seeds 3] [-- FLAGS]`.
 
-Every setting is trained with every seed, as runs `EXPERIMENT-SETTING-sSEED` under --logdir. Then EXPERIMENT.png has the
-curves, EXPERIMENT.md and .json the numbers beside the paper's. The same command again goes on where the last one was
-stopped (Ctrl-C: the trainings save themselves); finished runs are not repeated. FLAGS go to every training.
+Of experiments about learning, every setting is trained with every seed, as runs `EXPERIMENT-SETTING-sSEED` under
+--logdir. Of those about speed, every setting is measured for some seconds, in rounds. Then EXPERIMENT.png has the
+picture, EXPERIMENT.md and .json the numbers beside the paper's. The same command again goes on where the last one was
+stopped (Ctrl-C: trainings save themselves); what is finished is not repeated. FLAGS go to every training.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import shlex
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import adjustment
 import curves
+import rate_report
+import rate_runs
 import report
 import trainings
 import workers
 from command_line import Parser, say
-from experiments import EXPERIMENTS, Experiment
+from experiments import EXPERIMENTS, Experiment, Learning
+from systems import RATES, Rates
 
 from gunreal.config import ConfigError, close_match
 from gunreal.units import parse_count
+
+ALL: dict[str, Experiment] = {**EXPERIMENTS, **RATES}
+# Options that belong to one kind of experiment, with their defaults.
+_OF_LEARNING: dict[str, float] = {"steps": 0, "minutes": 0, "seeds": 3, "parallel": 1, "smooth": 1}
+_OF_RATES: dict[str, float] = {"seconds": 8, "rounds": 3}
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -32,67 +45,96 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
       ConfigError: a bad option.
     """
     end = argv.index("--") if "--" in argv else len(argv)
-    parser = Parser("reproduce.py", __doc__)
-    known = "\n".join(f"  {name:<11} {experiment.title}" for name, experiment in EXPERIMENTS.items())
-    parser.epilog = f"experiments:\n{known}"
-    parser.add_argument("experiment", metavar="EXPERIMENT", help="see below")
-    parser.add_argument("--env", default="", help="default: DeepMind Lab's level if installed, else the ViZDoom one")
-    parser.add_argument("--steps", default="", metavar="N", help="budget of a run in agent steps, 1.5M or 1500000")
-    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds 1 to N (default 3)")
-    parser.add_argument("--settings", default="", metavar="A,B", help="only these (default all)")
-    parser.add_argument(
-        "--parallel", type=int, default=1, metavar="N", help="trainings at once; they slow each other (default 1)"
-    )
-    parser.add_argument("--logdir", default="", help="folder of the runs and the results (default runs/ENVIRONMENT)")
-    parser.add_argument("--draw", action="store_true", help="train nothing; draw what is there, also unfinished runs")
-    parser.add_argument("--smooth", type=int, default=1, metavar="N", help="moving mean over N lines of metrics, odd")
-    options = parser.parse_args(argv[:end])
-    options.experiment = _choose(options.experiment, options.settings)
-    for name in ("seeds", "parallel", "smooth"):
-        if getattr(options, name) < 1:
-            raise ConfigError(f"--{name} is {getattr(options, name)}, but has to be at least 1")
-    curves.check_smoothing(options.smooth)
-    try:
-        options.steps = parse_count(options.steps) if options.steps else 0
-    except ValueError as error:
-        raise ConfigError(f"--steps: {error}") from error
+    options = _parser().parse_args(argv[:end])
+    experiment = options.experiment = _choose(options.experiment, options.settings)
+    own, others, kind = _OF_LEARNING, _OF_RATES, "learning"
+    if not isinstance(experiment, Learning):
+        own, others, kind = others, own, "speed"
+    for name in others:
+        if getattr(options, name) is not None:
+            raise ConfigError(f"--{name} has no meaning for {experiment.name}, which is about {kind}; leave it out")
+    for name, default in own.items():
+        given = getattr(options, name)
+        if given is None:
+            setattr(options, name, default)
+        elif name != "steps":
+            _check_number(name, given)
+    if isinstance(experiment, Learning):
+        curves.check_smoothing(options.smooth)
+        options.experiment = dataclasses.replace(experiment, minutes=options.minutes or experiment.minutes)
+        try:
+            options.steps = parse_count(options.steps) if options.steps else 0
+        except ValueError as error:
+            raise ConfigError(f"--steps: {error}") from error
     return options, list(argv[end + 1 :])
+
+
+def _parser() -> Parser:
+    parser = Parser("reproduce.py", __doc__)
+    kinds: list[tuple[str, dict[str, Any]]] = [("learning", EXPERIMENTS), ("speed", RATES)]
+    parser.epilog = "\n\n".join(
+        f"experiments about {kind}:\n" + "\n".join(f"  {name:<11} {of.title}" for name, of in known.items())
+        for kind, known in kinds
+    )
+    parser.add_argument("experiment", metavar="EXPERIMENT", help="see below")
+    parser.add_argument("--env", default="", help="default: DeepMind Lab's level if installed, else its equivalent")
+    parser.add_argument("--settings", default="", metavar="A,B", help="only these (default all)")
+    parser.add_argument("--logdir", default="", help="folder of the runs and the results (default runs/ENVIRONMENT)")
+    parser.add_argument("--draw", action="store_true", help="run nothing; draw what is there, also unfinished runs")
+    learning = parser.add_argument_group("experiments about learning")
+    learning.add_argument("--steps", metavar="N", help="budget of a run in agent steps, 1.5M or 1500000")
+    learning.add_argument("--minutes", type=float, metavar="N", help="of training, at which a run ends before that")
+    learning.add_argument("--seeds", type=int, metavar="N", help="seeds 1 to N (default 3)")
+    learning.add_argument(
+        "--parallel", type=int, metavar="N", help="trainings at once; they slow each other (default 1)"
+    )
+    learning.add_argument("--smooth", type=int, metavar="N", help="moving mean over N lines of metrics, odd")
+    speed = parser.add_argument_group("experiments about speed")
+    speed.add_argument(
+        "--seconds", type=float, metavar="N", help="of warm-up; it is measured for twice as long (default 8)"
+    )
+    speed.add_argument("--rounds", type=int, metavar="N", help="of which medians are taken (default 3)")
+    return parser
+
+
+def _check_number(name: str, value: float) -> None:
+    if isinstance(value, int):
+        if value < 1:
+            raise ConfigError(f"--{name} is {value}, but has to be at least 1")
+    elif not (math.isfinite(value) and value > 0):
+        raise ConfigError(f"--{name} is {value:g}, but has to be above 0")
 
 
 def _choose(name: str, settings: str) -> Experiment:
     """The experiment with the settings of the list, or all of them."""
-    if name not in EXPERIMENTS:
-        hint = close_match(name, EXPERIMENTS)
-        raise ConfigError(f"there is no experiment {name!r}{hint}; there is {', '.join(EXPERIMENTS)}")
-    known = EXPERIMENTS[name].settings
+    if name not in ALL:
+        raise ConfigError(f"there is no experiment {name!r}{close_match(name, ALL)}; there is {', '.join(ALL)}")
+    known = ALL[name].settings
     chosen = settings.split(",") if settings else list(known)
     unknown = next((setting for setting in chosen if setting not in known), None)
     if unknown is not None:
         raise ConfigError(f"{name} has no setting {unknown!r}; it has {', '.join(known)}")
-    return dataclasses.replace(EXPERIMENTS[name], settings={setting: known[setting] for setting in chosen})
+    return dataclasses.replace(ALL[name], settings={setting: known[setting] for setting in chosen})
 
 
-def reproduce(options: argparse.Namespace, extra: Sequence[str]) -> int:
+def train(experiment: Learning, options: argparse.Namespace, extra: Sequence[str]) -> int:
     """Trains what is missing and draws; returns the exit code."""
-    experiment = options.experiment
     wanted = trainings.plan(experiment, options.seeds, extra, options.env, options.steps, options.logdir)
     config = wanted[0].config
     out = Path(config.logdir)
     curves.check_matplotlib()
+
+    def draw() -> None:
+        if experiment.target == "tps":
+            report.write(experiment, out, options.smooth, adjustment.measure, adjustment.table)
+        else:
+            report.write(experiment, out, options.smooth)
+
     results = f"{out / experiment.name}.png, .md, .json"
     if options.draw:
-        report.write(experiment, out, options.smooth)
+        draw()
         say(results)
         return 0
-
-    def draw() -> bool:
-        try:
-            report.write(experiment, out, options.smooth)
-            return True
-        except (OSError, ValueError) as error:  # no reason to stop trainings
-            say(f"not drawn: {error}")
-            return False
-
     trainings.check(wanted)
     with workers.locked(out) as lock:
         for training in trainings.share(wanted, out):
@@ -101,24 +143,69 @@ def reproduce(options: argparse.Namespace, extra: Sequence[str]) -> int:
         missing = config.env == experiment.env() != experiment.envs[0]
         where = config.env + (f", for want of deepmind_lab and {experiment.envs[0]}" if missing else "")
         done = sum(training.finished() for training in wanted)
-        say(f"{experiment.name} on {where}: {len(wanted)} runs of {config.steps:,} agent steps, {done} finished")
-        crew.train(draw)
-    if draw():
+        budget = trainings.budget(config.steps, experiment.minutes)
+        say(f"{experiment.name} on {where}: {len(wanted)} runs of {budget}, {done} finished")
+        crew.train(lambda: _drawn(draw))
+    if _drawn(draw):
         say(results)
     if crew.stopping:
-        say(f"stopped; to go on: {shlex.join(['python', *sys.argv])}")
-        return 130
+        return _stopped()
     return 1 if crew.failed else 0
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns the exit code: 0, 1 where a training failed, 2 where the input was bad, 130 when stopped."""
+def _drawn(draw: Callable[[], object]) -> bool:
+    """Draws, and says why where that fails: no reason to stop what is under way."""
     try:
-        return reproduce(*parse(sys.argv[1:] if argv is None else argv))
+        draw()
+        return True
+    except (OSError, ValueError) as error:
+        say(f"not drawn: {error}")
+        return False
+
+
+def _stopped() -> int:
+    say(f"stopped; to go on: {shlex.join(['python', *sys.argv])}")
+    return 130
+
+
+def measure(experiment: Rates, options: argparse.Namespace, extra: Sequence[str]) -> int:
+    """Measures what is missing and draws; returns the exit code."""
+    configs, path = rate_runs.plan(experiment, extra, options.env, options.logdir)
+    curves.check_matplotlib()
+    results = f"{path.parent / experiment.name}.png, .md, .json"
+    if options.draw:
+        rate_report.write(experiment, path)
+        say(results)
+        return 0
+    rate_runs.check(configs)
+    with workers.locked(path.parent):
+        rounds = rate_runs.Rounds(path, configs, options.seconds)
+        done = sum(min(len(rows), options.rounds) for rows in rounds.rows.values())
+        wanted = len(configs) * options.rounds
+        say(f"{experiment.name}: {wanted} measurements of {3 * options.seconds:g} s and a start, {done} are there")
+        try:
+            failed = rate_runs.run(rounds, configs, options.seconds, options.rounds, say)
+        except KeyboardInterrupt:
+            failed = -1
+        if _drawn(lambda: rate_report.write(experiment, path)):
+            say(results)
+    return _stopped() if failed < 0 else min(failed, 1)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns the exit code: 0, 1 where something failed, 2 where the input was bad, 130 when stopped."""
+    try:
+        options, extra = parse(sys.argv[1:] if argv is None else argv)
+        if isinstance(options.experiment, Learning):
+            return train(options.experiment, options, extra)
+        return measure(options.experiment, options, extra)
     except (OSError, ValueError) as error:  # ConfigError is one; so is what damaged metrics raise
         print(f"reproduce.py: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return _stopped()
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a measurement is interrupted alike
     sys.exit(main())

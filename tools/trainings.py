@@ -1,35 +1,41 @@
 """The runs that an experiment wants, and how far they are.
 
-A run has finished when the last line of its metrics says `stopped_by: steps`; else it goes on from its newest
-checkpoint. A run that another experiment has with the same configuration is not trained twice: it gets a second name,
-a symbolic link.
+A run has finished when the last line of its metrics says `stopped_by: steps`, or when it has ended in order after the
+time that it was given; else it goes on from its newest checkpoint. A run that another experiment has with the same
+configuration is not trained twice: it gets a second name, a symbolic link.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments import TASKS, Experiment
+from experiments import FOREVER, TASKS, Experiment, Learning
 
 from gunreal import flags, metrics, runs
 from gunreal.config import Config, ConfigError, load
 
 # Fields in which a run may differ from what is asked for and still be the same experiment.
 _WATCHING = ("name", "logdir", "checkpoint_minutes", "keep_checkpoints", "metrics_seconds", "memory_limit")
+_NO_TASK = "-"
 _OWN = {"seed": "--seeds", "name": "the experiment's name", "logdir": "--logdir"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """A run that an experiment wants: a setting with a seed. `config` names the run and its folder of runs."""
+    """A run that an experiment wants: a setting with a seed. `config` names the run and its folder of runs.
+
+    `minutes` of training end it where it has not taken its steps by then.
+    """
 
     setting: str
     config: Config
+    minutes: float = math.inf
 
     @property
     def path(self) -> Path:
@@ -46,9 +52,13 @@ class Training:
         """Agent steps so far."""
         return next((line["step"] for line in reversed(self.lines())), 0)
 
+    def seconds(self) -> float:
+        """Time that it has trained for."""
+        return next((line["seconds"] for line in reversed(self.lines())), 0.0)
+
     def finished(self) -> bool:
         """Whether it has taken its whole budget."""
-        return stopped_by(self.lines()) == "steps"
+        return is_finished(self.lines(), self.minutes)
 
     def resumable(self) -> bool:
         """Whether there is a checkpoint to go on from."""
@@ -73,45 +83,78 @@ def stopped_by(lines: Sequence[dict[str, Any]]) -> str | None:
     return lines[-1].get("stopped_by") if lines else None
 
 
+def is_finished(lines: Sequence[dict[str, Any]], minutes: float = math.inf) -> bool:
+    """Whether a run has taken its whole budget of agent steps, or ended in order after so many minutes."""
+    ended = stopped_by(lines)
+    return ended == "steps" or (ended not in (None, "error") and lines[-1]["seconds"] >= 60 * minutes)
+
+
+def budget(steps: int, minutes: float) -> str:
+    """What ends a run, in words."""
+    words = [f"{minutes:g} min"] if math.isfinite(minutes) else []
+    return ", or ".join([*words, f"{steps:,} agent steps"] if steps < FOREVER or not words else words)
+
+
 def run_name(experiment: str, setting: str, seed: int | str) -> str:
     """The name of a run."""
     return f"{experiment}-{setting}-s{seed}"
 
 
 def plan(
-    experiment: Experiment, seeds: int, extra: Sequence[str], env: str = "", steps: int = 0, logdir: str = ""
+    experiment: Learning, seeds: int, extra: Sequence[str], env: str = "", steps: int = 0, logdir: str = ""
 ) -> list[Training]:
     """The runs of an experiment, all settings of the first seed first.
 
     Args:
       seeds: 1 to this.
+      extra, env, logdir: see `configs`.
+      steps: budget of a run in agent steps; 0: what `extra` says, or the experiment's.
+
+    Raises:
+      ConfigError: one line that names the fix.
+    """
+    planned = configs(experiment, extra, env, logdir, {"steps": experiment.steps})
+    if steps:
+        planned = {setting: dataclasses.replace(config, steps=steps) for setting, config in planned.items()}
+    return [
+        Training(
+            setting,
+            dataclasses.replace(config, name=run_name(experiment.name, setting, seed), seed=seed),
+            experiment.minutes,
+        )
+        for seed in range(1, seeds + 1)
+        for setting, config in planned.items()
+    ]
+
+
+def configs(
+    experiment: Experiment, extra: Sequence[str], env: str, logdir: str, defaults: Mapping[str, Any]
+) -> dict[str, Config]:
+    """The configuration of each setting.
+
+    Args:
       extra: training flags for all of them. Options of a task go to the settings that have this task.
       env: empty: what `extra` says, or the experiment's.
-      steps: budget of a run in agent steps; 0: likewise.
       logdir: folder of runs; empty: `runs/ENVIRONMENT`.
+      defaults: fields, like the experiment's `common`.
 
     Raises:
       ConfigError: one line that names the fix.
     """
     chosen = {name: setting.fields for name, setting in experiment.settings.items()}
-    tasks = tuple(dict.fromkeys([*TASKS, *(task for fields in chosen.values() for task in fields.get("tasks", ()))]))
+    named = (task for fields in chosen.values() for task in fields.get("tasks", ()))
+    tasks = (*dict.fromkeys([*TASKS, *named]), _NO_TASK)  # all of them may be given options; nobody else says that
     common, extras = flags.from_flags(["train", "--tasks", ",".join(tasks), *extra])
     if extras.resume:
-        raise ConfigError("--resume is not for the trainings: unfinished runs go on by themselves")
+        raise ConfigError("--resume is not for the experiments: they go on by themselves")
     given = {field: value for field, value in extras.given.items() if (field, value) != ("tasks", tasks)}
     _check_extra(experiment.name, chosen, given)
     env = env or given.get("env") or experiment.env()
-    common = dataclasses.replace(
-        common,
-        env=env,
-        steps=steps or given.get("steps") or experiment.steps,
-        logdir=logdir or str(Path("runs") / env.replace(":", "/").rpartition("/")[2]),
-    )
-    return [
-        Training(setting, _config(common, fields, run_name(experiment.name, setting, seed), seed))
-        for seed in range(1, seeds + 1)
-        for setting, fields in chosen.items()
-    ]
+    fields = {name: value for name, value in (defaults | experiment.common).items() if name not in given}
+    fields |= {"tasks": given.get("tasks", ()), "env": env}
+    fields["logdir"] = logdir or str(Path("runs") / env.replace(":", "/").rpartition("/")[2])
+    common = dataclasses.replace(common, **fields)
+    return {name: _config(common, of) for name, of in chosen.items()}
 
 
 def _check_extra(name: str, chosen: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]) -> None:
@@ -124,8 +167,8 @@ def _check_extra(name: str, chosen: Mapping[str, Mapping[str, Any]], given: Mapp
                 raise ConfigError(f"{name} compares {field}: {setting} has {value!r}; leave --{field} out after --")
 
 
-def _config(common: Config, fields: Mapping[str, Any], name: str, seed: int) -> Config:
-    config = dataclasses.replace(common, **fields, name=name, seed=seed)
+def _config(common: Config, fields: Mapping[str, Any]) -> Config:
+    config = dataclasses.replace(common, **fields)
     return dataclasses.replace(config, task={task: config.task[task] for task in config.tasks if task in config.task})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import math
 import shlex
 import shutil
 import signal
@@ -14,9 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from trainings import Training
+from trainings import Training, budget
 
 from gunreal.config import Config, ConfigError, save
+
+_STARTING = 30.0  # seconds in which a run that goes on may find its place, before its metrics are believed
 
 
 @contextlib.contextmanager
@@ -59,6 +62,8 @@ class Crew:
         self._trainings, self._parallel, self._lock, self._say, self._every = trainings, parallel, lock, say, every
         self._waiting = [training for training in trainings if not training.finished()]
         self._working: dict[str, tuple[Training, subprocess.Popen[bytes]]] = {}
+        self._due: dict[str, float] = {}  # when to look whether a training's time is over
+        self._ending: set[str] = set()  # told so, and not by a signal to us
         self._signals = 0
         self.failed: list[Training] = []
 
@@ -86,6 +91,7 @@ class Crew:
             if self._signals > forwarded:
                 forwarded = self._signals
                 self._interrupt()
+            self._end_due()
             self._reap(ended)
             if time.monotonic() - said >= self._every:
                 said = time.monotonic()
@@ -93,8 +99,23 @@ class Crew:
                     self._say(f"{self._progress(training)}; {self._left()}")
 
     def _interrupt(self) -> None:
-        for _, child in self._working.values():
-            child.send_signal(signal.SIGINT)
+        for name, (_, child) in self._working.items():
+            if name in self._ending:  # it is saving itself already, which a second signal would cut
+                self._ending.remove(name)
+            else:
+                child.send_signal(signal.SIGINT)
+
+    def _end_due(self) -> None:
+        """Ends trainings whose time is over."""
+        now = time.monotonic()
+        for name, (training, child) in self._working.items():
+            if self.stopping or now < self._due[name]:
+                continue
+            self._due[name] = now + 1  # reading all its metrics takes a while
+            if training.seconds() >= 60 * training.minutes:
+                self._due[name] = math.inf
+                self._ending.add(name)
+                child.send_signal(signal.SIGINT)
 
     @contextlib.contextmanager
     def _handlers(self) -> Iterator[None]:
@@ -131,6 +152,9 @@ class Crew:
                 start_new_session=True,  # a Ctrl-C in the terminal is ours to hand on: a second one would cut a save
             )
         self._working[training.config.name] = training, child
+        least = _STARTING if training.resumable() else 0.0
+        left = max(60 * training.minutes - training.seconds(), least)
+        self._due[training.config.name] = time.monotonic() + left
 
     def _log(self, training: Training) -> Path:
         return training.path.with_name(f"{training.config.name}.log")
@@ -155,15 +179,25 @@ class Crew:
         if not lines:
             return f"{config.name}: starting"
         score = next((line["score_mean"] for line in reversed(lines) if line["score_mean"] is not None), None)
-        words = f"{config.name}: {lines[-1]['step']:,} of {config.steps:,} agent steps"
+        whole = budget(config.steps, training.minutes)
+        done = f"{lines[-1]['step']:,}"
+        if math.isfinite(training.minutes):
+            done += f" agent steps, {lines[-1]['seconds'] / 60:.1f}"
+        words = f"{config.name}: {done} of {whole}"
         words += f", score {score:.2f}" if score is not None else ""
         return f"{words}, {_rate(lines):,.0f} a second"
 
     def _left(self) -> str:
         """How long all that is left takes, if it goes on as fast as what is being trained."""
-        rate = sum(_rate(lines) for training, _ in self._working.values() if (lines := training.lines()))
-        steps = sum(max(training.config.steps - training.step(), 0) for training in self._trainings)
-        return f"about {steps / rate / 3600:.1f} h left for all" if rate else "no step yet"
+        rates = [_rate(lines) for training, _ in self._working.values() if (lines := training.lines())]
+        if not sum(rates):
+            return "no step yet"
+        rate = sum(rates) / len(rates)
+        left = [
+            min(max(of.config.steps - of.step(), 0) / rate, max(60 * of.minutes - of.seconds(), 0))
+            for of in self._trainings
+        ]
+        return f"about {sum(left) / len(rates) / 3600:.1f} h left for all"
 
 
 def _rate(lines: Sequence[dict[str, Any]]) -> float:
