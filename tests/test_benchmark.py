@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from training import wait_until
 
+from gunreal import backend
 from gunreal.config import Config
 
 TOOLS = Path(__file__).parents[1] / "tools"
@@ -111,7 +112,7 @@ def test_it_measures_base_and_tasks(tmp_path):
     command = [sys.executable, TOOLS / "benchmark.py", *words]
     text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     found = json.loads(out.read_text())
-    assert list(found["sets"]) == ["base", "pc,vr,rp"] and found["about"]["cores"] == measure.cores()
+    assert list(found["sets"]) == ["base", "pc,vr,rp"] and found["about"]["cores"] == backend.cores()
     for name, row in found["sets"].items():
         assert min(row[key] for key in ("env", "predict", "train", "pps", "tps", "limit")) > 0
         assert row["share"] == row["pps"] / row["limit"] and row["pps"] == found["rounds"][name][0]["pps"]
