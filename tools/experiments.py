@@ -178,17 +178,19 @@ _ALL = (
         name="ga3c-fig2",
         title="GA3C figure 2: dynamic adjustment from 1/1/1 agents/predictors/trainers",
         shows="The paper (section 4.3) moves N_A, N_P or N_T by one every minute, at random (annealing), and gives no "
-        "numbers. Every agent is a process, as in the paper. Fixed settings run at other times than the scheduled "
-        "ones: other programs on the machine disturb the comparison.",
+        "numbers. Every agent is a process, as in the paper, where nothing else is said. Fixed settings run at other "
+        "times than the scheduled ones: other programs on the machine disturb the comparison.",
         envs=PONG,
         settings={
             "queue": Setting("queue, from 1/1/1", {**counts(1), "scheduler": "queue"}),
             "annealing": Setting("annealing, from 1/1/1", {**counts(1), "scheduler": "annealing"}),
+            "queue16": Setting("queue, from one process of 16", {**counts(16, each=16), "scheduler": "queue"}),
             "1-1-1": Setting("fixed 1/1/1", {**counts(1), "scheduler": "off"}),
             "4-1-1": Setting("fixed 4/1/1", {**counts(4), "scheduler": "off"}),
             "8-1-1": Setting("fixed 8/1/1", {**counts(8), "scheduler": "off"}),
             "16-1-1": Setting("fixed 16/1/1", {**counts(16), "scheduler": "off"}),
             "32-2-2": Setting("fixed 32/2/2", {**counts(32, 2, 2), "scheduler": "off"}),
+            "default": Setting("fixed 32/1/1, 16 agents a process", {**counts(32, each=16), "scheduler": "off"}),
         },
         common={**GA3C, "scheduler_seconds": 10.0, "metrics_seconds": 5.0},
         steps=FOREVER,
