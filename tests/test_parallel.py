@@ -185,14 +185,16 @@ def test_removed_agents_return_their_memory(tmp_path):
     seen = {}
 
     def tick():
-        remotes = run.remotes()
-        if len(remotes) == 4 and all(remote.segment.end.min() > 1050 for remote in remotes):  # the rings are full
+        if (
+            not seen and len(run.remotes()) == 4 and min(r.segment.end.min() for r in run.remotes()) > 1050
+        ):  # full rings
             seen["rings"] = 3 * system.layout.nbytes()
-            seen["own"] = sum(memory.own(remote.popen.pid) for remote in remotes[1:])
+            seen["own"] = sum(memory.own(remote.popen.pid) for remote in run.remotes()[1:])
             seen["before"] = run.memory_in_use()
             run.apply(Counts(1, 1, 1))
-            seen["after"], seen["steps"] = run.memory_in_use(), system.metrics.step
-        elif "after" in seen and system.metrics.step > seen["steps"] + 100:  # those that are left go on
+            seen["steps"] = system.metrics.step
+        elif seen and system.metrics.step > seen["steps"] + 100:  # those that are left go on
+            seen["after"] = run.memory_in_use()
             system.stop("steps")
 
     try:
