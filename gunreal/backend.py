@@ -134,10 +134,7 @@ class TensorFlowLearner(Learner):
         }
         self._step: Any = None
 
-    def predict(  # noqa: D102
-        self, head: str, observations: np.ndarray, past: Past | None = None
-    ) -> tuple[np.ndarray, ...]:
-        observations = observations.astype(self._sent, copy=False)
+    def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
         inputs = (observations,) if past is None else (observations, past)
         return tuple(output.numpy() for output in self._predict[head](*inputs))
 
@@ -201,10 +198,8 @@ class JaxLearner(Learner):
 
         return keras.StatelessScope(state_mapping=list(zip(self._variables, weights, strict=True)))
 
-    def predict(  # noqa: D102
-        self, head: str, observations: np.ndarray, past: Past | None = None
-    ) -> tuple[np.ndarray, ...]:
-        observations, count = observations.astype(self._sent, copy=False), len(observations)
+    def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
+        count = len(observations)
         size = _power_of_two(count)
         if count <= self._config.max_batch:
             size = min(size, self._config.max_batch)

@@ -51,7 +51,7 @@ class Learner:
           For "base" `(logits [N, A], value [N])`, and of a recurrent network the next state `[N, spec.state]`; for a
           task `(bootstrap [N, ...],)`.
         """
-        raise NotImplementedError
+        return self._outputs(head, observations.astype(self._sent, copy=False), past)
 
     def train(self, batch: Mapping[str, Any], learning_rate: float) -> dict[str, float]:
         """One update with `Network.loss`'s batch of NumPy arrays.
@@ -136,6 +136,9 @@ class Learner:
         metrics = {**metrics, "grad_norm": norm, "skipped": 1.0 - ops.cast(finite, "float32")}
         self._metrics = tuple(metrics)  # set while tracing: the compiled function gives the values only
         return gradients, finite, ops.stack(list(metrics.values()))
+
+    def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
+        raise NotImplementedError
 
     def _update(self, batch: Mapping[str, Any], learning_rate: float) -> np.ndarray:
         raise NotImplementedError

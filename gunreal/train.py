@@ -125,14 +125,15 @@ def _close(system: System, run: Any) -> None:
             system.drain_episodes()
             if not (system.failure and system.config.serial):  # mid-round: nothing could go on exactly from there
                 run.save()
-            system.finish(_snapshot(system, run))
+            system.finish(snapshot(system, run))
     except BaseException as error:
         system.fail(error)
     finally:
         system.close()
 
 
-def _snapshot(system: System, run: Any) -> dict[str, Any]:
+def snapshot(system: System, run: Any) -> dict[str, Any]:
+    """`System.snapshot` with the counts and the memory of a serial or parallel run."""
     counts = run.counts
     agents = counts.processes * system.layout.agents
     return system.snapshot(agents, counts.predictors, counts.trainers, run.memory_in_use())
@@ -150,7 +151,7 @@ class Ticker:
         now, config = time.monotonic(), self._system.config
         if now - self._measured >= config.metrics_seconds:
             self._measured = now
-            line = _snapshot(self._system, self._run)
+            line = snapshot(self._system, self._run)
             self._system.writer.write(line)
             if self._display:
                 self._display.update(line)

@@ -23,6 +23,17 @@ def test_it_compares_an_environment_with_its_engine():
     assert float(found[3]) == pytest.approx(ours / engine, abs=0.002)
 
 
-def test_other_environments_have_no_engine_to_compare_with():
-    done = run("--env", "gunreal/Catch-v0")
-    assert done.returncode == 1 and "gunreal/Catch-v0" in done.stderr.splitlines()[-1]
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--env", "gunreal/Catch-v0"], "gunreal/Catch-v0 is none of gunreal's environments in ViZDoom"),
+        (["--env", "ALE/Pong-v5"], "ALE/Pong-v5 is none of gunreal's environments in ViZDoom"),
+        (["--seconds", "0"], "--seconds is 0"),
+        (["--secods", "3"], "unknown flag --secods"),
+    ],
+)
+def test_bad_input_is_one_line(words, reason):
+    done = run(*words)
+    assert done.returncode == 2
+    assert reason in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr

@@ -11,6 +11,8 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from learners import SPEC as IMAGES
+from learners import Fit
 
 from gunreal import losses
 from gunreal.network import Features, Network
@@ -18,30 +20,8 @@ from gunreal.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask
 
 ATARI = Spec((1, 84, 84), 4, "uint8", 6)
-IMAGES = Spec((1, 28, 36), 2, "uint8", 3, t_max=4)
 VECTORS = Spec((4,), 1, "float32", 2, t_max=4)
 WEIGHTS = {"entropy": 0.01, "value_weight": 0.5, "log_epsilon": 1e-6}
-
-
-@dataclasses.dataclass(frozen=True)
-class Fit(AuxiliaryTask):
-    """Fits given numbers from the convolution features of three frames."""
-
-    name: ClassVar[str] = "fit"
-    features: ClassVar[str] = "conv"
-    weight: float = 0.25
-
-    def length(self, t_max):
-        return 3
-
-    def head(self, spec):
-        return keras.layers.Dense(2)
-
-    def loss(self, outputs, batch):
-        return losses.masked_mean(ops.sum(ops.square(outputs - batch["target"]), axis=-1), batch["mask"])
-
-    def bootstrap(self, outputs):
-        return ops.max(outputs[:, 0], axis=-1)
 
 
 @dataclasses.dataclass(frozen=True)

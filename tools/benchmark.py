@@ -20,7 +20,6 @@ import contextlib
 import dataclasses
 import importlib.metadata
 import json
-import math
 import os
 import platform
 import signal
@@ -34,9 +33,9 @@ import curves
 import measure
 import rates
 import tune
-from command_line import Parser, say
+from command_line import Parser, check_positive, say
 
-from gunreal import backend, flags
+from gunreal import backend
 from gunreal.config import Config, ConfigError
 from gunreal.train import prepare
 
@@ -51,7 +50,6 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:
       ConfigError: a bad option or flag.
     """
     parser = Parser("benchmark.py", __doc__)
-    parser.epilog = "Any other flag is one of python -m gunreal.train."
     parser.add_argument("--task_sets", default="", help='"base pc,vr,rp vr": these (default base, and --tasks)')
     parser.add_argument("--seconds", type=float, default=None, help="of each measurement (default 8, with --tune 6)")
     parser.add_argument("--rounds", type=int, default=3, help="of which medians are taken (default 3)")
@@ -60,8 +58,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:
     parser.add_argument("--tune", action="store_true", help="search the settings with the highest training rate")
     parser.add_argument("--lag", type=float, default=10.0, help="--tune: the highest mean policy lag (default 10)")
     parser.add_argument("--toml", type=Path, default=Path("tuned.toml"), help="--tune: file to write (tuned.toml)")
-    options, rest = parser.parse_known_args(argv)
-    config, extras = flags.from_flags(["benchmark.py", *rest])
+    options, config, extras = parser.parse_with_training_flags(argv)
     options.given = extras.given
     options.seconds = (6.0 if options.tune else 8.0) if options.seconds is None else options.seconds
     _check(options, config, resumed=extras.resume is not None)
@@ -69,10 +66,8 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:
 
 
 def _check(options: argparse.Namespace, config: Config, resumed: bool) -> None:
-    for name, low in (("seconds", 0), ("rounds", 0), ("lag", 0)):
-        value = getattr(options, name)
-        if not (math.isfinite(value) and value > low):
-            raise ConfigError(f"--{name} is {value:g}, but has to be above {low}")
+    for name in ("seconds", "rounds", "lag"):
+        check_positive(name, getattr(options, name))
     if options.tune and (options.task_sets or options.json or options.png):
         raise ConfigError("--tune is for one set of tasks, and writes --toml; leave --task_sets, --json and --png out")
     if resumed:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import math
 import time
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from gunreal.config import ConfigError
+from gunreal import flags
+from gunreal.config import Config, ConfigError
 
 
 class Parser(argparse.ArgumentParser):
@@ -21,9 +24,21 @@ class Parser(argparse.ArgumentParser):
             **options,
         )
 
+    def parse_with_training_flags(self, argv: Sequence[str]) -> tuple[argparse.Namespace, Config, flags.Extras]:
+        """The tool's own options, and what `flags.from_flags` makes of all others. Raises ConfigError."""
+        self.epilog = "Any other flag is one of python -m gunreal.train."
+        options, rest = self.parse_known_args(argv)
+        return options, *flags.from_flags([self.prog, *rest])
+
     def error(self, message: str) -> NoReturn:
         """Raises it."""
         raise ConfigError(message)
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raises ConfigError unless an option's value is finite and above 0."""
+    if not (math.isfinite(value) and value > 0):
+        raise ConfigError(f"--{name} is {value:g}, but has to be above 0")
 
 
 def say(text: str) -> None:

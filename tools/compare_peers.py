@@ -24,7 +24,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import peers
 from command_line import Parser
@@ -256,10 +256,6 @@ def on_cores(count: int) -> Iterator[None]:
         os.sched_setaffinity(0, allowed)
 
 
-def _interrupt(*_: Any) -> NoReturn:
-    raise KeyboardInterrupt
-
-
 def main(argv: Sequence[str]) -> int:
     """The command; returns the exit code."""
     try:
@@ -281,5 +277,5 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))

@@ -21,8 +21,8 @@ import measure
 import numpy as np
 from command_line import Parser
 
-from gunreal import flags
 from gunreal.config import Config, ConfigError
+from gunreal.spec import Spec
 from gunreal.system import build_learner
 from gunreal.train import prepare
 
@@ -103,9 +103,8 @@ class Jax:
         self.keep, self.continued = call(keep, weights), call(continued)
 
 
-def both_ways(config: Config) -> TensorFlow | Jax:
+def both_ways(config: Config, spec: Spec) -> TensorFlow | Jax:
     """The two ways with the configuration's network and loss."""
-    spec, _ = prepare(config)
     if spec.state:
         raise ConfigError("continuation is measured for networks without memory; use --network small or large")
     network = build_learner(config, spec, ()).network
@@ -123,7 +122,8 @@ def both_ways(config: Config) -> TensorFlow | Jax:
 def compare(config: Config, size: int, batch: int, rounds: int) -> dict[str, float]:
     """Milliseconds of "predict", "train", "keep" and "continued" for a batch, and "difference", relative to the largest
     gradient of a weight."""
-    ways, (spec, _) = both_ways(config), prepare(config)
+    spec, _ = prepare(config)
+    ways = both_ways(config, spec)
     rng = np.random.default_rng(0)
     observations = rng.integers(0, 256, (batch, *spec.observation)).astype(spec.dtype)
     parts = np.split(observations, batch // size)
@@ -151,12 +151,10 @@ def compare(config: Config, size: int, batch: int, rounds: int) -> dict[str, flo
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:
     """The options and the configuration. Raises ConfigError."""
     parser = Parser("continuation.py", __doc__)
-    parser.epilog = "Any other flag is one of python -m gunreal.train."
     parser.add_argument("--predict", type=int, default=16, metavar="N", help="observations of a prediction (16)")
     parser.add_argument("--train", type=int, default=320, metavar="N", help="observations of a batch (320)")
     parser.add_argument("--rounds", type=int, default=15, metavar="N", help="of which medians are taken (15)")
-    options, rest = parser.parse_known_args(argv)
-    config, _ = flags.from_flags(["continuation.py", *rest])
+    options, config, _ = parser.parse_with_training_flags(argv)
     if min(options.predict, options.rounds) < 1 or options.train < 1 or options.train % options.predict:
         raise ConfigError("--predict, --train and --rounds have to be at least 1, --train a multiple of --predict")
     return options, config

@@ -8,19 +8,20 @@ hardly disturb.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import gymnasium
 import numpy as np
+from command_line import Parser, check_positive
 
-from gunreal import flags
-from gunreal.config import Config, per_process
+from gunreal.config import Config, ConfigError, per_process
+from gunreal.envs import vizdoom_maze
 from gunreal.envs.make import make
-from gunreal.envs.vizdoom_maze import ORDERS, TICS, DoomEnv
+from gunreal.envs.vizdoom_maze import ORDERS, TICS
+from gunreal.train import prepare
 
 _TURN = 5  # steps of all environments
 
@@ -44,8 +45,6 @@ def bare(config: Config, count: int) -> Callable[[np.ndarray], None]:
     envs = [gymnasium.make(config.env, pixels=config.observation, **config.env_args).unwrapped for _ in range(count)]
     games = []
     for seed, env in enumerate(envs):
-        if not isinstance(env, DoomEnv):
-            raise SystemExit(f"{config.env} is none of gunreal's environments in ViZDoom")
         env.reset(seed=seed)
         games.append(env.engine.game)
 
@@ -65,27 +64,40 @@ def duration(step: Callable[[np.ndarray], None], actions: np.ndarray) -> float:
     return (time.perf_counter() - start) / len(actions)
 
 
-def main() -> int:
-    """Prints the two rates and their ratio."""
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--seconds", type=float, default=20.0)
-    own, words = parser.parse_known_args()
-    config, _ = flags.from_flags([sys.argv[0], "--env", "gunreal/NavMazeStatic-v0", *words])
+def compare(config: Config, seconds: float) -> tuple[int, float, float]:
+    """The number of environments, and the agent steps/s of a group of them and of the bare engines."""
     count = -(-per_process(config) // 2)  # an agent process steps one half while the other waits
-    sides = stepper(config, count), bare(config, count)
+    sides = bare(config, count), stepper(config, count)
     turns: tuple[list[float], list[float]] = ([], [])
     rng = np.random.default_rng(0)
     for step in sides:
         step(np.zeros(count, np.int32))  # starts the engines
-    end = time.monotonic() + own.seconds
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
         actions = rng.integers(len(ORDERS), size=(_TURN, count), dtype=np.int32)
         for durations, step in zip(turns, sides, strict=True):
             durations.append(duration(step, actions))
-    env, engine = (count / statistics.median(durations) for durations in turns)
+    engine, env = (count / statistics.median(durations) for durations in turns)
+    return count, env, engine
+
+
+def main(argv: Sequence[str]) -> int:
+    """The command; returns the exit code."""
+    try:
+        parser = Parser("env_rate.py", __doc__)
+        parser.add_argument("--seconds", type=float, default=20.0, metavar="N", help="of measuring (20)")
+        options, config, _ = parser.parse_with_training_flags(["--env", "gunreal/NavMazeStatic-v0", *argv])
+        check_positive("seconds", options.seconds)
+        prepare(config)
+        if vizdoom_maze.__name__ not in str(gymnasium.spec(config.env).entry_point):
+            raise ConfigError(f"{config.env} is none of gunreal's environments in ViZDoom; name one with --env")
+        count, env, engine = compare(config, options.seconds)
+    except ConfigError as error:
+        print(f"env_rate.py: {error}", file=sys.stderr)
+        return 2
     print(f"{config.env} x{count}: {env:,.0f} agent steps/s, bare engine {engine:,.0f}, ratio {env / engine:.3f}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

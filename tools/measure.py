@@ -18,7 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from sampling import child_seconds
@@ -96,21 +96,43 @@ def whole_system(config: Config, seconds: float, profile: bool) -> tuple[dict[st
 
     The row has what `Window.close` gives, whether it was "balanced", and whether a "gpu" was used.
     """
+    system, window = watched(config, lambda system: Window(system, seconds, 2 * seconds, seconds if profile else 0.0))
+    result, batch = window.close()
+    balanced = abs(result["pps"] - result["tps"]) <= BALANCE * result["pps"]
+    return result | {"balanced": balanced, "gpu": has_gpu()}, batch, system
+
+
+class Watcher(Protocol):
+    """Looks at a system, and stops it at some time."""
+
+    def tick(self, run: ParallelRun) -> None:
+        """Called about ten times a second."""
+
+
+W = TypeVar("W", bound=Watcher)
+
+
+def watched(config: Config, watch: Callable[[System], W]) -> tuple[System, W]:
+    """Runs a system, without a display and checkpoints, until it is stopped.
+
+    Args:
+      watch: makes the one that looks at a system, before that starts.
+
+    Returns:
+      The system, closed, and its watcher.
+    """
     spec, tasks = prepare(config)
     with tempfile.TemporaryDirectory() as folder:
         system = System(config, spec, tasks, Path(folder), None)
-        window = Window(system, seconds, 2 * seconds, seconds if profile else 0.0)
         try:
-            run = ParallelRun(system)
-            run.run(partial(window.tick, run))
+            watcher, run = watch(system), ParallelRun(system)
+            run.run(partial(watcher.tick, run))
         finally:
             system.writer.close()
             system.close()
     if system.failure:
         raise system.failure
-    result, batch = window.close()
-    balanced = abs(result["pps"] - result["tps"]) <= BALANCE * result["pps"]
-    return result | {"balanced": balanced, "gpu": has_gpu()}, batch, system
+    return system, watcher
 
 
 def has_gpu() -> bool:

@@ -54,27 +54,18 @@ def gunreal(progress: Progress, *, flags: Sequence[str] = ()) -> None:
     """This library: the system of `python -m gunreal.train`, without its display and its checkpoints."""
     import dataclasses
 
+    from measure import watched
+
     from gunreal.flags import from_flags
-    from gunreal.parallel import ParallelRun
-    from gunreal.system import System
-    from gunreal.train import prepare
 
-    config = dataclasses.replace(from_flags(["gunreal", *flags])[0], steps=10**12)
-    spec, tasks = prepare(config)
-    with tempfile.TemporaryDirectory() as folder:
-        system = System(config, spec, tasks, Path(folder), None)
+    class Reporter(NamedTuple):
+        system: Any
 
-        def tick() -> None:
-            if not progress.report(system.metrics.steps_trained):
-                system.stop("steps")
+        def tick(self, run: Any) -> None:
+            if not progress.report(self.system.metrics.steps_trained):
+                self.system.stop("steps")
 
-        try:
-            ParallelRun(system).run(tick)
-        finally:
-            system.writer.close()
-            system.close()
-    if system.failure:
-        raise system.failure
+    watched(dataclasses.replace(from_flags(["gunreal", *flags])[0], steps=10**12), Reporter)
 
 
 def sb3(progress: Progress, *, envs: int = 32, n_steps: int = 20, threads: int = CORES, processes: bool = True) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import math
 import shlex
 import signal
 import sys
@@ -25,7 +24,7 @@ import rate_runs
 import report
 import trainings
 import workers
-from command_line import Parser, say
+from command_line import Parser, check_positive, say
 from experiments import EXPERIMENTS, Experiment, Learning
 from systems import RATES, Rates
 
@@ -101,8 +100,8 @@ def _check_number(name: str, value: float) -> None:
     if isinstance(value, int):
         if value < 1:
             raise ConfigError(f"--{name} is {value}, but has to be at least 1")
-    elif not (math.isfinite(value) and value > 0):
-        raise ConfigError(f"--{name} is {value:g}, but has to be above 0")
+    else:
+        check_positive(name, value)
 
 
 def _choose(name: str, settings: str) -> Experiment:

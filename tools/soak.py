@@ -15,21 +15,20 @@ import os
 import signal
 import statistics
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import measure
 import psutil
 from command_line import Parser, say
 
-from gunreal import flags, memory
+from gunreal import memory
 from gunreal.config import Config, ConfigError
 from gunreal.parallel import ParallelRun
 from gunreal.system import System
-from gunreal.train import prepare
 
 FLAT = 0.02  # share by which memory may differ
 _EVERY = 10.0  # seconds between looks
@@ -100,19 +99,8 @@ def spread(looks: Sequence[dict[str, float]], name: str) -> float:
 
 def soak(config: Config, minutes: float) -> dict[str, Any]:
     """Runs it; "looks", "spread" by process, "groups", and "left": threads and processes that outlived the run."""
-    spec, tasks = prepare(config)
     before = {thread.name for thread in threading.enumerate()}
-    with tempfile.TemporaryDirectory() as folder:
-        system = System(config, spec, tasks, Path(folder), None)
-        watch = Watch(system, 60 * minutes)
-        try:
-            run = ParallelRun(system)
-            run.run(lambda: watch.tick(run))
-        finally:
-            system.writer.close()
-            system.close()
-    if system.failure:
-        raise system.failure
+    _, watch = measure.watched(config, lambda system: Watch(system, 60 * minutes))
     left = [f"thread {thread.name}" for thread in threading.enumerate() if thread.name not in before]
     left += [f"process {child.pid}" for child in psutil.Process().children(recursive=True)]
     spreads = {name: spread(watch.looks, name) for name in ("server", "agent")}
@@ -122,11 +110,9 @@ def soak(config: Config, minutes: float) -> dict[str, Any]:
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:
     """The options and the configuration. Raises ConfigError."""
     parser = Parser("soak.py", __doc__)
-    parser.epilog = "Any other flag is one of python -m gunreal.train."
     parser.add_argument("--minutes", type=float, default=30.0, metavar="N", help="of full load (30)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="all looks")
-    options, rest = parser.parse_known_args(argv)
-    config, _ = flags.from_flags(["soak.py", *rest])
+    options, config, _ = parser.parse_with_training_flags(argv)
     if not 0 < options.minutes < 10**5:
         raise ConfigError(f"--minutes is {options.minutes:g}, but has to be above 0")
     if config.serial:

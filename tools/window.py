@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -11,10 +10,11 @@ from typing import Any
 import numpy as np
 from sampling import Sampler, child_seconds, thread_seconds
 
-from gunreal import memory
+from gunreal import backend, memory
 from gunreal.parallel import ParallelRun
 from gunreal.spec import Spec
 from gunreal.system import System
+from gunreal.train import snapshot
 from gunreal.waits import Reader
 
 
@@ -117,14 +117,9 @@ class Window:
             self._results |= {"profile": self._sampler.shares(), "profile_cost": self._sampler.cost}
             self._system.stop("steps")
 
-    def _line(self, run: ParallelRun) -> dict[str, Any]:
-        counts, system = run.counts, self._system
-        agents = counts.processes * system.layout.agents
-        return system.snapshot(agents, counts.predictors, counts.trainers, run.memory_in_use())
-
     def _begin(self, run: ParallelRun) -> None:
         self._agents = child_seconds()  # finding them takes a while
-        self._line(run)
+        snapshot(self._system, run)  # the next one is of what happens from now on
         self._waits.read(self._system.pool.members())
         self._calls.clear()
         self._threads, self._agents = thread_seconds(), child_seconds(self._agents)
@@ -139,14 +134,14 @@ class Window:
         predictions = {name: list(self._calls.predictions[name]) for name in system.requests}
         updates, waited = list(self._calls.updates), self._waits.read(system.pool.members())
         threads, agents = thread_seconds(), child_seconds(self._agents)
-        line = self._line(run)
+        line = snapshot(system, run)
         if not (predictions["base"] and updates and waited.counts.any()):
             raise RuntimeError(f"nothing was acted or trained in {seconds:.1f} s; measure longer with --seconds")
         sizes = {name: [size for size, _ in calls] for name, calls in predictions.items()}
         steps = sum(sizes["base"])
         busy = {"agents": sum(s - self._agents[child] for child, s in agents.items())}
         busy |= {name: s - self._threads.get(name, 0.0) for name, s in threads.items()}
-        busy["unused"] = max(0.0, len(os.sched_getaffinity(0)) * seconds - sum(busy.values()))
+        busy["unused"] = max(0.0, backend.cores() * seconds - sum(busy.values()))
         files = [remote.segment.fd for remote in run.remotes()]
         groups = system.layout.groups * len(files)
         wait = {"mean_ms": waited.mean_ms(), "p50_ms": waited.percentile_ms(50), "p95_ms": waited.percentile_ms(95)}
