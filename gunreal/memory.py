@@ -48,6 +48,18 @@ def own(pid: int, proc: Path = Path("/proc")) -> int:
     return rollup["Pss"] - rollup.get("Pss_Shmem", 0)
 
 
+def allocated(pid: int, proc: Path = Path("/proc")) -> int:
+    """Bytes that a process has allocated for itself: its memory without files and without what it shares.
+
+    Unlike `own` it does not depend on which other processes of the machine have mapped the same libraries. 0 if the
+    process is gone.
+    """
+    try:
+        return _rollup(pid, proc)["Anonymous"]
+    except OSError:
+        return _resident(pid)[0]
+
+
 def unwritten(fds: Iterable[int]) -> int:
     """Bytes of shared memory files that are promised but hold no page yet: `in_use` will grow by them."""
     stats = [os.fstat(fd) for fd in fds]

@@ -65,13 +65,14 @@ def test_limit_of_this_machine():
 def rollup(pss_kb: int, shmem_kb: int) -> str:
     """The lines of `smaps_rollup` that matter, and its first one."""
     head = "563c70472000-7fff1d30b000 ---p 00000000 00:00 0                          [rollup]\n"
-    return f"{head}Rss:  {10 * pss_kb} kB\nPss:  {pss_kb} kB\nPss_Shmem:  {shmem_kb} kB\n"
+    return f"{head}Rss:  {10 * pss_kb} kB\nPss:  {pss_kb} kB\nPss_Shmem:  {shmem_kb} kB\nAnonymous:  {pss_kb // 4} kB\n"
 
 
 def test_in_use_sums_proportional_set_sizes(tmp_path: Path):
     write(tmp_path, {"11/smaps_rollup": rollup(300, 200), "12/smaps_rollup": rollup(50, 0)})
     assert memory.in_use([11, 12], tmp_path) == 350 * 1024
     assert memory.own(11, tmp_path) == 100 * 1024
+    assert memory.allocated(11, tmp_path) == 75 * 1024
 
 
 def test_processes_that_are_gone_use_nothing(tmp_path: Path):
@@ -79,7 +80,7 @@ def test_processes_that_are_gone_use_nothing(tmp_path: Path):
     gone.wait()
     write(tmp_path, {"11/smaps_rollup": rollup(300, 200)})
     assert memory.in_use([11, gone.pid], tmp_path) == 300 * 1024
-    assert memory.own(gone.pid) == 0
+    assert memory.own(gone.pid) == memory.allocated(gone.pid) == 0
 
 
 @linux
@@ -157,3 +158,11 @@ def check_shared_memory(fd: int, view: np.ndarray):
         child.stdin.close()
     assert half == pytest.approx(10 * MB, abs=MB)
     assert together == pytest.approx(own + 20 * MB, abs=2 * MB)
+
+
+@linux
+def test_allocated_is_neither_what_is_shared_nor_a_file():
+    before = memory.allocated(os.getpid())
+    held, shared = np.ones(2**23), mmap.mmap(-1, 2**25)
+    shared.write(b"x" * 2**25)
+    assert held.nbytes <= memory.allocated(os.getpid()) - before + 2**20 < held.nbytes + 2**23

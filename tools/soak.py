@@ -1,7 +1,7 @@
 """Runs a system at full load and looks for what wears out: `python tools/soak.py [--minutes 30] [training flags]`.
 
-The scheduler moves all counts (annealing, unless --scheduler says another). Printed and written, exit code 1 if not so:
-  memory    of the server without the rings, and of an agent process: the last two thirds within 2 %
+The scheduler moves all counts (annealing every 5 s, unless flags say other). Printed, and exit code 1 if not so:
+  memory    that the server, and an agent process, has allocated beside the rings: the last two thirds within 2 %
   requests  of every group that is there at the end: each was answered and counted, none waits for long
   left      no thread of the run and no process is there when it has been closed
 """
@@ -48,7 +48,7 @@ class Watch:
         self._start = self._next = time.monotonic()
         self._end = self._start + seconds
         self._last: dict[int, Any] = {}  # steps of each process's agents when the time was over
-        self.looks: list[dict[str, float]] = []
+        self.looks: list[dict[str, Any]] = []
         self.groups: dict[str, str] = {}
 
     def tick(self, run: ParallelRun) -> None:
@@ -64,12 +64,13 @@ class Watch:
             self._system.stop("steps")
 
     def _look(self, run: ParallelRun, now: float) -> None:
-        agents = [memory.own(remote.popen.pid) for remote in run.remotes()]
         look = {"minutes": (now - self._start) / 60, "steps": self._system.metrics.step, **run.counts._asdict()}
-        look |= {"server": memory.own(os.getpid()), "agent": statistics.median(agents), "total": run.memory_in_use()}
+        look |= {"server": memory.allocated(os.getpid()), "total": run.memory_in_use()}
+        started = [remote.popen.pid for remote in run.remotes() if now - remote.started > _ALIVE]
+        look["agent"] = statistics.median(map(memory.allocated, started)) if started else None
         self.looks.append(look)
         if len(self.looks) % 6 == 1:
-            sizes = ", ".join(f"{name} {look[name] / 2**20:,.0f} MiB" for name in ("server", "agent", "total"))
+            sizes = ", ".join(f"{name} {(look[name] or 0) / 2**20:,.0f} MiB" for name in ("server", "agent", "total"))
             say(f"{look['steps']:,} steps, {tuple(run.counts)} processes, predictors, trainers; {sizes}")
 
     def _wrong(self, run: ParallelRun) -> dict[str, str]:
@@ -91,10 +92,10 @@ class Watch:
         return wrong
 
 
-def spread(looks: Sequence[dict[str, float]], name: str) -> float:
+def spread(looks: Sequence[dict[str, Any]], name: str) -> float:
     """(largest - smallest) / median of the last two thirds."""
-    values = [look[name] for look in looks[len(looks) // 3 :]]
-    return (max(values) - min(values)) / statistics.median(values)
+    values = [look[name] for look in looks[len(looks) // 3 :] if look[name] is not None]
+    return (max(values) - min(values)) / statistics.median(values) if values else 0.0
 
 
 def soak(config: Config, minutes: float) -> dict[str, Any]:
@@ -112,13 +113,15 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:
     parser = Parser("soak.py", __doc__)
     parser.add_argument("--minutes", type=float, default=30.0, metavar="N", help="of full load (30)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="all looks")
-    options, config, _ = parser.parse_with_training_flags(argv)
+    options, config, extras = parser.parse_with_training_flags(argv)
     if not 0 < options.minutes < 10**5:
         raise ConfigError(f"--minutes is {options.minutes:g}, but has to be above 0")
     if config.serial:
         raise ConfigError("what is soaked has agent processes; leave --serial out")
-    moving = "annealing" if config.scheduler == "off" else config.scheduler
-    return options, dataclasses.replace(config, scheduler=moving, steps=10**9, name="")
+    moves = {"scheduler": "annealing"} if config.scheduler == "off" else {}
+    if "scheduler_seconds" not in extras.given:
+        moves["scheduler_seconds"] = 5.0  # a run of hours, in miniature
+    return options, dataclasses.replace(config, steps=10**9, name="", **moves)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
