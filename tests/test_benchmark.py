@@ -66,10 +66,8 @@ def test_task_sets():
     assert [of.tasks for of in benchmark.variants(config, "rp base vr").values()] == [("rp",), (), ("vr",)]
 
 
-def test_the_limit_adds_the_times_on_shared_cores():
-    assert measure.limit(1000.0, 2000.0, 500.0, gpu=False) == pytest.approx(1 / (0.001 + 0.0005 + 0.002))
-    assert measure.limit(1000.0, 2000.0, 500.0, gpu=True) == pytest.approx(400.0)
-    assert measure.limit(300.0, 2000.0, 500.0, gpu=True) == pytest.approx(300.0)
+def test_the_limit_is_of_cores_that_are_never_idle():
+    assert measure.limit([0.3, 0.2, 0.5], cores=2) == pytest.approx(2000.0)
 
 
 def test_repeat_counts_items(monkeypatch):

@@ -5,7 +5,8 @@ Four rates, all in agent steps a second, by default without tasks and with pc,vr
   predictions   policy and value, at the mean batch size that the system had, and over batch sizes
   training      updates with all tasks, at the system's training batch
   whole system  acted and trained, with everything that it does
-On shared cores the limit is 1 / (1/env + 1/predict + 1/train); with a GPU it is min(env, 1 / (1/predict + 1/train)).
+On shared cores the limit is cores / (CPU time of the three for one agent step), what cores that are never idle could
+do; with a GPU it is min(env, 1 / (1/predict + 1/train)).
 The tasks' bootstraps, two more predictions in t_max steps for pc and vr, are no part of the limit. Rounds alternate
 between the task sets, so that a noisy machine disturbs them alike, and count if acted and trained steps are within 5 %.
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -161,17 +161,20 @@ def parts_alone(system: System, whole: dict[str, Any], batch: dict[str, Any], se
     found: dict[str, Any] = {name: rate.per_second for name, rate in alone.items()}
     found["predict_sizes"] = {str(n): repeat(predict(n), n, seconds / len(sizes)).per_second for n in sizes}
     found["alone_cpu_ms"] = {name: rate.cpu_ms for name, rate in alone.items()}
-    found["limit"] = limit(found["env"], found["predict"], found["train"], whole["gpu"])
+    if whole["gpu"]:  # the environments have the cores for themselves
+        found["limit"] = min(found["env"], 1 / (1 / found["predict"] + 1 / found["train"]))
+    else:
+        found["limit"] = limit(found["alone_cpu_ms"].values(), backend.cores())
     used = sum(whole["cpu_ms"].values()) - whole["cpu_ms"]["unused"]
     shares = {"share": whole["pps"] / found["limit"], "cpu_share": sum(found["alone_cpu_ms"].values()) / used}
     return found | shares
 
 
-def limit(env: float, predict: float, train: float, gpu: bool) -> float:
-    """Agent steps a second if nothing but environments, actions' predictions and training cost anything."""
-    if gpu:  # the environments have the cores for themselves
-        return min(env, 1 / (1 / predict + 1 / train))
-    return 1 / (1 / env + 1 / predict + 1 / train)
+def limit(cpu_ms: Iterable[float], cores: int) -> float:
+    """Agent steps a second of cores that are never idle, if nothing but the parts cost CPU milliseconds.
+
+    Not of the parts' rates: a prediction or an update alone need not keep more than one core busy."""
+    return 1000 * cores / sum(cpu_ms)
 
 
 def prediction(learner: backend.Learner, spec: Spec, observations: np.ndarray, size: int) -> Callable[[], Any]:
