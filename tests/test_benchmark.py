@@ -66,8 +66,11 @@ def test_task_sets():
     assert [of.tasks for of in benchmark.variants(config, "rp base vr").values()] == [("rp",), (), ("vr",)]
 
 
-def test_the_limit_is_of_cores_that_are_never_idle():
-    assert measure.limit([0.3, 0.2, 0.5], cores=2) == pytest.approx(2000.0)
+def test_the_limit_is_of_cores_that_are_never_idle_or_of_a_gpu():
+    parts = [measure.Rate(1000.0, 0.3), measure.Rate(2000.0, 0.2), measure.Rate(500.0, 0.5)]
+    assert measure.limit(*parts, cores=2) == pytest.approx(2000.0)
+    assert measure.limit(*parts, cores=None) == pytest.approx(400.0)
+    assert measure.limit(measure.Rate(300.0, 0.3), *parts[1:], cores=None) == pytest.approx(300.0)
 
 
 def test_repeat_counts_items(monkeypatch):

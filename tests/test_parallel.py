@@ -185,9 +185,8 @@ def test_removed_agents_return_their_memory(tmp_path):
     seen = {}
 
     def tick():
-        if (
-            not seen and len(run.remotes()) == 4 and min(r.segment.end.min() for r in run.remotes()) > 1050
-        ):  # full rings
+        ends = [remote.segment.end.min() for remote in run.remotes()]
+        if not seen and len(ends) == 4 and min(ends) > 1050:  # the rings are full
             seen["rings"] = 3 * system.layout.nbytes()
             seen["own"] = sum(memory.own(remote.popen.pid) for remote in run.remotes()[1:])
             seen["before"] = run.memory_in_use()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -48,6 +49,7 @@ def test_what_is_wrong_with_groups():
 def test_spread_is_of_the_last_two_thirds():
     looks = [{"server": size} for size in (50.0, 80.0, 100.0, 101.0, 99.0, 100.0)]
     assert soak.spread(looks, "server") == pytest.approx(0.02)
+    assert soak.spread([{"agent": None}], "agent") == math.inf  # nothing seen is nothing shown
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,9 @@ def counts(agents: int, predictors: int = 1, trainers: int = 1, each: int = 1) -
     return {"agents": agents, "agents_per_process": each, "predictors": predictors, "trainers": trainers}
 
 
-def systems(base: Mapping[str, float], gunreal: Mapping[str, float], unreal: Mapping[str, float]) -> dict[str, Setting]:
+def three_systems(
+    base: Mapping[str, float], gunreal: Mapping[str, float], unreal: Mapping[str, float]
+) -> dict[str, Setting]:
     """GA3C, GUNREAL, and UNREAL's input as settings, each with the paper's numbers."""
     return {
         "base": Setting("base (GA3C)", {"tasks": (), **STACK}, base),
@@ -130,7 +132,7 @@ _ALL = (
         "sooner; GA3C and UNREAL collect apples only. Its UNREAL is another program, without LSTM and on single RGB "
         "frames; here the tasks on that input stand for it, so that compute times are not comparable with the paper's.",
         envs=NAV_MAZE,
-        settings=systems({}, {"score": 15}, {"score": 3}),
+        settings=three_systems({}, {"score": 15}, {"score": 3}),
         common=MAZE,
         steps=1_500_000,
     ),
@@ -141,7 +143,7 @@ _ALL = (
         "reach 25 and finishes 1.5 times sooner than UNREAL. Its UNREAL is another program, without LSTM and on single "
         "RGB frames; here the tasks on that input stand for it, so that compute times are not comparable.",
         envs=ARENA,
-        settings=systems({"score": 25}, {"score": 27, "ratio": 0.27}, {"score": 31}),
+        settings=three_systems({"score": 25}, {"score": 27, "ratio": 0.27}, {"score": 31}),
         steps=1_500_000,
     ),
     Learning(

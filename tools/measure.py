@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -147,7 +147,7 @@ def parts_alone(system: System, whole: dict[str, Any], batch: dict[str, Any], se
       "env": all environments stepped by all cores. "predict": policy and value at the system's mean batch.
       "predict_sizes": the same for each batch size, 1 to `max_batch`. "train": updates with all tasks at the system's
       batch. "limit" and "share" of it. "alone_cpu_ms": CPU milliseconds of an agent step in each part, by its name;
-      "cpu_share" of what the whole system used: like "share", but other programs hardly disturb it.
+      "cpu_share" of what the whole system used: what "share" would be if no core were idle.
     """
     config, learner = system.config, system.learner
     predict = partial(prediction, learner, system.spec, batch["observations"])
@@ -161,20 +161,21 @@ def parts_alone(system: System, whole: dict[str, Any], batch: dict[str, Any], se
     found: dict[str, Any] = {name: rate.per_second for name, rate in alone.items()}
     found["predict_sizes"] = {str(n): repeat(predict(n), n, seconds / len(sizes)).per_second for n in sizes}
     found["alone_cpu_ms"] = {name: rate.cpu_ms for name, rate in alone.items()}
-    if whole["gpu"]:  # the environments have the cores for themselves
-        found["limit"] = min(found["env"], 1 / (1 / found["predict"] + 1 / found["train"]))
-    else:
-        found["limit"] = limit(found["alone_cpu_ms"].values(), backend.cores())
+    found["limit"] = limit(*alone.values(), None if whole["gpu"] else backend.cores())
     used = sum(whole["cpu_ms"].values()) - whole["cpu_ms"]["unused"]
     shares = {"share": whole["pps"] / found["limit"], "cpu_share": sum(found["alone_cpu_ms"].values()) / used}
     return found | shares
 
 
-def limit(cpu_ms: Iterable[float], cores: int) -> float:
-    """Agent steps a second of cores that are never idle, if nothing but the parts cost CPU milliseconds.
+def limit(env: Rate, predict: Rate, train: Rate, cores: int | None) -> float:
+    """Agent steps a second if nothing but environments, actions' predictions and training cost anything.
 
-    Not of the parts' rates: a prediction or an update alone need not keep more than one core busy."""
-    return 1000 * cores / sum(cpu_ms)
+    On shared cores, what `cores` that are never idle could do. The parts' rates would not tell: a prediction or update
+    alone need not keep more than one core busy. With a GPU (None) the environments have the cores for themselves.
+    """
+    if cores is None:
+        return min(env.per_second, 1 / (1 / predict.per_second + 1 / train.per_second))
+    return 1000 * cores / (env.cpu_ms + predict.cpu_ms + train.cpu_ms)
 
 
 def prediction(learner: backend.Learner, spec: Spec, observations: np.ndarray, size: int) -> Callable[[], Any]:

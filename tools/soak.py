@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import os
 import signal
 import statistics
@@ -93,9 +94,9 @@ class Watch:
 
 
 def spread(looks: Sequence[dict[str, Any]], name: str) -> float:
-    """(largest - smallest) / median of the last two thirds."""
+    """(largest - smallest) / median of the last two thirds; infinite where nothing was there to look at."""
     values = [look[name] for look in looks[len(looks) // 3 :] if look[name] is not None]
-    return (max(values) - min(values)) / statistics.median(values) if values else 0.0
+    return (max(values) - min(values)) / statistics.median(values) if values else math.inf
 
 
 def soak(config: Config, minutes: float) -> dict[str, Any]:
