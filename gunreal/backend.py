@@ -132,36 +132,45 @@ class TensorFlowLearner(Learner):
             head: tf.function(functools.partial(network.predict, head), input_signature=inputs, autograph=False)
             for head in self._heads
         }
-        self._step: Any = None
+        self._compiled: Any = None
+        gradients = [tf.TensorSpec(variable.shape, "float32") for variable in self._variables]
+        self._optimize = tf.function(  # compiled as a whole: its many passes over all weights become one
+            self._optimizer_step,
+            input_signature=[gradients, tf.TensorSpec((), "float32")],
+            autograph=False,
+            jit_compile=True,
+        )
 
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
         inputs = (observations,) if past is None else (observations, past)
         return tuple(output.numpy() for output in self._predict[head](*inputs))
 
-    def _update(self, batch: Mapping[str, Any], learning_rate: float) -> np.ndarray:
+    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray]:
         tf = self._tf
-        if self._step is None:
-            signature = tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), batch)
-            signature = [signature, tf.TensorSpec((), "float32")]
-            self._step = tf.function(self._train_step, input_signature=signature, autograph=False)
-        return self._step(batch, np.float32(learning_rate)).numpy()
+        with self._lock:
+            if self._compiled is None:
+                signature = tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), batch)
+                self._compiled = tf.function(self._at_present, input_signature=[signature], autograph=False)
+        gradients, values = self._compiled(batch)
+        return gradients, values.numpy()
 
-    def _train_step(self, batch: Mapping[str, Any], learning_rate: Any) -> Any:
+    def _at_present(self, batch: Mapping[str, Any]) -> tuple[list[Any], Any]:
+        # The weights are read first of all. Another thread's update in that instant may be seen in some and not in
+        # others, as in A3C; to rule that out costs 5 % of an update.
         tf = self._tf
         weights = [variable.value for variable in self._variables]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(weights)
             total, metrics = self._loss(batch)
         gradients = tape.gradient(total, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        gradients, finite, values = self._judge(total, metrics, gradients)
+        return self._judge(total, metrics, gradients)
+
+    def _apply(self, gradients: list[Any], learning_rate: float) -> None:
+        self._optimize(gradients, np.float32(learning_rate))
+
+    def _optimizer_step(self, gradients: list[Any], learning_rate: Any) -> None:
         self._optimizer.learning_rate.assign(learning_rate)
-
-        def apply() -> Any:
-            self._optimizer.apply(gradients, self._variables)
-            return tf.constant(0)
-
-        tf.cond(finite, apply, lambda: tf.constant(0))
-        return values
+        self._optimizer.apply(gradients, self._variables)
 
     def _read(self) -> list[Any]:
         return [variable.value.numpy() for variable in [*self._variables, *self._slots]]
@@ -184,7 +193,8 @@ class JaxLearner(Learner):
         self._weights = tuple(variable.value for variable in self._variables)
         self._state = tuple(variable.value for variable in self._slots)
         self._predict = {head: jax.jit(self._stateless_predict(head)) for head in self._heads}
-        self._step = jax.jit(self._train_step)
+        self._compiled = jax.jit(self._at)
+        self._optimize = jax.jit(self._optimizer_step)
 
     def _stateless_predict(self, head: str) -> Any:
         def predict(weights: tuple[Any, ...], observations: Any, past: Past | None) -> tuple[Any, ...]:
@@ -206,32 +216,30 @@ class JaxLearner(Learner):
         outputs = self._predict[head](self._weights, _pad(observations, size), past and _pad_past(past, size))
         return tuple(output[:count] for output in self._jax.device_get(outputs))
 
-    def _update(self, batch: Mapping[str, Any], learning_rate: float) -> np.ndarray:
-        batch = pad_batch(batch, self.network.lengths)
-        weights, state, values = self._step(self._weights, self._state, batch, np.float32(learning_rate))
-        values = np.asarray(values)
-        self._weights, self._state = weights, state
-        return values
+    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray]:
+        gradients, values = self._compiled(self._weights, pad_batch(batch, self.network.lengths))
+        return gradients, np.asarray(values)
 
-    def _train_step(
-        self, weights: tuple[Any, ...], state: tuple[Any, ...], batch: Mapping[str, Any], learning_rate: Any
-    ) -> tuple[tuple[Any, ...], tuple[Any, ...], Any]:
+    def _at(self, weights: tuple[Any, ...], batch: Mapping[str, Any]) -> tuple[list[Any], Any]:
         def loss(weights: tuple[Any, ...]) -> tuple[Any, dict[str, Any]]:
             with self._scope(weights):
                 return self._loss(batch)
 
         (total, metrics), gradients = self._jax.value_and_grad(loss, has_aux=True)(weights)
-        gradients, finite, values = self._judge(total, metrics, list(gradients))
+        return self._judge(total, metrics, list(gradients))
+
+    def _apply(self, gradients: list[Any], learning_rate: float) -> None:
+        self._weights, self._state = self._optimize(self._weights, self._state, gradients, np.float32(learning_rate))
+
+    def _optimizer_step(
+        self, weights: tuple[Any, ...], state: tuple[Any, ...], gradients: list[Any], learning_rate: Any
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         slots = iter(state)
         rate = self._optimizer.learning_rate
         variables = [learning_rate if v is rate else next(slots) for v in self._optimizer.variables]
         new_weights, variables = self._optimizer.stateless_apply(variables, gradients, list(weights))
-        new_state = [x for v, x in zip(self._optimizer.variables, variables, strict=True) if v is not rate]
-
-        def choose(new: list[Any], old: tuple[Any, ...]) -> tuple[Any, ...]:
-            return tuple(self._jax.numpy.where(finite, n, o) for n, o in zip(new, old, strict=True))
-
-        return choose(new_weights, weights), choose(new_state, state), values
+        new_state = tuple(x for v, x in zip(self._optimizer.variables, variables, strict=True) if v is not rate)
+        return tuple(new_weights), new_state
 
     def _read(self) -> list[Any]:
         return [*self._weights, *self._state]

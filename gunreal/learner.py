@@ -1,4 +1,4 @@
-"""What the learners of both backends share: the lock, the optimiser, skipped updates, and the state that is saved."""
+"""What the learners of both backends share: the order of updates, the optimiser, and the state that is saved."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class Learner:
     """The network's weights and optimiser, with compiled prediction and training. Safe to share between threads.
 
-    A prediction may overlap an update. Updates are applied one at a time.
+    A prediction may overlap an update. Several threads may compute gradients at the same time, each at the weights that
+    it found; they are applied one at a time.
 
     Attributes:
       network: what it learns.
@@ -59,13 +60,17 @@ class Learner:
         An update whose loss or gradient is not finite is skipped: weights and optimiser stay as they were.
 
         Returns:
-          The loss's metrics, "grad_norm" (before clipping) and "skipped" (1.0 or 0.0).
+          The loss's metrics, "grad_norm" (before clipping), "skipped" (1.0 or 0.0) and "version": the number of updates
+          that the weights had before this one was applied, those included that other threads applied meanwhile.
         """
+        batch = {**batch, "observations": batch["observations"].astype(self._sent, copy=False)}
+        gradients, values = self._gradient(batch)
+        metrics = dict(zip(self._metrics, values.tolist(), strict=True))
         with self._lock:
-            batch = {**batch, "observations": batch["observations"].astype(self._sent, copy=False)}
-            values = self._update(batch, learning_rate)
-            metrics = dict(zip(self._metrics, values.tolist(), strict=True))
-            self.version += metrics["skipped"] == 0
+            metrics["version"] = self.version
+            if not metrics["skipped"]:
+                self._apply(gradients, learning_rate)
+                self.version += 1
         return metrics
 
     def get_state(self) -> dict[str, np.ndarray]:
@@ -124,8 +129,8 @@ class Learner:
             total = total * ops.sum(ops.ones_like(batch["base"]["mask"]))
         return total, metrics
 
-    def _judge(self, total: Any, metrics: dict[str, Any], gradients: list[Any]) -> tuple[list[Any], Any, Any]:
-        """Clipped gradients, whether to apply them, and all metrics in one array, to be fetched in one transfer."""
+    def _judge(self, total: Any, metrics: dict[str, Any], gradients: list[Any]) -> tuple[list[Any], Any]:
+        """Clipped gradients, and all metrics in one array, to be fetched in one transfer."""
         from keras import ops
 
         norm = ops.sqrt(sum(ops.sum(ops.square(g)) for g in gradients))
@@ -135,12 +140,17 @@ class Learner:
         finite = ops.logical_and(ops.isfinite(total), ops.isfinite(norm))
         metrics = {**metrics, "grad_norm": norm, "skipped": 1.0 - ops.cast(finite, "float32")}
         self._metrics = tuple(metrics)  # set while tracing: the compiled function gives the values only
-        return gradients, finite, ops.stack(list(metrics.values()))
+        return gradients, ops.stack(list(metrics.values()))
 
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
         raise NotImplementedError
 
-    def _update(self, batch: Mapping[str, Any], learning_rate: float) -> np.ndarray:
+    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray]:
+        """The clipped gradients at the present weights, on the device, and the metrics' values."""
+        raise NotImplementedError
+
+    def _apply(self, gradients: list[Any], learning_rate: float) -> None:
+        """One step of the optimiser; the lock is held."""
         raise NotImplementedError
 
     def _read(self) -> list[Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from gunreal import memory, scheduler
 from gunreal.agent import EXIT_BAD_INPUT
-from gunreal.config import ConfigError, per_process
+from gunreal.config import ConfigError, per_process, trainer_threads
 from gunreal.crew import Crew
 from gunreal.pool import AgentFailure, Remote
 from gunreal.scheduler import Counts
@@ -29,7 +29,7 @@ class ParallelRun:
         self.crews = {name: self._prediction_crew(name) for name in system.requests}
         trainer = system.trainer
         self.trainers = Crew("trainer", trainer.fetch, trainer.work, system.fail)
-        self.counts = Counts(config.agents // per_process(config), config.predictors, config.trainers)
+        self.counts = Counts(config.agents // per_process(config), config.predictors, trainer_threads(config))
         policy = self._make_policy()
         self._steering = Steering(self, policy) if policy else None
         saved = system.resumed.extra.get("scheduler") if system.resumed else None

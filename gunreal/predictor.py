@@ -21,7 +21,7 @@ class Learner(Protocol):
         """Outputs of a head for observations `[n, *spec.observation]`, and what a recurrent network takes beside."""
 
     def train(self, batch: dict[str, Any], learning_rate: float) -> dict[str, float]:
-        """One update; its metrics."""
+        """One update; its metrics, "skipped", and the "version" of the weights that it changed."""
 
 
 class _Rows:

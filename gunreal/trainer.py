@@ -157,8 +157,9 @@ class Trainer:
     def work(self, batch: dict[str, Any]) -> None:
         """One update on a batch."""
         config = self._config
-        lags = self._learner.version - batch["base"].pop("version")
+        acted = batch["base"].pop("version")
         rate = anneal(config.learning_rate, config.learning_rate_end, self._metrics.step / config.steps)
         scalars = self._learner.train(batch, rate)
         skipped = scalars.pop("skipped") > 0
+        lags = int(scalars.pop("version")) - acted
         self._metrics.trained(lags.size, lags.ravel(), scalars | {"learning_rate": rate}, skipped)

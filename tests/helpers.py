@@ -36,7 +36,7 @@ class FakeLearner:
     def train(self, batch, learning_rate):
         self.trained.append(batch)
         self.version += 1
-        return {"loss_total": 1.0, "skipped": 0.0}
+        return {"loss_total": 1.0, "skipped": 0.0, "version": self.version - 1}
 
 
 def logits(observations):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 
 import numpy as np
 import pytest
@@ -73,6 +74,33 @@ def test_small_gradients_are_not_clipped():
     batch, wide, free = make_batch(), make_learner(dataclasses.replace(CONFIG, max_grad_norm=1e6)), make_learner()
     wide.train(batch, 1e-3), free.train(batch, 1e-3)
     assert_equal_states(wide.get_state(), free.get_state())
+
+
+def test_threads_compute_gradients_at_the_same_time_and_apply_them_one_after_the_other(monkeypatch):
+    learner, alone, batches = make_learner(), make_learner(), [make_batch(seed=seed) for seed in range(2)]
+    of_first = [alone._gradient(batch)[0] for batch in batches]
+    gradient, both, versions = learner._gradient, threading.Barrier(2, timeout=60), {}
+
+    def together(batch):
+        computed = gradient(batch)
+        both.wait()  # breaks unless the other thread gets here before this one's update is applied
+        return computed
+
+    monkeypatch.setattr(learner, "_gradient", together)
+
+    def train(place):
+        versions[place] = learner.train(batches[place], 1e-3)["version"]
+
+    threads = [threading.Thread(target=train, args=(place,)) for place in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(versions.values()) == [0, 1] and learner.version == 2
+    for place in sorted(versions, key=versions.get):
+        alone._apply(of_first[place], 1e-3)
+    alone.version = 2
+    assert_equal_states(learner.get_state(), alone.get_state())
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])

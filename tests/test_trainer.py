@@ -168,12 +168,10 @@ def test_trainer_reports_each_update():
         rates = []
 
         class Learner:
-            version = 9
-
             def train(self, batch, learning_rate):
                 assert sorted(batch["base"]) == ["action", "mask", "returns"]
                 rates.append(learning_rate)
-                return {"loss_total": 2.0, "skipped": float(len(rates) == 2)}
+                return {"loss_total": 2.0, "skipped": float(len(rates) == 2), "version": 9}
 
         trainer = Trainer(bench.batcher, Learner(), bench.config, metrics)
         bench.start()

@@ -96,7 +96,7 @@ def test_a_flat_machine_keeps_what_it_has():
     """Nothing is gained by more, so nothing is changed; a race of three takes five measurements."""
     machine = Machine(lambda config: 500.0, noise=0.005)
     best, _ = climb(machine, Config())
-    assert best.config == Config() and len(machine.asked) == 1 + 3 * 5 + 3 * 4
+    assert best.config == Config(trainers=1) and len(machine.asked) == 1 + 3 * 5 + 3 * 4
 
 
 def test_settings_that_lag_do_not_count():
@@ -106,7 +106,7 @@ def test_settings_that_lag_do_not_count():
 
 
 def test_a_gain_that_does_not_show_again_is_no_gain():
-    config, rival = Config(), Config(trainers=2)
+    config, rival = Config(trainers=1), Config(trainers=2)
     rates = iter([500.0, 600.0, 500.0, 505.0, 500.0, 500.0])
     search = tune.Search(lambda config: tune.Trial(next(rates), 0.0, 1.0, ""), lambda text: None)
     first, second = tune.Settings(config), tune.Settings(rival)
@@ -115,7 +115,7 @@ def test_a_gain_that_does_not_show_again_is_no_gain():
 
 def test_hopeless_rivals_are_measured_once():
     machine = Machine(peak(trainers=1))
-    first, second = tune.Settings(Config()), tune.Settings(Config(trainers=2))
+    first, second = tune.Settings(Config(trainers=1)), tune.Settings(Config(trainers=2))
     assert tune.Search(machine, lambda text: None).race(first, [second]) is first and len(machine.asked) == 2
 
 

@@ -27,7 +27,7 @@ import tomli_w
 
 from gunreal import scheduler
 from gunreal.checks import check
-from gunreal.config import Config, ConfigError, per_process
+from gunreal.config import Config, ConfigError, per_process, trainer_threads
 from gunreal.train import prepare
 
 TUNED = ("agents", "agents_per_process", "predictors", "trainers", "max_batch")
@@ -95,6 +95,7 @@ class Search:
         Raises:
           MeasurementFailed: `start` can't be measured, or none of what was tried counts.
         """
+        start = dataclasses.replace(start, trainers=trainer_threads(start))
         best, settled = Settings(start), 0
         self._try(best)
         if best.trials[0].tps == 0:
@@ -161,7 +162,8 @@ def neighbour(config: Config, move: str, by: int) -> Config | None:
     each = per_process(config)
     processes = config.agents // each
     if move in ("predictors", "trainers"):
-        return _checked(config, **{move: getattr(config, move) + by})
+        count = getattr(config, move) + by
+        return _checked(config, **{move: count}) if count else None
     if move == "max_batch":
         size = _scaled(min(config.max_batch, 1 << (config.agents - 1).bit_length()), by)
         return None if by > 0 and config.max_batch >= config.agents else _checked(config, max_batch=size)
