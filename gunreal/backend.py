@@ -9,7 +9,7 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,6 +99,18 @@ def _has_gpu() -> bool:
     import tensorflow as tf
 
     return bool(tf.config.list_physical_devices("GPU"))
+
+
+def fused(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function of one array compiled to a single pass over it, which TensorFlow does for every shape anew. JAX, which
+    does that anyway, gets the function itself."""
+    import keras
+
+    if keras.backend.backend() == "jax":
+        return function
+    import tensorflow as tf
+
+    return tf.function(function, autograph=False, jit_compile=True)
 
 
 def make_learner(network: Network, config: Config) -> Learner:

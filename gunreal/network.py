@@ -160,7 +160,7 @@ class Network:
         """
         base = batch["base"]
         count = ops.shape(base["mask"])[0]
-        features = self._split(self.torso.features(batch["observations"]), count)
+        features = self._split(self.torso.features(batch["observations"], same_count=True), count)
         if self.torso.recurrent:
             features = self._unrolled(features, batch["past"], count)
         outputs = self.policy_value(features[0].hidden)

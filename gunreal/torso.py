@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from gunreal import backend
 from gunreal.config import ConfigError
 from gunreal.replay import Past
 from gunreal.spec import Spec
@@ -52,6 +53,7 @@ class Torso:
         sizes = _sizes(kind, first_stride, hidden)
         if self._is_conv:
             _check_image(spec, sizes[:-1], kind)
+        self._fused_input = backend.fused(self._input)
         self.layers = _layers(sizes, "relu" if self._is_conv else "tanh", data_format, seed)
         *self._body, self._last = self.layers
         self.recurrent = kind == "lstm"
@@ -66,19 +68,28 @@ class Torso:
             self._cell.build((None, hidden + spec.num_actions + 1))
             self.layers.append(self._cell)
 
-    def features(self, observations: Any) -> Features:
-        """Features `[N, F]` of `observations` `[N, *spec.observation]`; a recurrent torso's without the recurrence."""
-        x = ops.cast(observations, self._compute) * self._scale
-        if not self._is_conv:
-            x = ops.reshape(x, (-1, math.prod(self._spec.observation)))
-        elif self._channels_last:  # after the cast: TensorFlow's transpose of bytes is slower than that of floats
-            x = ops.transpose(x, (0, 2, 3, 1))
+    def features(self, observations: Any, same_count: bool = False) -> Features:
+        """Features `[N, F]` of `observations` `[N, *spec.observation]`; a recurrent torso's without the recurrence.
+
+        Args:
+          observations: as stored.
+          same_count: whether N is always the same, so that compiling for it pays.
+        """
+        x = self._fused_input(observations) if same_count else self._input(observations)
         for layer in self._body:
             x = layer(x)
         if self._is_conv:
             x = x if self._channels_last else ops.transpose(x, (0, 2, 3, 1))
             x = ops.reshape(x, (-1, math.prod(x.shape[1:])))
         return Features(ops.cast(x, "float32"), ops.cast(self._last(x), "float32"))
+
+    def _input(self, observations: Any) -> Any:
+        """What the first layer takes."""
+        x = ops.cast(observations, self._compute) * self._scale
+        if not self._is_conv:
+            return ops.reshape(x, (-1, math.prod(self._spec.observation)))
+        # After the cast: TensorFlow's transpose of bytes is slower than that of floats.
+        return ops.transpose(x, (0, 2, 3, 1)) if self._channels_last else x
 
     def unroll(self, hidden: Any, past: Past) -> tuple[Any, Any]:
         """Runs the LSTM along sequences; at an episode's first step its state is reset to zeros.
