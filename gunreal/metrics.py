@@ -8,7 +8,7 @@
 | `tps` | agent steps trained on a second, since the last line |
 | `score_mean`, `score_max` | of the last 100 finished episodes, unclipped |
 | `episodes`, `updates`, `trained` | finished episodes, learner updates, agent steps trained on, since the run's start |
-| `policy_lag`, `policy_lag_max` | learner updates between acting and the update that learns from it, since the last line |
+| `policy_lag`, `policy_lag_max` | learner updates between acting and the one that learns from it, since the last line |
 | `agents`, `predictors`, `trainers` | N_A, N_P, N_T now |
 | `memory_bytes`, `memory_limit` | of all processes together, and its bound |
 | `wait_ms` | mean time from a group's request to its agents' actions, in milliseconds, since the last line |
