@@ -159,14 +159,14 @@ class TensorFlowLearner(Learner):
 
     def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray]:
         tf = self._tf
-        with self._lock:
+        with self._lock:  # two trainers may both bring the first batch
             if self._compiled is None:
                 signature = tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), batch)
-                self._compiled = tf.function(self._at_present, input_signature=[signature], autograph=False)
+                self._compiled = tf.function(self._loss_gradient, input_signature=[signature], autograph=False)
         gradients, values = self._compiled(batch)
         return gradients, values.numpy()
 
-    def _at_present(self, batch: Mapping[str, Any]) -> tuple[list[Any], Any]:
+    def _loss_gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], Any]:
         # The weights are read first of all. Another thread's update in that instant may be seen in some and not in
         # others, as in A3C; to rule that out costs 5 % of an update.
         tf = self._tf
@@ -205,7 +205,7 @@ class JaxLearner(Learner):
         self._weights = tuple(variable.value for variable in self._variables)
         self._state = tuple(variable.value for variable in self._slots)
         self._predict = {head: jax.jit(self._stateless_predict(head)) for head in self._heads}
-        self._compiled = jax.jit(self._at)
+        self._compiled = jax.jit(self._loss_gradient)
         self._optimize = jax.jit(self._optimizer_step)
 
     def _stateless_predict(self, head: str) -> Any:
@@ -232,7 +232,7 @@ class JaxLearner(Learner):
         gradients, values = self._compiled(self._weights, pad_batch(batch, self.network.lengths))
         return gradients, np.asarray(values)
 
-    def _at(self, weights: tuple[Any, ...], batch: Mapping[str, Any]) -> tuple[list[Any], Any]:
+    def _loss_gradient(self, weights: tuple[Any, ...], batch: Mapping[str, Any]) -> tuple[list[Any], Any]:
         def loss(weights: tuple[Any, ...]) -> tuple[Any, dict[str, Any]]:
             with self._scope(weights):
                 return self._loss(batch)

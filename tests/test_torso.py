@@ -1,4 +1,4 @@
-"""The recurrent torso: its unroll against a step-by-step computation, across an episode's boundary too."""
+"""The torso: training's features are acting's; its unroll against a step-by-step computation, across episodes too."""
 
 from __future__ import annotations
 

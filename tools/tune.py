@@ -162,7 +162,7 @@ def neighbour(config: Config, move: str, by: int) -> Config | None:
     each = per_process(config)
     processes = config.agents // each
     if move in ("predictors", "trainers"):
-        count = getattr(config, move) + by
+        count = getattr(config, move) + by  # 0 trainers would be the default, not fewer
         return _checked(config, **{move: count}) if count else None
     if move == "max_batch":
         size = _scaled(min(config.max_batch, 1 << (config.agents - 1).bit_length()), by)
