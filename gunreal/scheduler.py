@@ -1,6 +1,6 @@
 """Moves N_A, N_P and N_T at run time to train on as many frames per second as the machine allows, within its memory.
 
-Both policies climb by trial: measure an interval, change one count by 1, measure again, keep the change or undo it.
+Both policies climb by trial: measure an interval, change one count, measure again, keep the change or undo it.
 `Annealing` is the paper's random walk (GA3C, section 4.3). `Queue` tries only what idle shares and queues point at, and
 comes to rest (Multiverse, "Updated Schedule": the random walk unsettles the queues). Memory bounds both (GUNREAL,
 section 3.2).
@@ -51,7 +51,7 @@ class Observation(NamedTuple):
 
 
 class Move(NamedTuple):
-    """One more (+1) or one less (-1) of one count, by its name in `Counts`."""
+    """More or less of one count, by its name in `Counts`."""
 
     name: str
     by: int
@@ -118,12 +118,14 @@ class Scheduler:
                 return bounded(trial.counts, counts, observation, self.ceiling)
         elif frames <= 0:
             return counts  # nothing has been trained on yet: not a measurement
-        allowed = [move for move in MOVES if bounded(move(counts), counts, observation, self.ceiling) == move(counts)]
-        move = self._choose(counts, observation, allowed)
+        move = self._choose(counts, observation, [move for move in MOVES if self._fits(move, counts, observation)])
         if move is None:
             return counts
         self._trial = Trial(move, counts, frames)
         return move(counts)
+
+    def _fits(self, move: Move, counts: Counts, observation: Observation) -> bool:
+        return bounded(move(counts), counts, observation, self.ceiling) == move(counts)
 
     def get_state(self) -> dict[str, Any]:
         """Everything that `set_state` needs to go on exactly, in types that JSON keeps."""
@@ -176,8 +178,9 @@ class Queue(Scheduler):
     """Tries what relieves the bottleneck that queues and idle shares show, and rests when nothing helps.
 
     A process or thread more must bring a twentieth of its proportional share, and goes again if it doesn't: trials
-    climb `frames_per_second / (N_A N_P N_T)^0.05`, which has a top. What failed twice against one bottleneck is given
-    up, until an addition has moved the bottleneck or throughput has moved by itself.
+    climb `frames_per_second / (N_A N_P N_T)^0.05`, which has a top. A move that was kept is tried again twice as large,
+    until one fails: by ones, some tens of processes would take as many intervals. What failed twice by one against a
+    bottleneck is given up, until an addition has moved the bottleneck or throughput has moved by itself.
     """
 
     busy = 0.2  # idle share below which threads are the bottleneck
@@ -190,16 +193,19 @@ class Queue(Scheduler):
         self._bottleneck = ""  # that the trial under way is to relieve
         self._failures: dict[tuple[str, Move], int] = {}
         self._rest: float | None = None  # throughput when nothing was left to try
+        self._kept: Move | None = None  # the last trial's, unless it failed
 
     def get_state(self) -> dict[str, Any]:
         """See `Scheduler.get_state`."""
         failures = [[bottleneck, move, times] for (bottleneck, move), times in self._failures.items()]
-        return {**super().get_state(), "bottleneck": self._bottleneck, "failures": failures, "rest": self._rest}
+        own = {"bottleneck": self._bottleneck, "failures": failures, "rest": self._rest, "kept": self._kept}
+        return super().get_state() | own
 
     def set_state(self, state: dict[str, Any]) -> None:
         """See `Scheduler.set_state`."""
         super().set_state(state)
         self._bottleneck, self._rest = state["bottleneck"], state["rest"]
+        self._kept = Move(*state["kept"]) if state.get("kept") else None  # older checkpoints have none
         self._failures = {(bottleneck, Move(*move)): times for bottleneck, move, times in state["failures"]}
 
     def _choose(self, counts: Counts, observation: Observation, allowed: list[Move]) -> Move | None:
@@ -211,7 +217,16 @@ class Queue(Scheduler):
         untried = (m for m in relief if m in allowed and self._failures.get((relief[0].name, m), 0) < self.patience)
         move = next(untried, None)
         self._rest = None if move else self._rest or frames
-        return move
+        return move and self._stride(move, counts, observation)
+
+    def _stride(self, move: Move, counts: Counts, observation: Observation) -> Move:
+        """The move, twice as large as the last one if that was of its kind and was kept, as far as the bounds allow."""
+        by = move.by
+        if self._kept and self._kept.name == move.name and self._kept.by * by > 0:
+            by = 2 * self._kept.by
+        while by != move.by and not self._fits(Move(move.name, by), counts, observation):
+            by //= 2
+        return Move(move.name, by)
 
     def _relief(self, counts: Counts, observation: Observation) -> list[Move]:
         """Moves that the observation points at, the most promising one first: it names the bottleneck."""
@@ -229,7 +244,8 @@ class Queue(Scheduler):
         return gain > trial.frames_per_second
 
     def _judged(self, move: Move, kept: bool) -> None:
-        if not kept:
-            self._failures[self._bottleneck, move] = self._failures.get((self._bottleneck, move), 0) + 1
-        elif move.by > 0:
+        self._kept = move if kept else None
+        if kept and move.by > 0:
             self._failures.clear()
+        elif not kept and abs(move.by) == 1:
+            self._failures[self._bottleneck, move] = self._failures.get((self._bottleneck, move), 0) + 1

@@ -151,7 +151,26 @@ def test_queue_sends_blocked_agents_home_once_more_trainers_did_not_help():
     history = [counts := scheduler.propose(counts, blocked) for _ in range(6)]
     more, less = Counts(8, 1, 2), Counts(7, 1, 1)
     assert history[:5] == [more, Counts(8, 1, 1), more, Counts(8, 1, 1), less]
-    assert history[5] == Counts(6, 1, 1)  # as many frames with one process less: kept
+    assert history[5] == Counts(5, 1, 1)  # as many frames with one process less: kept, and two at once
+
+
+def test_queue_doubles_a_move_that_was_kept_and_begins_again_at_one_when_it_fails():
+    machine = Machine(env=100, predictor=10_000, trainer=10_000, cores=32)
+    history = [counts.processes for counts in run(Queue(), machine, ONES, 5)]
+    assert history == [1, 2, 4, 8, 16, 32]
+    scheduler = Queue()
+    counts = scheduler.propose(ONES, observation(frames_per_second=100.0))
+    counts = scheduler.propose(counts, observation(frames_per_second=200.0))
+    assert counts == Counts(4, 1, 1)
+    assert scheduler.propose(counts, observation(frames_per_second=100.0)) == Counts(2, 1, 1)
+    assert scheduler.propose(Counts(2, 1, 1), observation(frames_per_second=200.0)) == Counts(3, 1, 1)
+
+
+def test_queue_doubles_only_within_the_memory():
+    scheduler = Queue()
+    counts = scheduler.propose(ONES, observation(frames_per_second=100.0))
+    room = observation(frames_per_second=200.0, memory=800, memory_limit=1000, memory_per_process=100)
+    assert scheduler.propose(counts, room) == Counts(3, 1, 1)
 
 
 def test_queue_takes_idle_threads_away():
