@@ -6,6 +6,7 @@ No other file of the library imports `tensorflow` or `jax`.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import os
 import sys
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gunreal.learner import Learner as Learner  # part of this module's interface
+from gunreal.padding import pad, pad_batch, pad_past, power_of_two
 from gunreal.replay import Past
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from gunreal.network import Network
 
 BACKENDS = ("tensorflow", "jax")
+_M_ARENA_MAX = -8  # of malloc.h
 
 
 def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
@@ -51,6 +54,7 @@ def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
         os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *added]).strip()
         return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    _share_memory()
     with _quiet_stderr():
         import tensorflow as tf
 
@@ -61,6 +65,16 @@ def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
         tf.config.experimental.set_memory_growth(gpu, True)
     if deterministic:
         tf.config.experimental.enable_op_determinism()
+
+
+def _share_memory() -> None:
+    """Lets all threads take memory from the same places: of its own heap each would keep what it once needed.
+
+    Tensors come from one pool, which TensorFlow otherwise has for GPUs only; the rest from two heaps of glibc's malloc.
+    """
+    os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")
+    with contextlib.suppress(AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
 def cores() -> int:
@@ -121,6 +135,34 @@ def make_learner(network: Network, config: Config) -> Learner:
     return kind(network, config)
 
 
+class _Operation:
+    """A function compiled for one signature, and called as an operation of its own.
+
+    That runs it in the calling thread. `tf.function`'s dispatch in Python and the way to TensorFlow's threads and back
+    cost a small prediction more than its arithmetic.
+
+    Args:
+      function: of tensors, in any nests.
+      signature: a `tf.TensorSpec` for each of them, in the same nests, one for each argument.
+    """
+
+    def __init__(self, function: Callable[..., Any], signature: list[Any]):
+        import tensorflow as tf
+
+        self._tf = tf
+        self._function = tf.function(function, autograph=False).get_concrete_function(*signature)
+        self._captured = list(self._function.captured_inputs)
+        self._dtypes = [output.dtype for output in self._function.outputs]
+
+    def __call__(self, *args: Any) -> Any:
+        tf = self._tf
+        inputs = [tf.convert_to_tensor(array) for array in tf.nest.flatten(args)]
+        outputs = tf.raw_ops.StatefulPartitionedCall(
+            args=[*inputs, *self._captured], Tout=self._dtypes, f=self._function
+        )
+        return tf.nest.pack_sequence_as(self._function.structured_outputs, outputs)
+
+
 class TensorFlowLearner(Learner):
     """`tf.function` and `GradientTape`. Shapes are traced with free batch axes: nothing is ever traced twice."""
 
@@ -140,10 +182,7 @@ class TensorFlowLearner(Learner):
                     tf.TensorSpec(steps, "float32"),
                 )
             )
-        self._predict = {
-            head: tf.function(functools.partial(network.predict, head), input_signature=inputs, autograph=False)
-            for head in self._heads
-        }
+        self._predict = {head: _Operation(functools.partial(network.predict, head), inputs) for head in self._heads}
         self._compiled: Any = None
         gradients = [tf.TensorSpec(variable.shape, "float32") for variable in self._variables]
         self._optimize = tf.function(  # compiled as a whole: its many passes over all weights become one
@@ -162,7 +201,7 @@ class TensorFlowLearner(Learner):
         with self._lock:  # two trainers may both bring the first batch
             if self._compiled is None:
                 signature = tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), batch)
-                self._compiled = tf.function(self._loss_gradient, input_signature=[signature], autograph=False)
+                self._compiled = _Operation(self._loss_gradient, [signature])
         gradients, values = self._compiled(batch)
         return gradients, values.numpy()
 
@@ -222,10 +261,10 @@ class JaxLearner(Learner):
 
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
         count = len(observations)
-        size = _power_of_two(count)
+        size = power_of_two(count)
         if count <= self._config.max_batch:
             size = min(size, self._config.max_batch)
-        outputs = self._predict[head](self._weights, _pad(observations, size), past and _pad_past(past, size))
+        outputs = self._predict[head](self._weights, pad(observations, size), past and pad_past(past, size))
         return tuple(output[:count] for output in self._jax.device_get(outputs))
 
     def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray]:
@@ -259,39 +298,3 @@ class JaxLearner(Learner):
     def _write(self, arrays: list[np.ndarray]) -> None:
         put = [self._jax.numpy.array(array) for array in arrays]
         self._weights, self._state = tuple(put[: len(self._variables)]), tuple(put[len(self._variables) :])
-
-
-def _power_of_two(count: int) -> int:
-    return 1 << (count - 1).bit_length()
-
-
-def _pad(array: np.ndarray, size: int) -> np.ndarray:
-    """`array` with rows of zeros up to `size` rows."""
-    if len(array) == size:
-        return array
-    padded = np.zeros((size, *array.shape[1:]), array.dtype)
-    padded[: len(array)] = array
-    return padded
-
-
-def _pad_past(past: Past, size: int) -> Past:
-    return Past(*(_pad(array, size) for array in past))
-
-
-def pad_batch(batch: Mapping[str, Any], lengths: tuple[int, ...]) -> dict[str, Any]:
-    """`Network.loss`'s batch with its B sequences padded to a power of two; the mask of the new ones is 0."""
-    count = len(batch["base"]["mask"])
-    size = _power_of_two(count)
-    if size == count:
-        return dict(batch)
-    padded: dict[str, Any] = {
-        part: {name: _pad(array, size) for name, array in arrays.items()}
-        for part, arrays in batch.items()
-        if part not in ("observations", "past")
-    }
-    if "past" in batch:
-        padded["past"] = {part: _pad_past(past, size) for part, past in batch["past"].items()}
-    ends = np.cumsum(lengths)[:-1] * count
-    rows = np.split(batch["observations"], ends)
-    padded["observations"] = np.concatenate([_pad(x, size * n) for x, n in zip(rows, lengths, strict=True)])
-    return padded

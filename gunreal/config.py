@@ -77,7 +77,7 @@ class Config:
         0, "threads, whose gradients are computed at the same time; 0: two with tasks, one without", low=0, high=64
     )
     run_ahead: int = field(
-        5, "agent steps after a rollout before it is trained on: few keep the policy lag low, many hide latency", low=0
+        1, "agent steps after a rollout before it is trained on: few keep the policy lag low, many hide latency", low=0
     )
     scheduler: str = field("off", "moves agents, predictors and trainers", choices=("annealing", "queue", "off"))
     scheduler_seconds: float = field(20.0, "seconds between moves", above=0)

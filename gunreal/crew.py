@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ class Crew:
       fetch: `fetch(timeout)` gives work, or something empty after `timeout` seconds without any.
       work: does it.
       failed: called with an exception that `fetch` or `work` raised; the thread then ends.
+      nice: by which the threads give way to the process's others where cores are short.
     """
 
     def __init__(
@@ -24,8 +26,9 @@ class Crew:
         fetch: Callable[[float], Any],
         work: Callable[[Any], Any],
         failed: Callable[[BaseException], None],
+        nice: int = 0,
     ):
-        self.name, self._fetch, self._work, self._failed = name, fetch, work, failed
+        self.name, self._fetch, self._work, self._failed, self._nice = name, fetch, work, failed, nice
         self._threads: list[threading.Thread] = []
         self._size = 0
         self._idle = 0.0
@@ -47,6 +50,8 @@ class Crew:
                 thread.start()
 
     def _run(self, index: int) -> None:
+        if self._nice:
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), self._nice)
         try:
             while index < self._size:
                 before = time.monotonic()

@@ -18,6 +18,7 @@ from gunreal.system import System, warn
 _YOUNG = 20.0  # seconds; a process that dies younger, or before its first rollout, counts as failing at once
 _PROCESS = 100 * 2**20  # bytes of an agent process without its rings: Python, NumPy and 16 Atari games take 79 MiB
 _FAILURES = 3  # in a row, after which the run gives up
+_GIVE_WAY = 5  # nice value of predictors where training is the longest work: else rollouts would wait, and grow old
 
 
 class ParallelRun:
@@ -48,7 +49,11 @@ class ParallelRun:
         pipe = system.requests[name]
         groups = max(1, system.config.max_batch * 2 // system.layout.agents)  # whose observations fit one prediction
         return Crew(
-            name, lambda timeout: pipe.get(groups, timeout), lambda records: system.predict(name, records), system.fail
+            name,
+            lambda timeout: pipe.get(groups, timeout),
+            lambda records: system.predict(name, records),
+            system.fail,
+            nice=_GIVE_WAY if system.config.tasks else 0,
         )
 
     def run(self, tick: Callable[[], None]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gunreal import queues
+from gunreal import backend, queues
 from gunreal.config import Config
 from gunreal.metrics import RunMetrics
 from gunreal.pool import Member, Pool
@@ -145,10 +145,15 @@ def anneal(start: float, end: float, share: float) -> float:
 
 
 class Trainer:
-    """Turns batches into updates and reports each one."""
+    """Turns batches into updates and reports each one.
+
+    No more gradients are computed at a time than there are cores: more would be no faster and each takes memory of its
+    own, some 100 MB with three tasks. A trainer that waits for its turn has its batch ready.
+    """
 
     def __init__(self, batcher: Batcher, learner: Learner, config: Config, metrics: RunMetrics):
         self._batcher, self._learner, self._config, self._metrics = batcher, learner, config, metrics
+        self._turns = threading.BoundedSemaphore(backend.cores())
 
     def fetch(self, timeout: float) -> dict[str, Any] | None:
         """The next batch, or None when there is none within `timeout` seconds."""
@@ -159,7 +164,8 @@ class Trainer:
         config = self._config
         acted = batch["base"].pop("version")
         rate = anneal(config.learning_rate, config.learning_rate_end, self._metrics.step / config.steps)
-        scalars = self._learner.train(batch, rate)
+        with self._turns:
+            scalars = self._learner.train(batch, rate)
         skipped = scalars.pop("skipped") > 0
         lags = int(scalars.pop("version")) - acted
         self._metrics.trained(lags.size, lags.ravel(), scalars | {"learning_rate": rate}, skipped)

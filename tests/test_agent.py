@@ -38,7 +38,9 @@ def test_rows_by_hand():
 
 @pytest.mark.parametrize("agents", [1, 2, 5])
 def test_rings_hold_what_the_environments_said(agents):
-    with Bench("--T -----t T t ---t", ["helpers:Tracer"], members=2, agents=agents, replay_size=10) as bench:
+    with Bench(
+        "--T -----t T t ---t", ["helpers:Tracer"], members=2, agents=agents, replay_size=10, run_ahead=5
+    ) as bench:
         histories = bench.record()
         bench.start()
         for _ in range(60):
@@ -214,7 +216,7 @@ def test_tasks_without_a_queue_hold_nothing_up():
 
 
 def test_full_replay_is_waited_for():
-    with Bench("~", ["vr"], agents=2, replay_size=10, replay_fill="full") as bench:
+    with Bench("~", ["vr"], agents=2, replay_size=10, replay_fill="full", run_ahead=5) as bench:
         bench.start()
         sequences = bench.members[0].segment.arrays["vr.sequence"][:, 0]
         bench.step(12)

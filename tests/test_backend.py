@@ -100,6 +100,25 @@ def test_what_is_transferred_as_float_is_computed_alike():
     assert batch["observations"].dtype == np.uint8  # the caller's
 
 
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's")
+def test_an_operation_keeps_nests_and_sees_its_variables_change():
+    import tensorflow as tf
+
+    scale = tf.Variable(2.0)
+
+    def function(arrays, shift):
+        return {"b": arrays["b"] * scale + shift, "a": (arrays["a"], shift)}
+
+    vector = tf.TensorSpec((None,), "float32")
+    operation = backend._Operation(function, [{"b": vector, "a": vector}, tf.TensorSpec((), "float32")])
+    arrays = {"b": np.array([1, 2], np.float32), "a": np.array([3], np.float32)}
+    for factor in (2.0, 5.0):
+        scale.assign(factor)
+        outputs = operation(arrays, np.float32(10))
+        assert outputs["b"].numpy().tolist() == [10 + factor, 10 + 2 * factor]
+        assert outputs["a"][0].numpy().tolist() == [3] and outputs["a"][1].numpy() == 10
+
+
 def test_threads_predict_while_one_trains():
     learner, images, failures = make_learner(Config(max_batch=12)), make_batch()["observations"], []
 
@@ -118,17 +137,6 @@ def test_threads_predict_while_one_trains():
     for thread in threads:
         thread.join()
     assert not failures and learner.version == 10
-
-
-def test_padding_keeps_every_sequence_in_its_place():
-    batch = make_batch(count=3)
-    padded = backend.pad_batch(batch, (4, 3))
-    assert padded["observations"].shape[0] == 4 * 7 and padded["base"]["mask"].shape == (4, 4)
-    np.testing.assert_array_equal(padded["observations"][:12], batch["observations"][:12])
-    np.testing.assert_array_equal(padded["observations"][16:25], batch["observations"][12:])
-    np.testing.assert_array_equal(padded["fit"]["target"][:3], batch["fit"]["target"])
-    assert not padded["base"]["mask"][3].any() and not padded["fit"]["mask"][3].any()
-    assert backend.pad_batch(make_batch(count=4), (4, 3))["observations"].shape[0] == 4 * 7
 
 
 def test_tensorflow_and_jax_agree(tmp_path):

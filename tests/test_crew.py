@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import queue
 import threading
 
@@ -53,6 +54,16 @@ def test_threads_do_the_work_and_stop():
     crew.stop()
     assert sorted(item[0] for _, item in jobs.done) == list(range(20))
     assert alive("t1") == [] and len(crew) == 0 and not jobs.errors
+
+
+def test_threads_give_way_by_their_nice_value_and_no_others_do():
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    values = []
+    crew = Crew("t2", lambda timeout: [1], lambda _: values.append(os.getpriority(os.PRIO_PROCESS, 0)), print, nice=3)
+    crew.resize(1)
+    wait_until(lambda: values)
+    crew.stop()
+    assert set(values) == {before + 3} and os.getpriority(os.PRIO_PROCESS, 0) == before
 
 
 def test_empty_work_is_none():

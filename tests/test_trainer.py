@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from helpers import Bench, task_bootstrap
@@ -87,7 +89,7 @@ def check_batch(bench, batch, rows, histories):
 def test_batches_are_what_a_slow_reconstruction_says(agents, min_batch, clip):
     """Rings that wrap many times, every place of an episode's end in a rollout, several slots, sequences and none."""
     names = ("helpers:Tracer", "helpers:Lone")
-    options = {"task": {"lone": {"rows": 6}}, "replay_size": 10, "reward_clip": clip}
+    options = {"task": {"lone": {"rows": 6}}, "replay_size": 10, "reward_clip": clip, "run_ahead": 5}
     with Bench(
         "--T -----t T t ---t", names, members=2, agents=agents, stack=3, min_batch=min_batch, **options
     ) as bench:
@@ -186,3 +188,26 @@ def test_trainer_reports_each_update():
         assert (line["policy_lag"], line["policy_lag_max"]) == (9, 9)  # the fake learner acted at version 0
         assert line["learning_rate"] == pytest.approx(0.4)
         assert trainer.fetch(0) is None
+
+
+def test_no_more_updates_at_a_time_than_cores(monkeypatch):
+    monkeypatch.setattr("gunreal.backend.cores", lambda: 2)
+    computing, most, two = [], [], threading.Barrier(2, timeout=60)
+
+    class Learner:
+        def train(self, batch, learning_rate):
+            computing.append(1)
+            two.wait()  # breaks unless a second one comes
+            most.append(len(computing))
+            two.wait()
+            computing.pop()
+            return {"skipped": 0.0, "version": 0}
+
+    trainer = Trainer(None, Learner(), Config(), RunMetrics())
+    batches = [{"base": {"version": np.zeros((1, 5), int)}} for _ in range(6)]
+    threads = [threading.Thread(target=trainer.work, args=(batch,)) for batch in batches]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [2] * 6
