@@ -235,9 +235,12 @@ class Queue(Scheduler):
         if observation.requests < 1 and "predictors" in busy:
             busy.remove("predictors")  # at work, yet nothing waits for them
         moves = [Move(name, 1) for name in busy]
-        moves.append(Move("processes", -1 if observation.blocked > self.busy else 1))  # more agents: larger batches
+        agents = Move("processes", -1 if observation.blocked > self.busy else 1)
+        # More agents make larger predictions, which may be all that busy predictors need.
+        moves = [agents, *moves] if busy[:1] == ["predictors"] else [*moves, agents]
         moves += [Move(name, -1) for name, share in idle.items() if share * getattr(counts, name) >= 1]  # one idles
-        return [*moves, Move(moves[0].name, -1), Move("processes", -1)]  # or too many share the cores
+        # Or too many share the cores.
+        return [*moves, Move(busy[0] if busy else "processes", -1), Move("processes", -1)]
 
     def _better(self, counts: Counts, frames: float, trial: Trial) -> bool:
         gain = frames * (math.prod(trial.counts) / math.prod(counts)) ** self.worth

@@ -136,13 +136,20 @@ def test_annealing_tries_every_move_and_repeats_with_its_seed():
     ("changes", "move"),
     [
         ({}, Move("processes", 1)),
-        ({"predictor_idle": 0.05, "requests": 3.0}, Move("predictors", 1)),
+        ({"predictor_idle": 0.05, "requests": 3.0}, Move("processes", 1)),
         ({"predictor_idle": 0.05, "requests": 0.1}, Move("processes", 1)),
         ({"trainer_idle": 0.05, "blocked": 0.4}, Move("trainers", 1)),
     ],
 )
 def test_queue_relieves_the_bottleneck(changes: dict[str, float], move: Move):
     assert Queue().propose(Counts(2, 1, 1), observation(**changes)) == move(Counts(2, 1, 1))
+
+
+def test_queue_adds_predictors_once_more_agents_did_not_help():
+    busy = observation(predictor_idle=0.0, requests=3.0)
+    scheduler, counts = Queue(), Counts(2, 1, 1)
+    history = [counts := scheduler.propose(counts, busy) for _ in range(5)]
+    assert history == [Counts(3, 1, 1), Counts(2, 1, 1)] * 2 + [Counts(2, 2, 1)]
 
 
 def test_queue_sends_blocked_agents_home_once_more_trainers_did_not_help():
