@@ -50,9 +50,8 @@ class Crew:
                 thread.start()
 
     def _run(self, index: int) -> None:
-        if self._nice:
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), self._nice)
         try:
+            os.nice(self._nice)  # of this thread alone, on Linux; 0 changes nothing
             while index < self._size:
                 before = time.monotonic()
                 item = self._fetch(0.1)
