@@ -209,11 +209,8 @@ def gauged(gauge, tmp_path, drive):
 
 def test_the_processes_of_a_peer_count_and_end_with_it(tools, tmp_path):
     gauge, pid = tools("gauge"), tmp_path / "pid"
-    meter = gauged(gauge, tmp_path, BUSY.format(pid=str(pid)))
-    try:
+    with gauged(gauge, tmp_path, BUSY.format(pid=str(pid))) as meter:
         found = meter.measure(0.1, 0.5)
-    finally:
-        meter.close()
     assert found["processes"] == 2 and found["steps"] % 100 == 0
     assert found["cpu_ms"] * found["steps"] / 1000 > 0.05  # the child's: the parent sleeps
     assert not psutil.pid_exists(int(pid.read_text()))
@@ -224,12 +221,31 @@ def test_a_peer_that_stands_still_has_failed(tools, tmp_path, monkeypatch):
     monkeypatch.setattr(gauge, "PATIENCE", 2.0)
     monkeypatch.setattr(gauge, "GRACE", 0.1)
     meter = gauged(gauge, tmp_path, "print('waiting for Godot', flush=True)\ntime.sleep(60)")
-    try:
-        with pytest.raises(gauge.Failed, match="made no progress for 2 s: waiting for Godot"):
-            meter.measure(0.0, 1.0)
-    finally:
-        meter.close()
+    with pytest.raises(gauge.Failed, match="made no progress for 2 s: waiting for Godot"), meter:
+        meter.measure(0.0, 1.0)
     assert not psutil.pid_exists(meter._popen.pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_a_peer_starts_ends_it_again(tools, tmp_path, monkeypatch, number):
+    gauge, started = tools("gauge"), []
+
+    class Popen(subprocess.Popen):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            started.append(self.pid)
+            signal.raise_signal(number)
+
+    before = signal.signal(number, signal.default_int_handler)
+    monkeypatch.setattr(gauge.subprocess, "Popen", Popen)
+    monkeypatch.setattr(gauge, "GRACE", 0.1)
+    try:
+        with pytest.raises(KeyboardInterrupt), gauged(gauge, tmp_path, "time.sleep(60)"):
+            pytest.fail("the signal was lost")
+        assert signal.getsignal(number) is signal.default_int_handler
+    finally:
+        signal.signal(number, before)
+    assert len(started) == 1 and not psutil.pid_exists(started[0])
 
 
 def test_progress_is_shared_through_a_file(tools, tmp_path):

@@ -148,12 +148,11 @@ def describe(contestant: Contestant) -> dict[str, Any]:
 
 def measure(contestant: Contestant, warmup: float, seconds: float) -> dict[str, Any]:
     """One measurement: see `Gauge.measure`. Raises Failed."""
-    with tempfile.TemporaryDirectory(prefix="peers-", ignore_cleanup_errors=True) as folder:
-        gauge = Gauge(contestant.command(), Path(folder))
-        try:
-            return gauge.measure(warmup, seconds)
-        finally:
-            gauge.close()
+    with (
+        tempfile.TemporaryDirectory(prefix="peers-", ignore_cleanup_errors=True) as folder,
+        Gauge(contestant.command(), Path(folder)) as gauge,
+    ):
+        return gauge.measure(warmup, seconds)
 
 
 def compare(contestants: Sequence[Contestant], rounds: int, warmup: float, seconds: float) -> dict[str, dict[str, Any]]:

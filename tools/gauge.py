@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,8 +42,22 @@ class Reading(NamedTuple):
     busy: float
 
 
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Holds SIGINT and SIGTERM back until its end."""
+    came: list[int] = []
+    before = {n: signal.signal(n, lambda number, _: came.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)
+
+
 class Gauge:
-    """Runs a program that reports its steps to a `Progress`, on the cores that this process may use.
+    """Runs a program that reports its steps to a `Progress`, on the cores that this process may use: `with Gauge(...)`.
 
     Args:
       command: the program; `--progress FILE` is added.
@@ -51,17 +66,26 @@ class Gauge:
 
     def __init__(self, command: Sequence[str], folder: Path):
         path, self._log = folder / "progress", folder / "log"
+        self._command = [*command, "--progress", str(path)]
+        self._environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TMPDIR": str(folder)}
         self._progress = Progress(path)
         self._cores = sorted(os.sched_getaffinity(0))
-        with open(self._log, "wb") as log:
-            self._popen = subprocess.Popen(
-                [*command, "--progress", str(path)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TMPDIR": str(folder)},
-                start_new_session=True,  # a Ctrl-C in the terminal is ours to hand on
-            )
+
+    def __enter__(self) -> Gauge:
+        """Starts the program; a signal in that moment ends it again."""
+        with contextlib.ExitStack() as undo:
+            with _uninterrupted(), open(self._log, "wb") as log:
+                self._popen = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=self._environment,
+                    start_new_session=True,  # a Ctrl-C in the terminal is ours to hand on
+                )
+                undo.push(self)
+            undo.pop_all()
+        return self
 
     def measure(self, warmup: float, seconds: float) -> dict[str, Any]:
         """Waits for the first progress and `warmup` seconds more, then measures for `seconds`.
@@ -137,7 +161,7 @@ class Gauge:
             members |= {process.pid for process, parent in parents.items() if parent in members}
         return [process for process in parents if process.pid in members]
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Ends the program and all that it started, if need be by force."""
         tree = self._tree()
         try:

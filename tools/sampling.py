@@ -23,7 +23,7 @@ class Sampler(threading.Thread):
     """Looks a hundred times a second at where each Python thread is; `with Sampler() as sampler`.
 
     A sample counts for the innermost function of this library that the thread is in: what it waits for there, or what
-    that has called (the network: `backend.TensorFlowLearner._outputs`). Samples are of wall time, waits included. The
+    that has called (TensorFlow's network: `backend._Operation.__call__`). Samples are of wall time, waits included. The
     sampler needs the interpreter's lock for each look, so it can't see a thread that holds it for a whole period.
     """
 
