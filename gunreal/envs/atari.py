@@ -15,6 +15,7 @@ import numpy as np
 
 from gunreal.config import Config, ConfigError
 from gunreal.envs.make import Step
+from gunreal.envs.resize import AreaResize
 
 # noop_max: an episode starts with 1 to noop_max no-op frames.
 # "deterministic": Mnih et al. 2015/2016, as GA3C, UNREAL and GUNREAL; "v5": Machado et al. 2018, sticky actions.
@@ -39,8 +40,9 @@ class AtariEnv:
             raise ConfigError(f"image_key {config.image_key!r}: {config.env} observes no Dict; leave image_key out")
         game, options = _game(config), _options(config)
         self.num_envs = num_envs
-        self.frame: tuple[int, ...] = (3 if config.observation == "rgb" else 1, config.frame_size, config.frame_size)
-        self._consoles = [_Console(game, options, self.frame) for _ in range(num_envs)]
+        channels, size = 3 if config.observation == "rgb" else 1, config.frame_size
+        self.frame: tuple[int, ...] = (channels, size, size)
+        self._consoles = [_Console(game, options, channels, size) for _ in range(num_envs)]
         self.num_actions = len(self._consoles[0].actions)
         self._extra_keys = extra_keys
         self._step: Step | None = None
@@ -73,12 +75,9 @@ class AtariEnv:
 class _Console:
     """One game: ALE, its preprocessing and its random numbers."""
 
-    def __init__(self, game: str, options: dict, frame: tuple[int, ...]):
+    def __init__(self, game: str, options: dict, channels: int, size: int):
         import ale_py
-        import cv2
 
-        cv2.setNumThreads(0)  # the agent processes fill the cores
-        self._resize = lambda screen: cv2.resize(screen, frame[1:], interpolation=cv2.INTER_AREA)
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         self.ale = ale = ale_py.ALEInterface()
         ale.setFloat("repeat_action_probability", 0.0)  # ALE's own sticky actions can't be seeded without loadROM
@@ -92,12 +91,13 @@ class _Console:
             ale.setDifficulty(options["difficulty"])
         ale.reset_game()
         ale.act(ale_py.Action.NOOP)  # right after the reset the picture can be half drawn, which no saved state holds
-        self._get_screen = ale.getScreenRGB if frame[0] == 3 else ale.getScreenGrayscale
+        self._get_screen = ale.getScreenRGB if channels == 3 else ale.getScreenGrayscale
         self._start, self._start_screen = ale.cloneState(include_rng=True), self._get_screen()
         self.actions = ale.getLegalActionSet() if options["full_action_space"] else ale.getMinimalActionSet()
         self._skip, self._sticky = options["frameskip"], options["repeat_action_probability"]
         self._noop_max, self._noop = options["noop_max"], ale_py.Action.NOOP
         self._screens = np.empty((2, *self._start_screen.shape), np.uint8)
+        self._resize = AreaResize(self._start_screen.shape, (size, size))
 
     def reset(self, seed: int, out: np.ndarray) -> None:
         """Starts the episode of `seed` and writes its first frame to `out`."""
@@ -109,7 +109,7 @@ class _Console:
             for _ in range(noops):
                 self.ale.act(self._noop)
             self._get_screen(self._screens[0])
-        self._write(self._screens[0], out)
+        self._resize(self._screens[0], out)
 
     def step(self, action: int, out: np.ndarray) -> tuple[float, bool, bool]:
         """`frameskip` emulated frames; writes the frame to `out` and returns reward, terminated, truncated."""
@@ -128,13 +128,9 @@ class _Console:
                 self._get_screen(odd if k % 2 else even)
         if self._skip > 1:  # sprites flicker: each is drawn on every other frame only
             np.maximum(even, odd, out=even)
-        self._write(even, out)
+        self._resize(even, out)
         terminated = ale.game_over(with_truncation=False)
         return reward, terminated, ale.game_truncated() and not terminated
-
-    def _write(self, screen: np.ndarray, out: np.ndarray) -> None:
-        image = self._resize(screen)
-        out[:] = image if image.ndim == 2 else image.transpose(2, 0, 1)
 
 
 def _game(config: Config) -> str:
