@@ -185,12 +185,8 @@ class TensorFlowLearner(Learner):
         self._predict = {head: _Operation(functools.partial(network.predict, head), inputs) for head in self._heads}
         self._compiled: Any = None
         gradients = [tf.TensorSpec(variable.shape, "float32") for variable in self._variables]
-        self._optimize = tf.function(  # compiled as a whole: its many passes over all weights become one
-            self._optimizer_step,
-            input_signature=[gradients, tf.TensorSpec((), "float32")],
-            autograph=False,
-            jit_compile=True,
-        )
+        fused = tf.function(self._optimizer_step, autograph=False, jit_compile=True)  # one pass over all weights
+        self._optimize = _Operation(fused, [gradients, tf.TensorSpec((), "float32")])
 
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
         inputs = (observations,) if past is None else (observations, past)
@@ -219,9 +215,10 @@ class TensorFlowLearner(Learner):
     def _apply(self, gradients: list[Any], learning_rate: float) -> None:
         self._optimize(gradients, np.float32(learning_rate))
 
-    def _optimizer_step(self, gradients: list[Any], learning_rate: Any) -> None:
+    def _optimizer_step(self, gradients: list[Any], learning_rate: Any) -> tuple[()]:
         self._optimizer.learning_rate.assign(learning_rate)
         self._optimizer.apply(gradients, self._variables)
+        return ()
 
     def _read(self) -> list[Any]:
         return [variable.value.numpy() for variable in [*self._variables, *self._slots]]
