@@ -42,7 +42,10 @@ class AtariEnv:
         self.num_envs = num_envs
         channels, size = 3 if config.observation == "rgb" else 1, config.frame_size
         self.frame: tuple[int, ...] = (channels, size, size)
-        self._consoles = [_Console(game, options, channels, size) for _ in range(num_envs)]
+        self._consoles = [_Console(game, options, channels) for _ in range(num_envs)]
+        screen = self._consoles[0].start_screen.shape
+        # One for all of them, which stays in the processor's cache.
+        self._screens, self._resize = np.empty((2, *screen), np.uint8), AreaResize(screen, (size, size))
         self.num_actions = len(self._consoles[0].actions)
         self._extra_keys = extra_keys
         self._step: Step | None = None
@@ -54,9 +57,10 @@ class AtariEnv:
         reward, terminated, truncated = np.zeros(n, np.float32), np.zeros(n, bool), np.zeros(n, bool)
         for i, console in enumerate(self._consoles):
             if reset[i]:
-                console.reset(int(seeds[i]), frame[i])
+                console.reset(int(seeds[i]), self._screens[0])
             else:
-                reward[i], terminated[i], truncated[i] = console.step(int(actions[i]), frame[i])
+                reward[i], terminated[i], truncated[i] = console.step(int(actions[i]), self._screens)
+            self._resize(self._screens[0], frame[i])
         extra = {key: np.stack([getattr(c.ale, _EXTRA[key])() for c in self._consoles]) for key in self._extra_keys}
         self._step = Step(frame, reward, terminated, truncated, extra)
 
@@ -73,9 +77,9 @@ class AtariEnv:
 
 
 class _Console:
-    """One game: ALE, its preprocessing and its random numbers."""
+    """One game: ALE and its random numbers."""
 
-    def __init__(self, game: str, options: dict, channels: int, size: int):
+    def __init__(self, game: str, options: dict, channels: int):
         import ale_py
 
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
@@ -92,28 +96,25 @@ class _Console:
         ale.reset_game()
         ale.act(ale_py.Action.NOOP)  # right after the reset the picture can be half drawn, which no saved state holds
         self._get_screen = ale.getScreenRGB if channels == 3 else ale.getScreenGrayscale
-        self._start, self._start_screen = ale.cloneState(include_rng=True), self._get_screen()
+        self._start, self.start_screen = ale.cloneState(include_rng=True), self._get_screen()
         self.actions = ale.getLegalActionSet() if options["full_action_space"] else ale.getMinimalActionSet()
         self._skip, self._sticky = options["frameskip"], options["repeat_action_probability"]
         self._noop_max, self._noop = options["noop_max"], ale_py.Action.NOOP
-        self._screens = np.empty((2, *self._start_screen.shape), np.uint8)
-        self._resize = AreaResize(self._start_screen.shape, (size, size))
 
-    def reset(self, seed: int, out: np.ndarray) -> None:
-        """Starts the episode of `seed` and writes its first frame to `out`."""
+    def reset(self, seed: int, screen: np.ndarray) -> None:
+        """Starts the episode of `seed` and writes its first screen."""
         self._rng = np.random.default_rng(seed)
         self._held = self._noop
         self.ale.restoreState(self._start)
-        self._screens[0] = self._start_screen  # ALE itself still has the last episode's
+        screen[:] = self.start_screen  # ALE itself still has the last episode's
         if noops := self._rng.integers(self._noop_max):  # the start state has seen one already
             for _ in range(noops):
                 self.ale.act(self._noop)
-            self._get_screen(self._screens[0])
-        self._resize(self._screens[0], out)
+            self._get_screen(screen)
 
-    def step(self, action: int, out: np.ndarray) -> tuple[float, bool, bool]:
-        """`frameskip` emulated frames; writes the frame to `out` and returns reward, terminated, truncated."""
-        ale, (even, odd) = self.ale, self._screens
+    def step(self, action: int, screens: np.ndarray) -> tuple[float, bool, bool]:
+        """`frameskip` emulated frames; writes the first of two screens and returns reward, terminated, truncated."""
+        ale, (even, odd) = self.ale, screens
         sticky = self._rng.random(self._skip) < self._sticky if self._sticky else None
         reward = 0
         for k in range(self._skip):
@@ -128,7 +129,6 @@ class _Console:
                 self._get_screen(odd if k % 2 else even)
         if self._skip > 1:  # sprites flicker: each is drawn on every other frame only
             np.maximum(even, odd, out=even)
-        self._resize(even, out)
         terminated = ale.game_over(with_truncation=False)
         return reward, terminated, ale.game_truncated() and not terminated
 
