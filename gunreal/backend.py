@@ -115,8 +115,8 @@ def _has_gpu() -> bool:
     return bool(tf.config.list_physical_devices("GPU"))
 
 
-def fused(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function of one array compiled to a single pass over it, which TensorFlow does for every shape anew. JAX, which
+def fused(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of arrays compiled to a single pass over them, which TensorFlow does for every shape anew. JAX, which
     does that anyway, gets the function itself."""
     import keras
 
@@ -185,8 +185,7 @@ class TensorFlowLearner(Learner):
         self._predict = {head: _Operation(functools.partial(network.predict, head), inputs) for head in self._heads}
         self._compiled: Any = None
         gradients = [tf.TensorSpec(variable.shape, "float32") for variable in self._variables]
-        fused = tf.function(self._optimizer_step, autograph=False, jit_compile=True)  # one pass over all weights
-        self._optimize = _Operation(fused, [gradients, tf.TensorSpec((), "float32")])
+        self._optimize = _Operation(fused(self._optimizer_step), [gradients, tf.TensorSpec((), "float32")])
 
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
         inputs = (observations,) if past is None else (observations, past)
