@@ -58,6 +58,7 @@ class Crew:
                 self._idle += time.monotonic() - before  # racy between threads, and only a statistic
                 if item is not None and len(item):
                     self._work(item)
+                del item  # a batch is large: not to be kept while waiting for the next
         except BaseException as error:  # noqa: BLE001  whatever it is, the run must hear of it
             self._failed(error)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import weakref
 
 import pytest
 
@@ -54,6 +55,18 @@ def test_threads_do_the_work_and_stop():
     crew.stop()
     assert sorted(item[0] for _, item in jobs.done) == list(range(20))
     assert alive("t1") == [] and len(crew) == 0 and not jobs.errors
+
+
+def test_work_that_is_done_is_not_kept():
+    class Item(list):
+        """As a list, but it can be referred to weakly."""
+
+    jobs = Jobs()
+    crew = Crew("t6", jobs.fetch, lambda item: jobs.done.append(weakref.ref(item)), jobs.errors.append)
+    jobs.waiting.put(Item([1]))
+    crew.resize(1)
+    wait_until(lambda: jobs.done and jobs.done[0]() is None)
+    crew.stop()
 
 
 def test_threads_give_way_by_their_nice_value_and_no_others_do():
