@@ -178,6 +178,30 @@ def test_the_file_is_for_config(tmp_path, monkeypatch):
     assert flags.from_flags(["", "--config", str(out)])[0] == Config(**wanted)
 
 
+@pytest.mark.parametrize("trials", [0, 1, 6, 9, 13])
+def test_a_climb_that_is_stopped_writes_what_it_has(tmp_path, monkeypatch, trials):
+    machine, out = Machine(peak(agents=16, trainers=2)), tmp_path / "tuned.toml"
+
+    def trial(config, seconds, lag):
+        if len(machine.asked) == trials:
+            raise KeyboardInterrupt
+        return machine(config)
+
+    monkeypatch.setattr(tune, "trial", trial)
+    options = Namespace(seconds=6.0, lag=10.0, toml=out, given={"env": "gunreal/Catch-v0"})
+    arguments = Config(env="gunreal/Catch-v0"), options, {"cores": 2, "processor": "a machine"}, [].append
+    if trials == 0:
+        with pytest.raises(KeyboardInterrupt):
+            tune.tune(*arguments)
+        assert not out.exists()
+        return
+    assert tune.tune(*arguments) == 130
+    first, _, last = out.read_text().splitlines()[:3]
+    assert f"in {trials} trials" in first and first.endswith("stopped before its end")
+    assert ("agent steps a second trained" in last) == (trials not in (1, 6))  # a race has just begun anew
+    assert load(out)["agents"] == (32 if trials == 1 else 16)
+
+
 def test_bad_input_before_anything_is_measured(monkeypatch):
     monkeypatch.setattr(tune, "trial", None)
     options = Namespace(seconds=6.0, lag=10.0, toml=Path("x"), given={})

@@ -91,9 +91,14 @@ def test_crew_stops_in_order(tmp_path, crew, number):
     wanted = plan(tmp_path, small("base", "pc", "vr"))
     working, said = crew(wanted, parallel=2, base="waits", pc="waits")
 
+    progress = "100 of 1,000 agent steps, score 1.50, 50 a second; about 0.0 h left for all"
+
     def interrupt():
-        wait_until(lambda: all(training.step() for training in wanted[:2]))
-        os.kill(os.getpid(), number)
+        try:
+            wait_until(lambda: all(training.step() for training in wanted[:2]))
+            wait_until(lambda: any(progress in line for line in said))
+        finally:
+            os.kill(os.getpid(), number)
 
     def handler(*_):
         raise AssertionError("it was to be replaced")
@@ -109,7 +114,7 @@ def test_crew_stops_in_order(tmp_path, crew, number):
         thread.join()
     assert working.stopping and not working.failed
     assert [trainings.stopped_by(training.lines()) for training in wanted] == ["SIGINT", "SIGINT", None]
-    assert any("100 of 1,000 agent steps, score 1.50, 50 a second; about 0.0 h left for all" in line for line in said)
+    assert any(progress in line for line in said)
 
 
 def test_crew_leaves_nothing_running(tmp_path, crew):

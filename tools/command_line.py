@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
+import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from gunreal import flags
@@ -44,3 +46,14 @@ def check_positive(name: str, value: float) -> None:
 def say(text: str) -> None:
     """Prints a line with the time."""
     print(f"{time.strftime('%H:%M')} {text}", flush=True)
+
+
+@contextlib.contextmanager
+def handled(numbers: Iterable[int], handler: Callable[[int, Any], object]) -> Iterator[None]:
+    """Has signals handled by `handler` until its end, then as before."""
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)

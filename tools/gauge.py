@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
+from command_line import handled
 from peers import Progress
 
 from gunreal import memory
@@ -46,12 +47,10 @@ class Reading(NamedTuple):
 def _uninterrupted() -> Iterator[None]:
     """Holds SIGINT and SIGTERM back until its end."""
     came: list[int] = []
-    before = {n: signal.signal(n, lambda number, _: came.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        with handled((signal.SIGINT, signal.SIGTERM), lambda number, _: came.append(number)):
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         for number in came:
             signal.raise_signal(number)
 

@@ -6,6 +6,8 @@ rival has to be 3 % faster, as runs differ by about that much; one that is 10 % 
 Where one wins, the next value in the same direction is raced. It ends when no setting has a better neighbour. Then the
 best settings race against those of the start, which are kept if that does not show a gain.
 
+Stopped before that, it writes the best settings so far.
+
 Settings count only if their policy lag is at most --lag, since lag costs learning, and if they fit into 95 % of the
 memory with full replay rings. The training batch is left as it is: it is about learning, too.
 """
@@ -83,11 +85,16 @@ class Search:
     Args:
       measured: makes a trial of a configuration.
       say: is told what is tried.
+
+    Attributes:
+      trials: how many there were.
+      best: the settings that the climb is at, once a trial of them has succeeded.
     """
 
     def __init__(self, measured: Callable[[Config], Trial], say: Callable[[str], None]):
         self._measured, self._say = measured, say
         self.trials = 0
+        self.best: Settings | None = None
 
     def climb(self, start: Config) -> Settings:
         """The best settings that are found from `start` on.
@@ -100,6 +107,7 @@ class Search:
         self._try(best)
         if best.trials[0].tps == 0:
             raise measure.MeasurementFailed(best.trials[0].problem)
+        self.best = best
         for move in itertools.cycle(MOVES):
             before, best = best, self._along(move, best)
             settled = settled + 1 if best is before else 1
@@ -116,7 +124,7 @@ class Search:
             if winner is best:
                 break
             (direction,) = (by for by, config in rivals.items() if config is winner.config)
-            best = winner
+            self.best = best = winner
             onward = neighbour(best.config, move, direction)
             rivals = {direction: onward} if onward else {}
         return best
@@ -213,18 +221,25 @@ def tune(config: Config, options: argparse.Namespace, about: dict[str, Any], say
     prepare(config)
     say(f"{config.env}, tasks {','.join(config.tasks) or 'none'}; {about['cores']} cores of {about['processor']}")
     start, search = time.monotonic(), Search(lambda chosen: trial(chosen, options.seconds, options.lag), say)
-    best = search.climb(config)
+    try:
+        best, stopped = search.climb(config), ""
+    except KeyboardInterrupt:
+        if search.best is None:
+            raise
+        best, stopped = search.best, ", stopped before its end"
     minutes = (time.monotonic() - start) / 60
-    tps, pps, lag = (statistics.median(of) for of in list(zip(*best.trials, strict=True))[:3])
+    trials = f"{search.trials} trials of {options.seconds:g} s, {minutes:.0f} minutes"
     comment = [
-        f"Found by benchmark.py --tune in {search.trials} trials of {options.seconds:g} s, {minutes:.0f} minutes",
+        f"Found by benchmark.py --tune in {trials}{stopped}",
         f"{time.strftime('%Y-%m-%d')}, {about['cores']} cores of {about['processor']}",
-        f"{tps:,.0f} agent steps a second trained, {pps:,.0f} acted, policy lag {lag:.1f}",
     ]
+    if best.trials:  # the race that was stopped may have begun anew
+        tps, pps, lag = (statistics.median(of) for of in list(zip(*best.trials, strict=True))[:3])
+        comment.append(f"{tps:,.0f} agent steps a second trained, {pps:,.0f} acted, policy lag {lag:.1f}")
     write(options.toml, best.config, options.given, comment)
     say(f"{best}: {comment[-1]}")
     say(f"{options.toml}: python -m gunreal.train --config {options.toml}")
-    return 0
+    return 130 if stopped else 0
 
 
 def write(path: Path, config: Config, given: dict[str, Any], comment: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from command_line import handled
 from trainings import Training, budget
 
 from gunreal.config import Config, ConfigError, save
@@ -74,7 +75,10 @@ class Crew:
 
     def train(self, ended: Callable[[], object]) -> None:
         """Works until the end; `ended` is called after each run that has finished."""
-        with self._handlers():
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as it is under nohup
+            numbers.append(signal.SIGHUP)
+        with handled(numbers, self._note):
             try:
                 self._work(ended)
             finally:
@@ -117,20 +121,8 @@ class Crew:
                 self._ending.add(name)
                 child.send_signal(signal.SIGINT)
 
-    @contextlib.contextmanager
-    def _handlers(self) -> Iterator[None]:
-        def note(*_: Any) -> None:
-            self._signals += 1
-
-        numbers = [signal.SIGINT, signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as it is under nohup
-            numbers.append(signal.SIGHUP)
-        before = {number: signal.signal(number, note) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    def _note(self, *_: Any) -> None:
+        self._signals += 1
 
     def _start(self, training: Training) -> None:
         if not training.resumable():  # stopped before its first checkpoint: there is nothing to go on from
