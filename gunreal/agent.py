@@ -136,16 +136,16 @@ class Worker:
         Back-pressure: while the trainers have not taken what the group has already given, it may run only a few steps
         ahead. This bounds both the training queue and the policy lag.
         """
-        group, t_max, slots = self.groups[index], self.layout.spec.t_max, self.layout.slots
+        group, t_max, allowance = self.groups[index], self.layout.spec.t_max, self.segment.allowance
         end = self.replays[group.agents.start].end
         ahead = end - group.first
         in_flight = group.closed - self.segment.trained[group.agents].min()
         if ahead == t_max:
-            if in_flight >= slots or group.awaited:  # the mailboxes still hold the last rollout's sequences
+            if in_flight >= allowance or group.awaited:  # the mailboxes still hold the last rollout's sequences
                 return False
             group.first, ahead, in_flight = end, 0, in_flight + 1
             self._close_rollout(index)
-        return in_flight < slots or ahead < self.config.run_ahead
+        return in_flight < allowance or ahead < self.config.run_ahead
 
     def _send(self, index: int, actions: np.ndarray, reset: np.ndarray) -> None:
         group = self.groups[index]

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Collection
 from typing import IO
 
 import numpy as np
@@ -46,7 +47,7 @@ class Member:
         self._closing = threading.Lock()
         self._closed = False
 
-    def reply(self, queue: int, groups: set[int] | list[int]) -> None:
+    def reply(self, queue: int, groups: Collection[int]) -> None:
         """Tells the worker that `queue` has served `groups`; nothing happens once the member is closed."""
         with self._closing:  # a late reply must not land in a file that got the closed pipe's number
             if not self._closed:
@@ -69,6 +70,12 @@ class Member:
         self.leave()
         self.wake.close()
         self.segment.close()
+
+
+def rollouts_that_wait(rollouts: int, agents: int, together: int) -> int:
+    """The fewest rollouts that each of `agents` must be able to leave waiting, so that they fill a batch of `rollouts`,
+    even if the last batch took all but one of a group's; processes have `together` agents in two groups."""
+    return -(-(rollouts + (together - 1) // 2) // agents)
 
 
 class Local(Member):
@@ -163,11 +170,18 @@ class Remote(Member):
 class Pool:
     """All members, by process number. Numbers are never used again, so a late message of a dead process finds nobody.
 
+    The more agents there are, the fewer rollouts of each may wait for the trainers: many would only be old by then.
+
+    Args:
+      rollouts: in a training batch.
+      first: the first process's number.
+
     Attributes:
       next: the next process's number; environments are seeded by it.
     """
 
-    def __init__(self, first: int = 0) -> None:
+    def __init__(self, rollouts: int, first: int = 0) -> None:
+        self._rollouts = rollouts
         self._members: dict[int, Member] = {}
         self.next = first
         self._lock = threading.Lock()
@@ -182,6 +196,7 @@ class Pool:
         """Makes a member known to predictors and trainers."""
         with self._lock:
             self._members = {**self._members, member.process: member}
+            self._allow()
 
     def remove(self, process: int) -> Member:
         """Takes a member out; its records that are still under way are dropped."""
@@ -189,7 +204,21 @@ class Pool:
             members = dict(self._members)
             member = members.pop(process)
             self._members = members
+            self._allow()
             return member
+
+    def _allow(self) -> None:
+        """Sets every agent's allowance, and tells those that have more than before."""
+        members = self.members()
+        agents = sum(member.segment.layout.agents for member in members)
+        for member in members:
+            layout = member.segment.layout
+            # A quarter of them must fill a batch: with less room they wait for each other, and some may be starting.
+            allowance = min(layout.slots, rollouts_that_wait(self._rollouts, max(1, agents // 4), layout.agents))
+            grown = allowance > member.segment.allowance
+            member.segment.allowance = allowance
+            if grown:
+                member.reply(queues.TRAINED, range(len(member.groups)))
 
     def get(self, process: int) -> Member | None:
         """The member, or None once it was removed."""

@@ -63,7 +63,7 @@ class Layout(NamedTuple):
       groups: number of groups that they step in.
       replay_size: how many steps a task may sample from.
       extra: the tasks' recorded fields, by name.
-      slots: how many rollouts of an agent may wait for the trainers before the agent does.
+      slots: how many rollouts of an agent may wait for the trainers before the agent does, at most.
       mailboxes: per-agent arrays outside of the ring (bootstrap replies, targets): name -> (shape, dtype name).
     """
 
@@ -97,6 +97,7 @@ class Layout(NamedTuple):
             "version": (rows, np.dtype(np.int32)),
             "end": ((self.agents,), np.dtype(np.int64)),
             "trained": ((self.agents,), np.dtype(np.int64)),
+            "allowance": ((1,), np.dtype(np.int64)),
             "busy_since": ((self.groups,), np.dtype(np.float64)),
             "waited": ((self.groups,), np.dtype(np.float64)),
             "waits": ((self.groups, BINS), np.dtype(np.int64)),
@@ -121,12 +122,13 @@ def _aligned(nbytes: int) -> int:
 class Segment:
     """The rings of one agent process: NumPy arrays over anonymous shared memory that vanishes with its last user.
 
-    Attributes are the arrays of `Layout.arrays`, each with a leading agent axis. The memory has no name in the file
+    Attributes are the arrays of `Layout.arrays`, most with a leading agent axis. The memory has no name in the file
     system, so that not even SIGKILL can leave it behind; another process gets it by inheriting `fd`.
     """
 
     def __init__(self, layout: Layout, fd: int | None = None):
         self.layout = layout
+        created = fd is None
         if fd is None:
             fd = _anonymous_file()
             os.ftruncate(fd, layout.nbytes())
@@ -139,7 +141,19 @@ class Segment:
             self.arrays[name] = np.frombuffer(self._map, dtype, count, offset).reshape(shape)
             offset += _aligned(count * dtype.itemsize)
         self.end, self.trained, self.busy_since = (self.arrays[n] for n in ("end", "trained", "busy_since"))
+        self._allowance = self.arrays["allowance"]
+        if created:
+            self.allowance = layout.slots
         self.waits = Waits(Waited(self.arrays["waited"], self.arrays["waits"]))
+
+    @property
+    def allowance(self) -> int:
+        """How many rollouts of an agent may now wait for the trainers before the agent does; the server sets it."""
+        return int(self._allowance[0])
+
+    @allowance.setter
+    def allowance(self, rollouts: int) -> None:
+        self._allowance[0] = rollouts
 
     def agent(self, index: int) -> Replay:
         """The ring of one agent."""

@@ -67,4 +67,4 @@ def blocked_share(remote: Remote, run_ahead: int) -> float:
     t_max = segment.layout.spec.t_max
     in_flight = segment.end // t_max - segment.trained
     ahead = segment.end % t_max
-    return float(np.mean((in_flight >= segment.layout.slots) & (ahead >= min(run_ahead, t_max - 1))))
+    return float(np.mean((in_flight >= segment.allowance) & (ahead >= min(run_ahead, t_max - 1))))

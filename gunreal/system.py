@@ -14,7 +14,7 @@ from gunreal import backend, checkpoint, memory, queues, registry
 from gunreal.agent import BASE, Outbox, group_slices
 from gunreal.config import Config, per_process
 from gunreal.metrics import MetricsWriter, RunMetrics
-from gunreal.pool import Pool
+from gunreal.pool import Pool, rollouts_that_wait
 from gunreal.predictor import BasePredictor, TaskPredictor
 from gunreal.replay import Layout, blank_past
 from gunreal.spec import Spec
@@ -46,8 +46,7 @@ def build_learner(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...]) 
 def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], learner: backend.Learner) -> Layout:
     """The memory of one agent process: rings with what the tasks record, and the tasks' mailboxes."""
     agents = per_process(config)
-    # A single process must be able to fill a batch, even if all but one of a group's rollouts went into the last one.
-    slots = -(-(rollouts_per_batch(config) + (agents - 1) // 2) // agents)
+    slots = rollouts_that_wait(rollouts_per_batch(config), agents, agents)  # a single process must fill a batch
     extra = {name: field for task in tasks for name, field in task.record(spec).items()}
     mailboxes: dict[str, tuple[tuple[int, ...], str]] = {}
     for task in tasks:
@@ -92,7 +91,7 @@ class System:
         )
         self.writer = MetricsWriter(run_dir, self.metrics.step)
         first = resumed.extra["processes"] if resumed and not config.serial else 0  # new seeds, not the start's again
-        self.pool = Pool(first)
+        self.pool = Pool(rollouts_per_batch(config), first)
         self.requests = {name: queues.Pipe(queues.REQUEST) for name in ("base", *bootstrapping)}
         self.rollouts, self.episodes = queues.Pipe(queues.ROLLOUT), queues.Pipe(queues.EPISODE)
         self.outbox = Outbox(

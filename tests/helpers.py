@@ -16,7 +16,7 @@ from gunreal.registry import load_tasks
 from gunreal.spec import Field, Spec
 from gunreal.system import make_layout
 from gunreal.tasks.base import AuxiliaryTask, Sequence
-from gunreal.trainer import Batcher
+from gunreal.trainer import Batcher, rollouts_per_batch
 
 
 class FakeLearner:
@@ -118,7 +118,7 @@ class Bench:
         )
         self.spec = Spec((3,), stack, "float32", 3, config.t_max, config.discount, config.reward_clip)
         self.tasks = load_tasks(config.tasks, config.task)
-        self.learner, self.pool = FakeLearner(), Pool()
+        self.learner, self.pool = FakeLearner(), Pool(rollouts_per_batch(config))
         self.layout = make_layout(config, self.spec, self.tasks, self.learner)
         self.learner.asked.clear()
         bootstrapping = [task.name for task in self.tasks if task.bootstrap is not None]

@@ -183,6 +183,21 @@ def test_one_process_always_fills_the_next_batch(agents, rollouts, run_ahead):
         assert len(batches) >= 6
 
 
+@pytest.mark.parametrize("agents", [1, 2, 3, 7])
+@pytest.mark.parametrize("rollouts", [1, 3, 8, 13])
+def test_a_quarter_of_the_processes_fills_the_next_batch(agents, rollouts):
+    """Others that have not begun, or never answer, stop nobody; the one that is left after their removal goes on."""
+    with Bench("~", agents=agents, members=4, t_max=2, min_batch=2 * rollouts, run_ahead=0) as bench:
+        asleep = bench.members[1:]
+        del bench.members[1:]
+        bench.start()
+        assert len(bench.step(20 * rollouts)) >= 6
+        bench.step(20 * rollouts, train=False)
+        for member in asleep:
+            bench.pool.remove(member.process).close()
+        assert len(bench.step(20 * rollouts)) >= 6
+
+
 def test_bootstraps_do_not_stop_the_stepping():
     """Rollouts wait for their bootstraps, agents don't: not before the next rollout is full."""
     with Bench("--T", ["vr", "rp", "helpers:Tracer"], agents=1, min_batch=12) as bench:

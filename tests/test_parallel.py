@@ -23,7 +23,9 @@ class FakeRemote:
 
     def __init__(self, process, config, layout, outbox, failures=0):
         self.process, self.failures, self.started = process, failures, 0.0
-        self.segment = SimpleNamespace(end=np.zeros(2, np.int64))
+        self.segment = SimpleNamespace(
+            end=np.zeros(2, np.int64), layout=SimpleNamespace(agents=2, slots=1), allowance=1
+        )
         self.popen = SimpleNamespace(returncode=None, pid=1)
         self.stuck, self.log = 0.0, []
 
@@ -65,7 +67,7 @@ def make_run(memory_limit=100_000 * MIB, **options):
         requests={"base": None, "pc": None},
         trainer=SimpleNamespace(fetch=None, work=None),
         resumed=None,
-        pool=Pool(),
+        pool=Pool(rollouts=4),
         metrics=RunMetrics(),
         memory_limit=memory_limit,
         outbox=None,

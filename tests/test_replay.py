@@ -178,7 +178,8 @@ def test_layout_counts_every_byte_and_aligns_every_array():
     assert all(start % 64 == 0 for start in starts)
     assert all(end <= start for end, start in zip(ends, starts[1:], strict=False))
     assert starts[0] + layout.nbytes() == -(-ends[-1] // 64) * 64
-    assert not any(array.any() for array in segment.arrays.values())  # fresh memory is zero
+    assert segment.allowance == layout.slots == 1
+    assert [name for name, array in segment.arrays.items() if array.any()] == ["allowance"]  # fresh memory is zero
     for number, array in enumerate(segment.arrays.values(), 1):
         array[...] = array.dtype.type(number)
     for number, array in enumerate(segment.arrays.values(), 1):
