@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
+
+_WAIT = 0.1  # seconds after which a thread looks whether it is to end
 
 
 class Crew:
@@ -18,6 +21,7 @@ class Crew:
       work: does it.
       failed: called with an exception that `fetch` or `work` raised; the thread then ends.
       nice: by which the threads give way to the process's others where cores are short.
+      at_once: how many of the threads may hold work, or wait for it, at a time; None: all.
     """
 
     def __init__(
@@ -27,8 +31,10 @@ class Crew:
         work: Callable[[Any], Any],
         failed: Callable[[BaseException], None],
         nice: int = 0,
+        at_once: int | None = None,
     ):
         self.name, self._fetch, self._work, self._failed, self._nice = name, fetch, work, failed, nice
+        self._places = threading.Semaphore(at_once or sys.maxsize)
         self._threads: list[threading.Thread] = []
         self._size = 0
         self._idle = 0.0
@@ -53,14 +59,22 @@ class Crew:
         try:
             os.nice(self._nice)  # of this thread alone, on Linux; 0 changes nothing
             while index < self._size:
-                before = time.monotonic()
-                item = self._fetch(0.1)
-                self._idle += time.monotonic() - before  # racy between threads, and only a statistic
-                if item is not None and len(item):
-                    self._work(item)
-                del item  # a batch is large: not to be kept while waiting for the next
+                self._turn(index)
         except BaseException as error:  # noqa: BLE001  whatever it is, the run must hear of it
             self._failed(error)
+
+    def _turn(self, index: int) -> None:
+        """Waits for a place and for work, each a tenth of a second at most, and does it."""
+        before = time.monotonic()
+        placed = self._places.acquire(timeout=_WAIT)
+        try:
+            item = self._fetch(_WAIT) if placed and index < self._size else None
+            self._idle += time.monotonic() - before  # racy between threads, and only a statistic
+            if item is not None and len(item):
+                self._work(item)
+        finally:
+            if placed:
+                self._places.release()
 
     def idle_share(self) -> float:
         """Share of the threads' time since the last call that they waited for work, 0..1."""

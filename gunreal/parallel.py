@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 
-from gunreal import memory, scheduler
+from gunreal import backend, memory, scheduler
 from gunreal.agent import EXIT_BAD_INPUT
 from gunreal.config import ConfigError, per_process, trainer_threads
 from gunreal.crew import Crew
@@ -28,8 +28,14 @@ class ParallelRun:
         self.system = system
         config = system.config
         self.crews = {name: self._prediction_crew(name) for name in system.requests}
-        trainer = system.trainer
-        self.trainers = Crew("trainer", trainer.fetch, trainer.work, system.fail)
+        self.trainers = Crew(
+            "trainer",
+            system.batcher.next,
+            system.trainer.work,
+            system.fail,
+            # One has its batch ready for the first core that is free; more would hold memory and let rollouts age.
+            at_once=backend.cores() + 1,
+        )
         self.counts = Counts(config.agents // per_process(config), config.predictors, trainer_threads(config))
         policy = self._make_policy()
         self._steering = Steering(self, policy) if policy else None

@@ -56,7 +56,7 @@ class SerialRun:
         for name, pipe in system.requests.items():
             while len(records := pipe.get(system.config.max_batch, 0)):
                 system.predict(name, records)
-        while (batch := system.trainer.fetch(0)) is not None:
+        while (batch := system.batcher.next(0)) is not None:
             system.trainer.work(batch)
 
     def memory_in_use(self) -> int:

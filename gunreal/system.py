@@ -104,7 +104,7 @@ class System:
         for queue, name in enumerate(bootstrapping, BASE + 1):
             self.predictors[name] = TaskPredictor(self.pool, self.learner, name, queue)
         self.batcher = Batcher(self.pool, config, spec, tasks, self.rollouts)
-        self.trainer = Trainer(self.batcher, self.learner, config, self.metrics)
+        self.trainer = Trainer(self.learner, config, self.metrics)
         self.memory_limit = memory.limit(config.memory_limit)
         self._waits = Reader()
 

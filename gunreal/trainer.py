@@ -145,38 +145,15 @@ def anneal(start: float, end: float, share: float) -> float:
 
 
 class Trainer:
-    """Turns batches into updates and reports each one.
+    """Turns batches into updates and reports each one. No more gradients are computed at a time than there are cores:
+    more would be no faster and each takes memory of its own, some 100 MB with three tasks."""
 
-    No more gradients are computed at a time than there are cores: more would be no faster and each takes memory of its
-    own, some 100 MB with three tasks. One more has its batch ready, for the first turn that is free; others would only
-    hold memory and let their rollouts age.
-    """
-
-    def __init__(self, batcher: Batcher, learner: Learner, config: Config, metrics: RunMetrics):
-        self._batcher, self._learner, self._config, self._metrics = batcher, learner, config, metrics
+    def __init__(self, learner: Learner, config: Config, metrics: RunMetrics):
+        self._learner, self._config, self._metrics = learner, config, metrics
         self._turns = threading.BoundedSemaphore(backend.cores())
-        self._batches = threading.BoundedSemaphore(backend.cores() + 1)
-
-    def fetch(self, timeout: float) -> dict[str, Any] | None:
-        """The next batch, for `work`; None when there is none, or enough are at work, within `timeout` seconds."""
-        if not self._batches.acquire(timeout=timeout):
-            return None
-        batch = None
-        try:
-            batch = self._batcher.next(timeout)
-        finally:
-            if batch is None:
-                self._batches.release()
-        return batch
 
     def work(self, batch: dict[str, Any]) -> None:
-        """One update on a batch that `fetch` gave."""
-        try:
-            self._update(batch)
-        finally:
-            self._batches.release()
-
-    def _update(self, batch: dict[str, Any]) -> None:
+        """One update."""
         config = self._config
         acted = batch["base"].pop("version")
         rate = anneal(config.learning_rate, config.learning_rate_end, self._metrics.step / config.steps)

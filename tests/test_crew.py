@@ -115,6 +115,32 @@ def test_a_failure_is_reported_and_the_others_go_on():
     crew.stop()
 
 
+def test_no_more_hold_work_than_may_at_once():
+    """Of four threads two hold work, the others wait; work that fails gives its place back."""
+    jobs, go_on, holding, most = Jobs(), threading.Semaphore(0), [], []
+
+    def work(item):
+        holding.append(item)
+        most.append(len(holding))
+        assert go_on.acquire(timeout=60)
+        holding.remove(item)
+        jobs.work(item)
+
+    crew = Crew("t7", jobs.fetch, work, jobs.errors.append, at_once=2)
+    for item in [["bad"], ["bad"], [3], [4], [5]]:
+        jobs.waiting.put(item)
+    crew.resize(4)
+    wait_until(lambda: len(holding) == 2)
+    threading.Event().wait(0.2)
+    assert (len(holding), jobs.waiting.qsize()) == (2, 3)
+    for done in range(5):
+        go_on.release()
+        wait_until(lambda done=done: len(jobs.done) + len(jobs.errors) == done + 1)
+    assert [str(error) for error in jobs.errors] == ["bad work"] * 2
+    assert sorted(item for _, item in jobs.done) == [[3], [4], [5]] and max(most) == 2
+    crew.stop()
+
+
 def test_idle_share(monkeypatch):
     """Two threads would have 2 x 8 seconds; waiting takes 3 of every 4 of the one that runs."""
     now = 100.0

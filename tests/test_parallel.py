@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -65,7 +66,8 @@ def make_run(memory_limit=100_000 * MIB, **options):
         spec=SimpleNamespace(t_max=5),
         layout=SimpleNamespace(agents=2, nbytes=lambda: 50 * MIB),
         requests={"base": None, "pc": None},
-        trainer=SimpleNamespace(fetch=None, work=None),
+        batcher=SimpleNamespace(next=None),
+        trainer=SimpleNamespace(work=None),
         resumed=None,
         pool=Pool(rollouts=4),
         metrics=RunMetrics(),
@@ -178,6 +180,20 @@ def test_apply(clock, monkeypatch):
     run.apply(Counts(1, 2, 2))  # the newest go
     assert run.remotes() == first[:1] and first[1].log == first[2].log == ["close"] and first[0].log == []
     assert sizes == {"base": 2, "pc": 2, "train": 2}
+
+
+def test_one_batch_more_than_cores_is_ready(monkeypatch):
+    monkeypatch.setattr(parallel.backend, "cores", lambda: 2)
+    run, go_on, taken = make_run(), threading.Event(), []
+    run.trainers._fetch = lambda timeout: ["batch"]
+    run.trainers._work = lambda batch: (taken.append(batch), go_on.wait(60))
+    run.trainers.resize(6)
+    threading.Event().wait(0.3)
+    assert len(taken) == 3
+    run.trainers.resize(0)
+    go_on.set()
+    run.trainers.stop()
+    assert len(taken) == 3  # those that waited for a place took nothing once they were to end
 
 
 def test_removed_agents_return_their_memory(tmp_path):

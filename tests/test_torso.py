@@ -115,7 +115,7 @@ def test_training_sees_what_acting_saw(tmp_path, monkeypatch):
 
     from gunreal import losses, trainer
 
-    monkeypatch.setattr(trainer.Trainer, "_update", compare)
+    monkeypatch.setattr(trainer.Trainer, "work", compare)
     config = Config(env="gunreal/Catch-v0", network="lstm", correction="vtrace", hidden=UNITS, agents=6, min_batch=40)
     gunreal.train(dataclasses.replace(config, serial=True, steps=600, logdir=str(tmp_path)), show=False)
     assert len(ratios) >= 10

@@ -175,19 +175,19 @@ def test_trainer_reports_each_update():
                 rates.append(learning_rate)
                 return {"loss_total": 2.0, "skipped": float(len(rates) == 2), "version": 9}
 
-        trainer = Trainer(bench.batcher, Learner(), bench.config, metrics)
+        trainer = Trainer(Learner(), bench.config, metrics)
         bench.start()
         bench.step(5, train=False)
         metrics.acted(25)
-        trainer.work(trainer.fetch(0))
+        trainer.work(bench.batcher.next(0))
         bench.step(5, train=False)
-        trainer.work(trainer.fetch(0))
+        trainer.work(bench.batcher.next(0))
         line = metrics.snapshot({}, {})
         assert rates == pytest.approx([0.4, 0.4])
         assert (line["updates"], line["trained"], line["skipped"], line["loss_total"]) == (2, 16, 1, 2.0)
         assert (line["policy_lag"], line["policy_lag_max"]) == (9, 9)  # the fake learner acted at version 0
         assert line["learning_rate"] == pytest.approx(0.4)
-        assert trainer.fetch(0) is None
+        assert bench.batcher.next(0) is None
 
 
 def test_no_more_updates_at_a_time_than_cores(monkeypatch):
@@ -203,46 +203,11 @@ def test_no_more_updates_at_a_time_than_cores(monkeypatch):
             computing.pop()
             return {"skipped": 0.0, "version": 0}
 
-    trainer = Trainer(Batches(), Learner(), Config(), RunMetrics())
-    threads = [threading.Thread(target=lambda: trainer.work(trainer.fetch(60))) for _ in range(6)]
+    trainer = Trainer(Learner(), Config(), RunMetrics())
+    batch = {"base": {"version": np.zeros((1, 5), int)}}
+    threads = [threading.Thread(target=trainer.work, args=({**batch, "base": dict(batch["base"])},)) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert most == [2] * 6
-
-
-class Batches:
-    """Gives batches, or what is put in their place."""
-
-    def __init__(self, *answers):
-        self._answers = list(answers)
-
-    def next(self, timeout):
-        answer = self._answers.pop(0) if self._answers else {"base": {"version": np.zeros((1, 5), int)}}
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-
-def test_one_batch_more_than_cores_is_ready(monkeypatch):
-    """Neither a missing batch nor an error of the batcher or the learner takes a place for ever."""
-
-    class Learner:
-        def train(self, batch, learning_rate):
-            raise ArithmeticError("bad batch")
-
-    monkeypatch.setattr("gunreal.backend.cores", lambda: 2)
-    trainer = Trainer(Batches(*[None] * 4, *[ValueError("no")] * 4), Learner(), Config(), RunMetrics())
-    assert [trainer.fetch(0) for _ in range(4)] == [None] * 4
-    for _ in range(4):
-        with pytest.raises(ValueError, match="no"):
-            trainer.fetch(0)
-    for _ in range(4):
-        with pytest.raises(ArithmeticError):
-            trainer.work(trainer.fetch(0))
-    batches = [trainer.fetch(0) for _ in range(4)]
-    assert [batch is not None for batch in batches] == [True, True, True, False]
-    with pytest.raises(ArithmeticError):
-        trainer.work(batches[0])
-    assert trainer.fetch(0) is not None and trainer.fetch(0.01) is None
