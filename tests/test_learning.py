@@ -44,10 +44,10 @@ def test_catch_is_solved(tmp_path, flags):
 @pytest.mark.timeout(600)
 def test_memory_solves_catch_with_a_delay_and_nothing_else_does(tmp_path):
     """Who doesn't remember the ball catches one of three: a mean of -1/3. Little entropy has the policy settle for that
-    before the memory works."""
+    before the memory works. Runs scatter: after 80,000 steps one of four had 0.42, after 120,000 five of five had 1."""
     flags = ["--env", "gunreal/Catch-v0", "--env_args", "delay=4,rows=4,columns=3", "--frame_stack", "1"]
     flags += ["--entropy", "0.1", "--steps"]
-    assert evaluated(train(tmp_path, "lstm", *flags, "80000", "--network", "lstm")) >= 0.95
+    assert evaluated(train(tmp_path, "lstm", *flags, "120000", "--network", "lstm")) >= 0.95
     assert evaluated(train(tmp_path, "forgetful", *flags, "40000")) <= 0.1
 
 
