@@ -115,6 +115,13 @@ def _has_gpu() -> bool:
     return bool(tf.config.list_physical_devices("GPU"))
 
 
+def side_by_side() -> bool:
+    """Whether parts of an update run side by side: TensorFlow's do on a CPU. A GPU is busiest with few large ones."""
+    import keras
+
+    return bool(keras.backend.backend() == "tensorflow" and not _has_gpu())
+
+
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of arrays compiled to a single pass over them, which TensorFlow does for every shape anew. JAX, which
     does that anyway, gets the function itself."""
@@ -138,28 +145,30 @@ def make_learner(network: Network, config: Config) -> Learner:
 class _Operation:
     """A function compiled for one signature, and called as an operation of its own.
 
-    That runs it in the calling thread. `tf.function`'s dispatch in Python and the way to TensorFlow's threads and back
-    cost a small prediction more than its arithmetic.
+    That runs it in the calling thread. `tf.function`'s dispatch and the way to TensorFlow's threads and back cost a
+    small prediction more than its arithmetic.
 
     Args:
       function: of tensors, in any nests.
       signature: a `tf.TensorSpec` for each of them, in the same nests, one for each argument.
+      spread: whether to run it in TensorFlow's threads after all, as parts of it are long and independent.
     """
 
-    def __init__(self, function: Callable[..., Any], signature: list[Any]):
+    def __init__(self, function: Callable[..., Any], signature: list[Any], spread: bool = False):
         import tensorflow as tf
 
-        self._tf = tf
+        self._tf, self._spread = tf, spread
         self._function = tf.function(function, autograph=False).get_concrete_function(*signature)
         self._captured = list(self._function.captured_inputs)
         self._dtypes = [output.dtype for output in self._function.outputs]
 
     def __call__(self, *args: Any) -> Any:
         tf = self._tf
-        inputs = [tf.convert_to_tensor(array) for array in tf.nest.flatten(args)]
-        outputs = tf.raw_ops.StatefulPartitionedCall(
-            args=[*inputs, *self._captured], Tout=self._dtypes, f=self._function
-        )
+        inputs = tf.nest.map_structure(tf.convert_to_tensor, args)
+        if self._spread:
+            return self._function(*inputs)
+        flat = [*tf.nest.flatten(inputs), *self._captured]
+        outputs = tf.raw_ops.StatefulPartitionedCall(args=flat, Tout=self._dtypes, f=self._function)
         return tf.nest.pack_sequence_as(self._function.structured_outputs, outputs)
 
 
@@ -174,14 +183,8 @@ class TensorFlowLearner(Learner):
         spec = network.spec
         inputs: list[Any] = [tf.TensorSpec((None, *spec.observation), self._sent)]
         if spec.state:
-            steps = (None, 1)
-            inputs.append(
-                Past(
-                    tf.TensorSpec((None, spec.state), "float32"),
-                    tf.TensorSpec(steps, "int32"),
-                    tf.TensorSpec(steps, "float32"),
-                )
-            )
+            step = functools.partial(tf.TensorSpec, (None, 1))
+            inputs.append(Past(tf.TensorSpec((None, spec.state), "float32"), step("int32"), step("float32")))
         self._predict = {head: _Operation(functools.partial(network.predict, head), inputs) for head in self._heads}
         self._compiled: Any = None
         gradients = [tf.TensorSpec(variable.shape, "float32") for variable in self._variables]
@@ -196,7 +199,8 @@ class TensorFlowLearner(Learner):
         with self._lock:  # two trainers may both bring the first batch
             if self._compiled is None:
                 signature = tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), batch)
-                self._compiled = _Operation(self._loss_gradient, [signature])
+                spread = bool(self.network.tasks) and side_by_side()  # base alone is one part
+                self._compiled = _Operation(self._loss_gradient, [signature], spread)
         gradients, values = self._compiled(batch)
         return gradients, values.numpy()
 

@@ -92,11 +92,9 @@ def _check_system(config: Config) -> None:
     if 0 < config.memory_limit < _MIN_MEMORY:
         raise ConfigError(f"memory_limit is {config.memory_limit} bytes; give a unit, as in --memory_limit 800MB")
     if config.serial:
-        for name, fitting in (("predictors", (1,)), ("trainers", (0, 1)), ("scheduler", ("off",))):
-            if getattr(config, name) not in fitting:
-                raise ConfigError(
-                    f"serial has one thread, so {name} has to be {fitting[-1]}; leave {name} or serial out"
-                )
+        for name, fitting in {"predictors": 1, "trainers": 1, "scheduler": "off"}.items():
+            if getattr(config, name) != fitting:
+                raise ConfigError(f"serial has one thread, so {name} has to be {fitting}; leave {name} or serial out")
 
 
 def _check_learner(config: Config) -> None:

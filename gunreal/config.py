@@ -74,7 +74,7 @@ class Config:
     )
     predictors: int = field(1, "threads per prediction queue", low=1, high=64)
     trainers: int = field(
-        0, "threads, whose gradients are computed at the same time; 0: two with tasks, one without", low=0, high=64
+        1, "threads that compute gradients at the same time; more are faster, and learn less a step", low=1, high=64
     )
     run_ahead: int = field(
         1, "agent steps after a rollout before it is trained on: few keep the policy lag low, many hide latency", low=0
@@ -144,12 +144,6 @@ TYPES: dict[str, Any] = typing.get_type_hints(Config)
 def per_process(config: Config) -> int:
     """Agents in each process: the largest divisor of `agents` that is at most `agents_per_process`."""
     return largest_share(config.agents, config.agents_per_process)
-
-
-def trainer_threads(config: Config) -> int:
-    """Trainers of a run. With tasks an update takes a core so long that a second one finds its batch ready; without
-    tasks two would only keep each other and the predictions waiting."""
-    return config.trainers or (2 if config.tasks else 1)
 
 
 def largest_share(agents: int, most: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import random
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from gunreal import losses
+from gunreal import backend, losses
 from gunreal.replay import Past
 from gunreal.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask
@@ -143,7 +144,7 @@ class Network:
     def loss(
         self, batch: Mapping[str, Any], *, entropy: float, value_weight: float, log_epsilon: float
     ) -> tuple[Any, dict[str, Any]]:
-        """The loss of all tasks, `a3c + sum(weight_i * loss_i)` (UNREAL, eq. 4), in one pass through the torso.
+        """The loss of all tasks, `a3c + sum(weight_i * loss_i)` (UNREAL, eq. 4).
 
         Args:
           batch: "observations" `[N, *spec.observation]`: the rows of the base rollouts (B * T), then each task's
@@ -160,7 +161,7 @@ class Network:
         """
         base = batch["base"]
         count = ops.shape(base["mask"])[0]
-        features = self._split(self.torso.features(batch["observations"], same_count=True), count)
+        features = self._features(batch["observations"], count)
         if self.torso.recurrent:
             features = self._unrolled(features, batch["past"], count)
         outputs = self.policy_value(features[0].hidden)
@@ -174,14 +175,22 @@ class Network:
             total = total + task.weight * loss
         return total, {**metrics, "loss_total": total}
 
-    def _split(self, features: Features, count: Any) -> list[Features]:
-        """Cuts `[N, F]` into each part's `[count, length, F]`."""
-        parts, start = [], 0
-        for length in self.lengths:
-            end = start + count * length
-            parts.append(Features(*(ops.reshape(x[start:end], (-1, length, x.shape[-1])) for x in features)))
-            start = end
-        return parts
+    def _features(self, observations: Any, count: Any) -> list[Features]:
+        """Each part's features `[count, length, F]`: of one pass, or each of its own where passes run side by side."""
+        if backend.side_by_side():
+            parts = [self.torso.features(rows, same_count=True) for rows in self._split(observations, count)]
+        else:
+            whole = self.torso.features(observations, same_count=True)
+            parts = [Features(*rows) for rows in zip(*(self._split(x, count) for x in whole), strict=True)]
+        return [
+            Features(*(ops.reshape(x, (-1, length, x.shape[-1])) for x in part))
+            for part, length in zip(parts, self.lengths, strict=True)
+        ]
+
+    def _split(self, rows: Any, count: Any) -> list[Any]:
+        """Cuts `[N, ...]` into each part's `[count * length, ...]`."""
+        ends = list(itertools.accumulate((count * length for length in self.lengths), initial=0))
+        return [rows[start:end] for start, end in itertools.pairwise(ends)]
 
     def _unrolled(self, features: list[Features], pasts: Mapping[str, Past], count: Any) -> list[Features]:
         """The parts' features with the recurrence, in one pass over all parts of the same length."""

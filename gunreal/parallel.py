@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from gunreal import backend, memory, scheduler
 from gunreal.agent import EXIT_BAD_INPUT
-from gunreal.config import ConfigError, per_process, trainer_threads
+from gunreal.config import ConfigError, per_process
 from gunreal.crew import Crew
 from gunreal.pool import AgentFailure, Remote
 from gunreal.scheduler import Counts
@@ -36,7 +36,7 @@ class ParallelRun:
             # One has its batch ready for the first core that is free; more would hold memory and let rollouts age.
             at_once=backend.cores() + 1,
         )
-        self.counts = Counts(config.agents // per_process(config), config.predictors, trainer_threads(config))
+        self.counts = Counts(config.agents // per_process(config), config.predictors, config.trainers)
         policy = self._make_policy()
         self._steering = Steering(self, policy) if policy else None
         saved = system.resumed.extra.get("scheduler") if system.resumed else None

@@ -101,7 +101,8 @@ def test_what_is_transferred_as_float_is_computed_alike():
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's")
-def test_an_operation_keeps_nests_and_sees_its_variables_change():
+@pytest.mark.parametrize("spread", [False, True])
+def test_an_operation_keeps_nests_and_sees_its_variables_change(spread):
     import tensorflow as tf
 
     scale = tf.Variable(2.0)
@@ -110,7 +111,7 @@ def test_an_operation_keeps_nests_and_sees_its_variables_change():
         return {"b": arrays["b"] * scale + shift, "a": (arrays["a"], shift)}
 
     vector = tf.TensorSpec((None,), "float32")
-    operation = backend._Operation(function, [{"b": vector, "a": vector}, tf.TensorSpec((), "float32")])
+    operation = backend._Operation(function, [{"b": vector, "a": vector}, tf.TensorSpec((), "float32")], spread)
     arrays = {"b": np.array([1, 2], np.float32), "a": np.array([3], np.float32)}
     for factor in (2.0, 5.0):
         scale.assign(factor)

@@ -1,4 +1,4 @@
-"""The network: shapes, layouts, initial weights, heads, and the one pass that serves all tasks."""
+"""The network: shapes, layouts, initial weights, heads, and the passes that serve all tasks."""
 
 from __future__ import annotations
 
@@ -180,8 +180,10 @@ def test_initial_policy_is_almost_uniform():
     assert np.abs(numpy(ops.softmax(logits)) - 1 / 3).max() < 0.02
 
 
+@pytest.mark.parametrize("side_by_side", [True, False])
 @pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
-def test_one_pass_equals_a_pass_per_task(data_format):
+def test_the_passes_of_an_update_are_those_of_each_task_alone(data_format, side_by_side, monkeypatch):
+    monkeypatch.setattr("gunreal.backend.side_by_side", lambda: side_by_side)
     network = build(tasks=TASKS, data_format=data_format)
     batch = make_batch(network, count=3)
     total, metrics = loss(network, batch)

@@ -108,7 +108,7 @@ def test_training_sees_what_acting_saw(tmp_path, monkeypatch):
 
     def compare(self, batch):
         network, base = self._learner.network, batch["base"]
-        features = network._split(network.torso.features(batch["observations"]), len(base["mask"]))
+        features = network._features(batch["observations"], len(base["mask"]))
         hidden = network._unrolled(features, batch["past"], len(base["mask"]))[0].hidden
         log_pi = losses.log_probability(network.policy_value(hidden)["logits"], base["action"]).numpy()
         ratios.append((log_pi - base["log_mu"]) * base["mask"])

@@ -120,7 +120,7 @@ def describe(config: Config, row: rates.Row, about: dict[str, Any], options: arg
     device = "a GPU" if row["gpu"] else "the CPU"
     return (
         f"{config.env}, {row['agents']:.0f} agents in {row['processes']:.0f} processes, "
-        f"predictors {config.predictors}, trainers {config.trainers or 'as the tasks need'}; "
+        f"predictors {config.predictors}, trainers {config.trainers}; "
         f"{config.backend} on {device}, {config.precision}; {about['cores']} cores of {about['processor']}; "
         f"medians of {options.rounds} rounds of {options.seconds:g} s, {about['date']}"
     )

@@ -29,7 +29,7 @@ import tomli_w
 
 from gunreal import scheduler
 from gunreal.checks import check
-from gunreal.config import Config, ConfigError, per_process, trainer_threads
+from gunreal.config import Config, ConfigError, per_process
 from gunreal.train import prepare
 
 TUNED = ("agents", "agents_per_process", "predictors", "trainers", "max_batch")
@@ -102,7 +102,6 @@ class Search:
         Raises:
           MeasurementFailed: `start` can't be measured, or none of what was tried counts.
         """
-        start = dataclasses.replace(start, trainers=trainer_threads(start))
         best, settled = Settings(start), 0
         self._try(best)
         if best.trials[0].tps == 0:
