@@ -113,7 +113,7 @@ class Scheduler:
         trial, self._trial = self._trial, None
         if trial:
             kept = self._better(counts, frames, trial)
-            self._judged(trial.move, kept)
+            self._judged(trial.move, kept, frames / trial.frames_per_second - 1)
             if not kept:
                 return bounded(trial.counts, counts, observation, self.ceiling)
         elif frames <= 0:
@@ -147,8 +147,8 @@ class Scheduler:
         """Whether `frames` per second under `counts` is worth leaving what was there before the trial."""
         raise NotImplementedError
 
-    def _judged(self, move: Move, kept: bool) -> None:
-        """Told how a trial ended."""
+    def _judged(self, move: Move, kept: bool, gain: float) -> None:
+        """Told how a trial ended; `gain` is relative."""
 
 
 class Annealing(Scheduler):
@@ -180,12 +180,14 @@ class Queue(Scheduler):
     A process or thread more must bring a twentieth of its proportional share, and goes again if it doesn't: trials
     climb `frames_per_second / (N_A N_P N_T)^0.05`, which has a top. A move that was kept is tried again twice as large,
     until one fails: by ones, some tens of processes would take as many intervals. What failed twice by one against a
-    bottleneck is given up, until an addition has moved the bottleneck or throughput has moved by itself.
+    bottleneck is given up, until an addition has moved the bottleneck or throughput has moved by itself. An addition
+    must bring a clear gain for that: where throughput is flat, noise keeps every other one and no search would end.
     """
 
     busy = 0.2  # idle share below which threads are the bottleneck
     worth = 0.05  # share of its proportional gain that an addition must bring
     patience = 2  # failures after which a move is given up
+    clear = 0.1  # relative gain by which an addition has moved the bottleneck
     drift = 0.25  # relative change of throughput at rest that asks for a new search
 
     def __init__(self) -> None:
@@ -246,9 +248,9 @@ class Queue(Scheduler):
         gain = frames * (math.prod(trial.counts) / math.prod(counts)) ** self.worth
         return gain > trial.frames_per_second
 
-    def _judged(self, move: Move, kept: bool) -> None:
+    def _judged(self, move: Move, kept: bool, gain: float) -> None:
         self._kept = move if kept else None
-        if kept and move.by > 0:
+        if kept and move.by > 0 and gain > self.clear:
             self._failures.clear()
         elif not kept and abs(move.by) == 1:
             self._failures[self._bottleneck, move] = self._failures.get((self._bottleneck, move), 0) + 1

@@ -63,9 +63,11 @@ MACHINES = {
 }
 
 
-def run(scheduler: Scheduler, machine: Machine, counts: Counts, intervals: int, noise: float = 0.0) -> list[Counts]:
+def run(
+    scheduler: Scheduler, machine: Machine, counts: Counts, intervals: int, noise: float = 0.0, seed: int = 0
+) -> list[Counts]:
     """The counts of every interval."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     history = [counts]
     for _ in range(intervals):
         history.append(scheduler.propose(history[-1], machine.observe(history[-1], noise * rng.standard_normal())))
@@ -95,6 +97,14 @@ def test_queue_on_machines_at_random(seed: int):
     machine = Machine(*rates, cores=int(rng.integers(2, 17)))
     history = run(Queue(), machine, ONES, 200, noise=0.01)
     assert len(set(history[-30:])) == 1
+    assert machine.observe(history[-1]).frames_per_second >= 0.9 * machine.best()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_queue_rests_where_throughput_is_flat_though_intervals_differ(seed: int):
+    machine = MACHINES["two cores"]
+    history = run(Queue(), machine, ONES, 120, noise=0.05, seed=seed)
+    assert len(set(history[-60:])) == 1
     assert machine.observe(history[-1]).frames_per_second >= 0.9 * machine.best()
 
 
