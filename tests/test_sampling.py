@@ -23,7 +23,7 @@ def test_a_thread_is_where_it_waits():
             time.sleep(0.01)
     crew.stop(), pipe.close()
     shares = sampler.shares()
-    assert set(shares["base"]) <= {"queues.get", "queues.Pipe.get", "crew.Crew._run", "elsewhere"}
+    assert set(shares["base"]) <= {"queues.get", "queues.Pipe.get", "crew.Crew._run", "crew.Crew._turn", "elsewhere"}
     assert sum(shares["base"].values()) == sum(shares["main"].values()) == 1
     assert shares["main"] == {"elsewhere": 1} and "sampler" not in shares and 0 < sampler.cost < 1
 
@@ -54,7 +54,7 @@ def test_a_place_is_the_innermost_function_of_this_library():
     crew = Spy("spy", fetch, print, print)
     crew.resize(1)
     crew.stop()
-    assert places[:2] == ["elsewhere", "crew.Crew._run"] and sampling.place(None) == "elsewhere"
+    assert places[:2] == ["elsewhere", "crew.Crew._turn"] and sampling.place(None) == "elsewhere"
 
 
 def burn(seconds: float) -> None:
