@@ -141,6 +141,22 @@ def test_no_more_hold_work_than_may_at_once():
     crew.stop()
 
 
+def test_neither_missing_work_nor_an_error_of_fetch_takes_a_place_for_ever():
+    answers, seen, errors = iter([None, [], ValueError("no"), None, ["x"]]), [], []
+
+    def fetch(timeout):
+        answer = next(answers, None)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    crew = Crew("t8", fetch, seen.append, errors.append, at_once=1)
+    crew.resize(2)
+    wait_until(lambda: seen)
+    crew.stop()
+    assert seen == [["x"]] and [str(error) for error in errors] == ["no"]
+
+
 def test_idle_share(monkeypatch):
     """Two threads would have 2 x 8 seconds; waiting takes 3 of every 4 of the one that runs."""
     now = 100.0
