@@ -19,29 +19,28 @@ measure, tune = importlib.import_module("measure"), importlib.import_module("tun
 
 
 def settings(config: Config | None) -> tuple[int, ...] | None:
-    return config and (config.agents, per_process(config), config.predictors, config.trainers, config.max_batch)
+    return config and (config.agents, per_process(config), config.predictors, config.max_batch)
 
 
 @pytest.mark.parametrize(
     ("start", "move", "lower", "higher"),
     [
-        ((32, 16, 1, 1, 256), "agents per process", (16, 8, 1, 1, 256), (64, 32, 1, 1, 256)),
-        ((32, 16, 1, 1, 256), "processes", (16, 16, 1, 1, 256), (64, 16, 1, 1, 256)),
-        ((32, 16, 1, 1, 256), "split", (32, 32, 1, 1, 256), (32, 8, 1, 1, 256)),
-        ((256, 16, 1, 1, 256), "processes", (128, 16, 1, 1, 256), (512, 16, 1, 1, 512)),  # what was no limit is none
-        ((64, 32, 1, 1, 16), "agents per process", (32, 16, 1, 1, 16), None),  # a group of 32, a batch of 16
-        ((32, 32, 1, 1, 256), "split", None, (32, 16, 1, 1, 256)),
-        ((32, 1, 1, 1, 256), "split", (32, 2, 1, 1, 256), None),
-        ((15, 5, 1, 1, 256), "split", None, None),
-        ((15, 5, 1, 1, 256), "processes", (5, 5, 1, 1, 256), (30, 5, 1, 1, 256)),
-        ((1, 1, 1, 1, 256), "agents per process", None, (2, 2, 1, 1, 256)),
-        ((1, 1, 1, 1, 256), "processes", None, (2, 1, 1, 1, 256)),
-        ((32, 16, 1, 2, 256), "predictors", None, (32, 16, 2, 2, 256)),
-        ((32, 16, 1, 2, 256), "trainers", (32, 16, 1, 1, 256), (32, 16, 1, 3, 256)),
-        ((32, 16, 1, 1, 256), "max_batch", (32, 16, 1, 1, 16), None),  # a batch can't hold more than all agents
-        ((24, 12, 1, 1, 256), "max_batch", (24, 12, 1, 1, 16), None),
-        ((32, 16, 1, 1, 16), "max_batch", (32, 16, 1, 1, 8), (32, 16, 1, 1, 32)),
-        ((32, 16, 1, 1, 8), "max_batch", None, (32, 16, 1, 1, 16)),
+        ((32, 16, 1, 256), "agents per process", (16, 8, 1, 256), (64, 32, 1, 256)),
+        ((32, 16, 1, 256), "processes", (16, 16, 1, 256), (64, 16, 1, 256)),
+        ((32, 16, 1, 256), "split", (32, 32, 1, 256), (32, 8, 1, 256)),
+        ((256, 16, 1, 256), "processes", (128, 16, 1, 256), (512, 16, 1, 512)),  # what was no limit is none
+        ((64, 32, 1, 16), "agents per process", (32, 16, 1, 16), None),  # a group of 32, a batch of 16
+        ((32, 32, 1, 256), "split", None, (32, 16, 1, 256)),
+        ((32, 1, 1, 256), "split", (32, 2, 1, 256), None),
+        ((15, 5, 1, 256), "split", None, None),
+        ((15, 5, 1, 256), "processes", (5, 5, 1, 256), (30, 5, 1, 256)),
+        ((1, 1, 1, 256), "agents per process", None, (2, 2, 1, 256)),
+        ((1, 1, 1, 256), "processes", None, (2, 1, 1, 256)),
+        ((32, 16, 1, 256), "predictors", None, (32, 16, 2, 256)),
+        ((32, 16, 1, 256), "max_batch", (32, 16, 1, 16), None),  # a batch can't hold more than all agents
+        ((24, 12, 1, 256), "max_batch", (24, 12, 1, 16), None),
+        ((32, 16, 1, 16), "max_batch", (32, 16, 1, 8), (32, 16, 1, 32)),
+        ((32, 16, 1, 8), "max_batch", None, (32, 16, 1, 16)),
     ],
 )
 def test_neighbours(start, move, lower, higher):
@@ -84,29 +83,29 @@ def climb(machine: Machine, start: Config):
 
 @pytest.mark.parametrize("noise", [0.0, 0.01])
 def test_the_climb_finds_the_peak(noise):
-    machine = Machine(peak(agents=128, agents_per_process=8, predictors=2, trainers=2), noise=noise)
+    machine = Machine(peak(agents=128, agents_per_process=8, predictors=2), noise=noise)
     best, said = climb(machine, Config())
-    assert settings(best.config)[:4] == (128, 8, 2, 2) and best.rank()[0]
+    assert settings(best.config)[:3] == (128, 8, 2) and best.rank()[0]
     assert len(machine.asked) < 80 and len(best.trials) == 3
     assert said[1] == "agents per process:"
-    assert said[2].startswith("  2 x 16 agents, predictors 1, trainers 1, max_batch 256: ") and "lag 1.0" in said[2]
+    assert said[2].startswith("  2 x 16 agents, predictors 1, max_batch 256: ") and "lag 1.0" in said[2]
 
 
 def test_a_flat_machine_keeps_what_it_has():
     """Nothing is gained by more, so nothing is changed; a race of three takes five measurements."""
     machine = Machine(lambda config: 500.0, noise=0.005)
     best, _ = climb(machine, Config())
-    assert best.config == Config(trainers=1) and len(machine.asked) == 1 + 3 * 5 + 3 * 4
+    assert best.config == Config() and len(machine.asked) == 1 + 3 * 5 + 2 * 4
 
 
 def test_settings_that_lag_do_not_count():
-    machine = Machine(peak(agents=256, trainers=1, predictors=1), lag=lambda config: config.agents / 8)
+    machine = Machine(peak(agents=256, predictors=1), lag=lambda config: config.agents / 8)
     assert climb(machine, Config())[0].config.agents == 64
     assert climb(machine, Config(agents=256))[0].config.agents == 64  # from too many, down to where it counts
 
 
 def test_a_gain_that_does_not_show_again_is_no_gain():
-    config, rival = Config(trainers=1), Config(trainers=2)
+    config, rival = Config(predictors=1), Config(predictors=2)
     rates = iter([500.0, 600.0, 500.0, 505.0, 500.0, 500.0])
     search = tune.Search(lambda config: tune.Trial(next(rates), 0.0, 1.0, ""), lambda text: None)
     first, second = tune.Settings(config), tune.Settings(rival)
@@ -114,8 +113,8 @@ def test_a_gain_that_does_not_show_again_is_no_gain():
 
 
 def test_hopeless_rivals_are_measured_once():
-    machine = Machine(peak(trainers=1))
-    first, second = tune.Settings(Config(trainers=1)), tune.Settings(Config(trainers=2))
+    machine = Machine(peak(predictors=1))
+    first, second = tune.Settings(Config(predictors=1)), tune.Settings(Config(predictors=2))
     assert tune.Search(machine, lambda text: None).race(first, [second]) is first and len(machine.asked) == 2
 
 
@@ -163,8 +162,8 @@ def test_a_failed_trial_does_not_count(monkeypatch):
 def test_the_file_is_for_config(tmp_path, monkeypatch):
     """What was given stays, what belongs to a single run goes, the settings that were found are there."""
     words = ["--env", "gunreal/Catch-v0", "--tasks", "vr", "--task", "vr.weight=0.5", "--name", "x", "--seed", "3"]
-    config, extras = flags.from_flags(["", *words, "--agents", "32"])
-    machine = Machine(peak(agents=16, trainers=2))
+    config, extras = flags.from_flags(["", *words, "--agents", "32", "--trainers", "2"])
+    machine = Machine(peak(agents=16, predictors=2))
     monkeypatch.setattr(tune, "trial", lambda config, seconds, lag: machine(config))
     out, said = tmp_path / "tuned.toml", []
     options = Namespace(seconds=6.0, lag=10.0, toml=out, given=extras.given)
@@ -172,15 +171,15 @@ def test_the_file_is_for_config(tmp_path, monkeypatch):
     text = out.read_text()
     assert text.startswith("# Found by") and "2 cores of a machine" in text and "agent steps a second trained" in text
     assert said[-1].endswith(f"python -m gunreal.train --config {out}")
-    wanted = {"env": "gunreal/Catch-v0", "tasks": ("vr",), "task": {"vr": {"weight": 0.5}}, "agents": 16}
-    wanted |= {"agents_per_process": 8, "predictors": 1, "trainers": 2, "max_batch": 256}
+    wanted = {"env": "gunreal/Catch-v0", "tasks": ("vr",), "task": {"vr": {"weight": 0.5}}, "agents": 16, "trainers": 2}
+    wanted |= {"agents_per_process": 8, "predictors": 2, "max_batch": 256}
     assert load(out) == wanted
     assert flags.from_flags(["", "--config", str(out)])[0] == Config(**wanted)
 
 
 @pytest.mark.parametrize("trials", [0, 1, 6, 9, 13])
 def test_a_climb_that_is_stopped_writes_what_it_has(tmp_path, monkeypatch, trials):
-    machine, out = Machine(peak(agents=16, trainers=2)), tmp_path / "tuned.toml"
+    machine, out = Machine(peak(agents=16, predictors=2)), tmp_path / "tuned.toml"
 
     def trial(config, seconds, lag):
         if len(machine.asked) == trials:

@@ -9,7 +9,7 @@ best settings race against those of the start, which are kept if that does not s
 Stopped before that, it writes the best settings so far.
 
 Settings count only if their policy lag is at most --lag, since lag costs learning, and if they fit into 95 % of the
-memory with full replay rings. The training batch is left as it is: it is about learning, too.
+memory with full replay rings. The training batch and the trainers are left as they are: they are about learning, too.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from gunreal.checks import check
 from gunreal.config import Config, ConfigError, per_process
 from gunreal.train import prepare
 
-TUNED = ("agents", "agents_per_process", "predictors", "trainers", "max_batch")
+TUNED = ("agents", "agents_per_process", "predictors", "max_batch")
 # What the climb goes along; "split" is the same number of agents in more and smaller processes.
-MOVES = ("agents per process", "processes", "split", "predictors", "trainers", "max_batch")
+MOVES = ("agents per process", "processes", "split", "predictors", "max_batch")
 MARGIN = 0.03  # by which a rival has to be faster
 HOPELESS = 0.1  # by which a rival is so much slower that one measurement is enough
 MOST = 100  # trials of a climb: more means that it goes in circles
@@ -75,8 +75,8 @@ class Settings:
 
     def __str__(self) -> str:
         config, each = self.config, per_process(self.config)
-        threads = f"predictors {config.predictors}, trainers {config.trainers}, max_batch {config.max_batch}"
-        return f"{config.agents // each} x {each} agents, {threads}"
+        agents = f"{config.agents // each} x {each} agents"
+        return f"{agents}, predictors {config.predictors}, max_batch {config.max_batch}"
 
 
 class Search:
@@ -168,9 +168,8 @@ def neighbour(config: Config, move: str, by: int) -> Config | None:
     """
     each = per_process(config)
     processes = config.agents // each
-    if move in ("predictors", "trainers"):
-        count = getattr(config, move) + by  # 0 trainers would be the default, not fewer
-        return _checked(config, **{move: count}) if count else None
+    if move == "predictors":
+        return _checked(config, predictors=config.predictors + by)
     if move == "max_batch":
         size = _scaled(min(config.max_batch, 1 << (config.agents - 1).bit_length()), by)
         return None if by > 0 and config.max_batch >= config.agents else _checked(config, max_batch=size)
