@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gunreal.learner import Learner as Learner  # part of this module's interface
-from gunreal.padding import pad, pad_batch, pad_past, power_of_two
+from gunreal.padding import pad, pad_batch, pad_past, padded_size
 from gunreal.replay import Past
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _share_memory() -> None:
 
 def cores() -> int:
     """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(os.sched_getaffinity(0))
 
 
 @contextlib.contextmanager
@@ -99,11 +99,12 @@ def _quiet_stderr() -> Iterator[None]:
 def data_format(layout: str) -> str:
     """Keras's name of a `--layout`: "nchw", "nhwc", or "auto": NCHW on a GPU, NHWC elsewhere."""
     if layout == "auto":
-        layout = "nchw" if _has_gpu() else "nhwc"
+        layout = "nchw" if has_gpu() else "nhwc"
     return {"nchw": "channels_first", "nhwc": "channels_last"}[layout]
 
 
-def _has_gpu() -> bool:
+def has_gpu() -> bool:
+    """Whether the network is computed on a GPU; the backend must have been selected."""
     import keras
 
     if keras.backend.backend() == "jax":
@@ -119,7 +120,7 @@ def side_by_side() -> bool:
     """Whether parts of an update run side by side: TensorFlow's do on a CPU. A GPU is busiest with few large ones."""
     import keras
 
-    return bool(keras.backend.backend() == "tensorflow" and not _has_gpu())
+    return bool(keras.backend.backend() == "tensorflow" and not has_gpu())
 
 
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -261,9 +262,7 @@ class JaxLearner(Learner):
 
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
         count = len(observations)
-        size = power_of_two(count)
-        if count <= self._config.max_batch:
-            size = min(size, self._config.max_batch)
+        size = padded_size(count, self._config.max_batch)
         outputs = self._predict[head](self._weights, pad(observations, size), past and pad_past(past, size))
         return tuple(output[:count] for output in self._jax.device_get(outputs))
 

@@ -74,7 +74,10 @@ class Config:
     )
     predictors: int = field(1, "threads per prediction queue", low=1, high=64)
     trainers: int = field(
-        1, "threads that compute gradients at the same time; more are faster, and learn less a step", low=1, high=64
+        1,
+        "training threads: on a CPU, more are faster and learn less a step; on a GPU, a second gathers the next batch",
+        low=1,
+        high=64,
     )
     run_ahead: int = field(
         1, "agent steps after a rollout before it is trained on: few keep the policy lag low, many hide latency", low=0

@@ -10,9 +10,10 @@ import numpy as np
 from gunreal.replay import Past
 
 
-def power_of_two(count: int) -> int:
-    """The least power of two that is no less than `count`."""
-    return 1 << (count - 1).bit_length()
+def padded_size(count: int, most: int = 0) -> int:
+    """The least power of two that is no less than `count`, or `most` if that is smaller and still enough."""
+    size = 1 << (count - 1).bit_length()
+    return most if count <= most < size else size
 
 
 def pad(array: np.ndarray, size: int) -> np.ndarray:
@@ -32,7 +33,7 @@ def pad_past(past: Past, size: int) -> Past:
 def pad_batch(batch: Mapping[str, Any], lengths: tuple[int, ...]) -> dict[str, Any]:
     """`Network.loss`'s batch with its B sequences padded to a power of two; the mask of the new ones is 0."""
     count = len(batch["base"]["mask"])
-    size = power_of_two(count)
+    size = padded_size(count)
     if size == count:
         return dict(batch)
     padded: dict[str, Any] = {

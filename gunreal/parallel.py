@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 
-from gunreal import backend, memory, scheduler
+from gunreal import memory, scheduler
 from gunreal.agent import EXIT_BAD_INPUT
 from gunreal.config import ConfigError, per_process
 from gunreal.crew import Crew
@@ -33,8 +33,7 @@ class ParallelRun:
             system.batcher.next,
             system.trainer.work,
             system.fail,
-            # One has its batch ready for the first core that is free; more would hold memory and let rollouts age.
-            at_once=backend.cores() + 1,
+            at_once=system.at_once + 1,  # one has its batch ready; more would hold memory and let rollouts age
         )
         self.counts = Counts(config.agents // per_process(config), config.predictors, config.trainers)
         policy = self._make_policy()

@@ -104,7 +104,9 @@ class System:
         for queue, name in enumerate(bootstrapping, BASE + 1):
             self.predictors[name] = TaskPredictor(self.pool, self.learner, name, queue)
         self.batcher = Batcher(self.pool, config, spec, tasks, self.rollouts)
-        self.trainer = Trainer(self.learner, config, self.metrics)
+        # More would be no faster. A GPU computes one after the other: a second trainer has its batch ready meanwhile.
+        self.at_once = 1 if backend.has_gpu() else backend.cores()
+        self.trainer = Trainer(self.learner, config, self.metrics, self.at_once)
         self.memory_limit = memory.limit(config.memory_limit)
         self._waits = Reader()
 

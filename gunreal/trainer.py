@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gunreal import backend, queues
+from gunreal import queues
 from gunreal.config import Config
 from gunreal.metrics import RunMetrics
 from gunreal.pool import Member, Pool
@@ -145,12 +145,15 @@ def anneal(start: float, end: float, share: float) -> float:
 
 
 class Trainer:
-    """Turns batches into updates and reports each one. No more gradients are computed at a time than there are cores:
-    more would be no faster and each takes memory of its own, some 100 MB with three tasks."""
+    """Turns batches into updates and reports each one.
 
-    def __init__(self, learner: Learner, config: Config, metrics: RunMetrics):
+    Args:
+      at_once: how many gradients may be computed at a time. Each takes memory of its own, some 100 MB with three tasks.
+    """
+
+    def __init__(self, learner: Learner, config: Config, metrics: RunMetrics, at_once: int = 1):
         self._learner, self._config, self._metrics = learner, config, metrics
-        self._turns = threading.BoundedSemaphore(backend.cores())
+        self._turns = threading.BoundedSemaphore(at_once)
 
     def work(self, batch: dict[str, Any]) -> None:
         """One update."""

@@ -68,6 +68,7 @@ def make_run(memory_limit=100_000 * MIB, **options):
         requests={"base": None, "pc": None},
         batcher=SimpleNamespace(next=None),
         trainer=SimpleNamespace(work=None),
+        at_once=2,
         resumed=None,
         pool=Pool(rollouts=4),
         metrics=RunMetrics(),
@@ -182,8 +183,7 @@ def test_apply(clock, monkeypatch):
     assert sizes == {"base": 2, "pc": 2, "train": 2}
 
 
-def test_one_batch_more_than_cores_is_ready(monkeypatch):
-    monkeypatch.setattr(parallel.backend, "cores", lambda: 2)
+def test_one_batch_more_is_ready_than_are_computed():
     run, go_on, taken = make_run(), threading.Event(), []
     run.trainers._fetch = lambda timeout: ["batch"]
     run.trainers._work = lambda batch: (taken.append(batch), go_on.wait(60))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import Bench, FakeLearner
 
-from gunreal import checkpoint, waits
+from gunreal import backend, checkpoint, waits
 from gunreal.config import Config
 from gunreal.pool import Member
 from gunreal.registry import load_tasks
@@ -117,6 +117,15 @@ def test_waits_are_of_the_members_that_are_there(tmp_path, monkeypatch, serial):
     system.pool.remove(1).close()
     assert system.snapshot(4, 1, 1, 0)["wait_ms"] == (None if serial else 250.0)  # in lockstep nobody waits
     assert system.snapshot(4, 1, 1, 0)["wait_ms"] is None
+    system.writer.close(), system.close()
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_how_many_gradients_at_a_time(tmp_path, monkeypatch, gpu):
+    monkeypatch.setattr(backend, "has_gpu", lambda: gpu)
+    monkeypatch.setattr(backend, "cores", lambda: 3)
+    system = make_system(tmp_path)
+    assert system.at_once == (1 if gpu else 3)
     system.writer.close(), system.close()
 
 
