@@ -206,7 +206,7 @@ class TensorFlowLearner(Learner):
         return gradients, values.numpy()
 
     def _loss_gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], Any]:
-        # The weights are read first of all. Another thread's update in that instant may be seen in some and not in
+        # A weight is read where it is first used. Another trainer's update in between may be seen in some and not in
         # others, as in A3C; to rule that out costs 5 % of an update.
         tf = self._tf
         weights = [variable.value for variable in self._variables]

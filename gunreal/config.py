@@ -75,7 +75,7 @@ class Config:
     predictors: int = field(1, "threads per prediction queue", low=1, high=64)
     trainers: int = field(
         1,
-        "training threads: on a CPU, more are faster and learn less a step; on a GPU, a second gathers the next batch",
+        "training threads: on a CPU they compute gradients at the same time, on a GPU a second gathers the next batch",
         low=1,
         high=64,
     )
