@@ -178,9 +178,9 @@ class Network:
     def _features(self, observations: Any, count: Any) -> list[Features]:
         """Each part's features `[count, length, F]`: of one pass, or each of its own where passes run side by side."""
         if backend.side_by_side():
-            parts = [self.torso.features(rows, same_count=True) for rows in self._split(observations, count)]
+            parts = [self.torso.features(rows) for rows in self._split(observations, count)]
         else:
-            whole = self.torso.features(observations, same_count=True)
+            whole = self.torso.features(observations)
             parts = [Features(*rows) for rows in zip(*(self._split(x, count) for x in whole), strict=True)]
         return [
             Features(*(ops.reshape(x, (-1, length, x.shape[-1])) for x in part))

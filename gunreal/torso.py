@@ -68,14 +68,14 @@ class Torso:
             self._cell.build((None, hidden + spec.num_actions + 1))
             self.layers.append(self._cell)
 
-    def features(self, observations: Any, same_count: bool = False) -> Features:
+    def features(self, observations: Any) -> Features:
         """Features `[N, F]` of `observations` `[N, *spec.observation]`; a recurrent torso's without the recurrence.
 
         Args:
           observations: as stored.
-          same_count: whether N is always the same, so that compiling for it pays.
         """
-        x = self._fused_input(observations) if same_count else self._input(observations)
+        symbolic = keras.utils.is_keras_tensor(observations)  # when a network is built
+        x = self._input(observations) if symbolic else self._fused_input(observations)
         for layer in self._body:
             x = layer(x)
         if self._is_conv:

@@ -46,15 +46,14 @@ def slow_lstm(weights, x, h, c):
 
 
 @pytest.mark.parametrize("kind", ["small", "mlp"])
-def test_training_and_acting_see_the_same_features(kind):
-    """Training's frames are cast, scaled and turned in one compiled pass; acting's one operation after the other."""
+def test_the_compiled_input_is_the_input(kind):
+    """Frames are cast, scaled and turned in one compiled pass, as by one operation after the other."""
     backend.select("tensorflow")
     from gunreal.torso import Torso
 
     frames = np.random.default_rng(0).integers(0, 256, (5, 4, 36, 36), np.uint8)
     torso = Torso(Spec((1, 36, 36), 4, "uint8", 3), kind, 4, UNITS, "channels_last", 0)
-    for single, fused in zip(torso.features(frames), torso.features(frames, same_count=True), strict=True):
-        np.testing.assert_array_equal(single, fused)
+    np.testing.assert_array_equal(torso._input(frames), torso._fused_input(frames))
 
 
 def test_unroll_against_slow_numpy(network):
