@@ -18,7 +18,7 @@
 | `learning_rate` | of the newest update |
 | `skipped`, `restarts` | updates that were not finite, and agent processes started again, since the run's start |
 
-A value that there is none of yet is null.
+A value of which there is none, or none since the last line, is null.
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ class Torso:
         sizes = _sizes(kind, first_stride, hidden)
         if self._is_conv:
             _check_image(spec, sizes[:-1], kind)
-        self._fused_input = backend.fused(self._input)
+        # For every count of frames anew, which takes longer on a GPU, where the plain pass is short.
+        self._fused_input = self._input if backend.has_gpu() else backend.fused(self._input)
         self.layers = _layers(sizes, "relu" if self._is_conv else "tanh", data_format, seed)
         *self._body, self._last = self.layers
         self.recurrent = kind == "lstm"

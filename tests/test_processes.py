@@ -46,9 +46,10 @@ def test_signals_and_resume(tmp_path):
         assert run.end(5) == 0
         assert all(map(is_gone, agents)) and not holders(memory)
         assert not set(os.listdir("/dev/shm")) - shared
-        last = run.lines()[-1]
+        *earlier, last = run.lines()
         assert last["stopped_by"] == "SIGINT" and len(last["weights_sha256"]) == 64
-        assert last["agents"] == 4 and last["restarts"] == 0 and last["loss_pc"] is not None
+        assert last["agents"] == 4 and last["restarts"] == 0
+        assert any(line["loss_pc"] is not None for line in earlier)  # the last line may come before another update
         assert run.stderr == ""
     *_, before, newest = run.checkpoints()
     newest.write_bytes(newest.read_bytes()[:-1000])

@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import gymnasium
 import numpy as np
 import psutil
 import pytest
+from training import is_gone, wait_until
 
 import gunreal.envs  # noqa: F401  (registers the ids)
 from gunreal.config import Config, ConfigError
@@ -58,10 +58,7 @@ def test_a_killed_owner_takes_its_engine_along():
     assert os.getpgid(engine.pid) == engine.pid  # Ctrl-C in a terminal is the owner's alone
     owner.send_signal(signal.SIGKILL)
     owner.wait()
-    deadline = time.monotonic() + 10
-    while engine.is_running() and engine.status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: is_gone(engine.pid), 10)
 
 
 def test_an_engine_that_dies_is_an_error():
