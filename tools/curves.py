@@ -220,7 +220,8 @@ def _draw_panel(axes: Any, panel: Panel, width: int) -> None:
     smoothing = f",\nmoving mean over {width} lines of metrics" if width > 1 else ""
     axes.set(xlabel=label, ylabel=LABELS.get(panel.y, panel.y) + smoothing)
     axes.set_xlim(left=0)
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    if panel.x != "seconds":
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.grid(color="#000000", alpha=0.12, linewidth=0.6)
 
 
