@@ -6,7 +6,6 @@ No other file of the library imports `tensorflow` or `jax`.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import os
 import sys
@@ -15,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gunreal import memory
 from gunreal.learner import Learner as Learner  # part of this module's interface
 from gunreal.padding import pad, pad_batch, pad_past, padded_size
-from gunreal.replay import Past
+from gunreal.replay import ALIGN, Past
 
 if TYPE_CHECKING:
     from gunreal.config import Config
     from gunreal.network import Network
 
 BACKENDS = ("tensorflow", "jax")
-_M_ARENA_MAX = -8  # of malloc.h
 
 
 def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
@@ -54,7 +53,8 @@ def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
         os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *added]).strip()
         return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    _share_memory()
+    os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")  # one pool of tensors, which is otherwise for GPUs only
+    memory.share_heap()
     with _quiet_stderr():
         import tensorflow as tf
 
@@ -65,16 +65,6 @@ def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
         tf.config.experimental.set_memory_growth(gpu, True)
     if deterministic:
         tf.config.experimental.enable_op_determinism()
-
-
-def _share_memory() -> None:
-    """Lets all threads take memory from the same places: of its own heap each would keep what it once needed.
-
-    Tensors come from one pool, which TensorFlow otherwise has for GPUs only; the rest from two heaps of glibc's malloc.
-    """
-    os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")
-    with contextlib.suppress(AttributeError):  # another C library
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
 def cores() -> int:
@@ -165,12 +155,19 @@ class _Operation:
 
     def __call__(self, *args: Any) -> Any:
         tf = self._tf
-        inputs = tf.nest.map_structure(tf.convert_to_tensor, args)
+        inputs = tf.nest.map_structure(self._tensor, args)
         if self._spread:
             return self._function(*inputs)
         flat = [*tf.nest.flatten(inputs), *self._captured]
         outputs = tf.raw_ops.StatefulPartitionedCall(args=flat, Tout=self._dtypes, f=self._function)
         return tf.nest.pack_sequence_as(self._function.structured_outputs, outputs)
+
+    def _tensor(self, x: Any) -> Any:
+        """`x` as a tensor. TensorFlow copies arrays, twice where they don't start at a multiple of `ALIGN`; large ones
+        that do are used in place, as the call ends before they can change."""
+        if isinstance(x, np.ndarray) and x.nbytes > 4096 and x.flags.carray and x.ctypes.data % ALIGN == 0:
+            return self._tf.experimental.dlpack.from_dlpack(x.__dlpack__())
+        return self._tf.convert_to_tensor(x)
 
 
 class TensorFlowLearner(Learner):
@@ -189,7 +186,7 @@ class TensorFlowLearner(Learner):
         self._predict = {head: _Operation(functools.partial(network.predict, head), inputs) for head in self._heads}
         self._compiled: Any = None
         gradients = [tf.TensorSpec(variable.shape, "float32") for variable in self._variables]
-        self._optimize = _Operation(fused(self._optimizer_step), [gradients, tf.TensorSpec((), "float32")])
+        self._optimize = _Operation(fused(self._optimizer_step), [gradients, *[tf.TensorSpec((), "float32")] * 2])
 
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
         inputs = (observations,) if past is None else (observations, past)
@@ -214,14 +211,14 @@ class TensorFlowLearner(Learner):
             tape.watch(weights)
             total, metrics = self._loss(batch)
         gradients = tape.gradient(total, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        return self._judge(total, metrics, gradients)
+        return gradients, self._judge(total, metrics, gradients)
 
-    def _apply(self, gradients: list[Any], learning_rate: float) -> None:
-        self._optimize(gradients, np.float32(learning_rate))
+    def _apply(self, gradients: list[Any], scale: float, learning_rate: float) -> None:
+        self._optimize(gradients, np.float32(scale), np.float32(learning_rate))
 
-    def _optimizer_step(self, gradients: list[Any], learning_rate: Any) -> tuple[()]:
+    def _optimizer_step(self, gradients: list[Any], scale: Any, learning_rate: Any) -> tuple[()]:
         self._optimizer.learning_rate.assign(learning_rate)
-        self._optimizer.apply(gradients, self._variables)
+        self._optimizer.apply([scale * gradient for gradient in gradients], self._variables)
         return ()
 
     def _read(self) -> list[Any]:
@@ -276,18 +273,19 @@ class JaxLearner(Learner):
                 return self._loss(batch)
 
         (total, metrics), gradients = self._jax.value_and_grad(loss, has_aux=True)(weights)
-        return self._judge(total, metrics, list(gradients))
+        return list(gradients), self._judge(total, metrics, list(gradients))
 
-    def _apply(self, gradients: list[Any], learning_rate: float) -> None:
-        self._weights, self._state = self._optimize(self._weights, self._state, gradients, np.float32(learning_rate))
+    def _apply(self, gradients: list[Any], scale: float, learning_rate: float) -> None:
+        how = np.float32(scale), np.float32(learning_rate)
+        self._weights, self._state = self._optimize(self._weights, self._state, gradients, *how)
 
     def _optimizer_step(
-        self, weights: tuple[Any, ...], state: tuple[Any, ...], gradients: list[Any], learning_rate: Any
+        self, weights: tuple[Any, ...], state: tuple[Any, ...], gradients: list[Any], scale: Any, learning_rate: Any
     ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        slots = iter(state)
+        slots, scaled = iter(state), [scale * gradient for gradient in gradients]
         rate = self._optimizer.learning_rate
         variables = [learning_rate if v is rate else next(slots) for v in self._optimizer.variables]
-        new_weights, variables = self._optimizer.stateless_apply(variables, gradients, list(weights))
+        new_weights, variables = self._optimizer.stateless_apply(variables, scaled, list(weights))
         new_state = tuple(x for v, x in zip(self._optimizer.variables, variables, strict=True) if v is not rate)
         return tuple(new_weights), new_state
 

@@ -69,7 +69,7 @@ class Learner:
         with self._lock:
             metrics["version"] = self.version
             if not metrics["skipped"]:
-                self._apply(gradients, learning_rate)
+                self._apply(gradients, self._scale(metrics["grad_norm"]), learning_rate)
                 self.version += 1
         return metrics
 
@@ -129,28 +129,30 @@ class Learner:
             total = total * ops.sum(ops.ones_like(batch["base"]["mask"]))
         return total, metrics
 
-    def _judge(self, total: Any, metrics: dict[str, Any], gradients: list[Any]) -> tuple[list[Any], Any]:
-        """Clipped gradients, and all metrics in one array, to be fetched in one transfer."""
+    def _judge(self, total: Any, metrics: dict[str, Any], gradients: list[Any]) -> Any:
+        """All metrics in one array, to be fetched in one transfer."""
         from keras import ops
 
         norm = ops.sqrt(sum(ops.sum(ops.square(g)) for g in gradients))
-        if self._config.max_grad_norm > 0:
-            scale = self._config.max_grad_norm / ops.maximum(norm, self._config.max_grad_norm)
-            gradients = [g * scale for g in gradients]
         finite = ops.logical_and(ops.isfinite(total), ops.isfinite(norm))
         metrics = {**metrics, "grad_norm": norm, "skipped": 1.0 - ops.cast(finite, "float32")}
         self._metrics = tuple(metrics)  # set while tracing: the compiled function gives the values only
-        return gradients, ops.stack(list(metrics.values()))
+        return ops.stack(list(metrics.values()))
+
+    def _scale(self, norm: float) -> float:
+        """What gradients of this global norm are multiplied by, which the optimiser does in its own pass over them."""
+        most = self._config.max_grad_norm
+        return most / max(norm, most) if most > 0 else 1.0
 
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
         raise NotImplementedError
 
     def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray]:
-        """The clipped gradients at the present weights, on the device, and the metrics' values."""
+        """The gradients at the present weights, on the device, and the metrics' values."""
         raise NotImplementedError
 
-    def _apply(self, gradients: list[Any], learning_rate: float) -> None:
-        """One step of the optimiser; the lock is held."""
+    def _apply(self, gradients: list[Any], scale: float, learning_rate: float) -> None:
+        """One step of the optimiser with `scale` times the gradients; the lock is held."""
         raise NotImplementedError
 
     def _read(self) -> list[Any]:

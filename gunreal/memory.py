@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import psutil
+
+_M_ARENA_MAX = -8  # of malloc.h
 
 
 def limit(memory_limit: int = 0, root: Path = Path("/")) -> int:
@@ -18,6 +22,12 @@ def limit(memory_limit: int = 0, root: Path = Path("/")) -> int:
       root: where `/proc` and `/sys` are found.
     """
     return memory_limit or min(_limits(root))
+
+
+def share_heap() -> None:
+    """Lets all threads take memory from the same two heaps: of its own, each would keep what it once needed."""
+    with contextlib.suppress(AttributeError):  # another C library than glibc
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
 def in_use(pids: Iterable[int], proc: Path = Path("/proc")) -> int:

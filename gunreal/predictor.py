@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gunreal.pool import Member, Pool
-from gunreal.replay import Past, concatenate_pasts
+from gunreal.replay import Past, concatenate_pasts, empty_observations
 
 
 class Learner(Protocol):
@@ -44,7 +44,7 @@ class _Rows:
     def inputs(self) -> tuple[np.ndarray, Past | None]:
         """What the network takes: observations, and a recurrent one's past."""
         spec = self.parts[0][0].segment.layout.spec
-        out = np.empty((self.count, *spec.observation), spec.dtype)
+        out = empty_observations(spec, self.count)
         start = 0
         for member, _, agents, steps in self.parts:
             member.segment.gather(agents, steps, out[start : start + len(steps)])

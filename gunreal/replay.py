@@ -10,6 +10,7 @@ episode, its action is ignored by the environment, and it is in no loss.
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import tempfile
@@ -23,7 +24,7 @@ from gunreal.spec import Field, Spec
 from gunreal.waits import BINS, Waited, Waits
 
 FIRST, TERMINATED, TRUNCATED, RESET = 1, 2, 4, 8
-_ALIGN = 64
+ALIGN = 64  # bytes: what vector instructions want arrays to start at
 
 
 class Past(NamedTuple):
@@ -46,6 +47,14 @@ def blank_past(spec: Spec, count: int) -> Past | None:
         return None
     state = np.zeros((count, spec.state), np.float32)
     return Past(state, np.full((count, 1), -1, np.int32), np.zeros((count, 1), np.float32))
+
+
+def empty_observations(spec: Spec, count: int) -> np.ndarray:
+    """Room for observations `[count, *spec.observation]`, which starts where a backend can use it in place."""
+    shape, dtype = (count, *spec.observation), np.dtype(spec.dtype)
+    room = np.empty(math.prod(shape) * dtype.itemsize + ALIGN, np.uint8)
+    start = -room.__array_interface__["data"][0] % ALIGN
+    return room[start : start + room.size - ALIGN].view(dtype).reshape(shape)
 
 
 def concatenate_pasts(pasts: Sequence[Past | None]) -> Past | None:
@@ -116,7 +125,7 @@ class Layout(NamedTuple):
 
 
 def _aligned(nbytes: int) -> int:
-    return -(-nbytes // _ALIGN) * _ALIGN
+    return -(-nbytes // ALIGN) * ALIGN
 
 
 class Segment:

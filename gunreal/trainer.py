@@ -13,7 +13,7 @@ from gunreal.config import Config
 from gunreal.metrics import RunMetrics
 from gunreal.pool import Member, Pool
 from gunreal.predictor import Learner
-from gunreal.replay import RESET, TERMINATED, TRUNCATED, Past, concatenate_pasts
+from gunreal.replay import RESET, TERMINATED, TRUNCATED, Past, concatenate_pasts, empty_observations
 from gunreal.returns import clip_rewards, rollout_returns
 from gunreal.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask
@@ -57,7 +57,7 @@ class Batcher:
             by_member[member].append((agent, first))
         lengths = [self._spec.t_max, *(task.length(self._spec.t_max) for task in self._tasks)]
         counts = [len(taken) * length for length in lengths]
-        observations = np.empty((sum(counts), *self._spec.observation), self._spec.dtype)
+        observations = empty_observations(self._spec, sum(counts))
         rows = np.split(observations, np.cumsum(counts)[:-1])
         parts: list[dict[str, dict[str, np.ndarray]]] = []
         pasts: list[dict[str, Past | None]] = []

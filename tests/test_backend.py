@@ -15,10 +15,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from learners import BACKEND, CONFIG, assert_equal_states, gradients, make_batch, make_learner, make_past, with_vtrace
+from learners import (
+    BACKEND,
+    CONFIG,
+    SPEC,
+    assert_equal_states,
+    gradients,
+    make_batch,
+    make_learner,
+    make_past,
+    with_vtrace,
+)
 
 from gunreal import backend
 from gunreal.config import Config
+from gunreal.replay import empty_observations
 
 ROOT = Path(__file__).parents[1]
 KINDS = ("small", "mlp", "lstm")
@@ -118,6 +129,26 @@ def test_an_operation_keeps_nests_and_sees_its_variables_change(spread):
         outputs = operation(arrays, np.float32(10))
         assert outputs["b"].numpy().tolist() == [10 + factor, 10 + 2 * factor]
         assert outputs["a"][0].numpy().tolist() == [3] and outputs["a"][1].numpy() == 10
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's")
+def test_an_operation_uses_gathered_observations_in_place():
+    """What starts elsewhere, is small, can't be written or is not in one piece is copied; results are the same."""
+    import tensorflow as tf
+
+    operation = backend._Operation(lambda x: tf.reduce_sum(tf.cast(x, "int64")), [tf.TensorSpec(None, "uint8")])
+    observations = empty_observations(SPEC, 99)
+    observations[:] = 1
+    elsewhere = empty_observations(SPEC, 100).ravel()[16:][: observations.size].reshape(observations.shape)
+    elsewhere[:] = 1
+    frozen = observations.view()
+    frozen.flags.writeable = False
+    for array in (observations, elsewhere, frozen, observations[::2], observations[:1, 0, :2]):
+        assert operation(array).numpy() == array.size
+        tensor, shared = operation._tensor(array), array is observations
+        observations[:], elsewhere[:] = 2, 2
+        assert (tensor.numpy() == (2 if shared else 1)).all() and tensor.shape == array.shape
+        observations[:], elsewhere[:] = 1, 1
 
 
 def test_threads_predict_while_one_trains():

@@ -98,7 +98,7 @@ def test_threads_compute_gradients_at_the_same_time_and_apply_them_one_after_the
         thread.join()
     assert sorted(versions.values()) == [0, 1] and learner.version == 2
     for place in sorted(versions, key=versions.get):
-        alone._apply(of_first[place], 1e-3)
+        alone._apply(of_first[place], 1.0, 1e-3)
     alone.version = 2
     assert_equal_states(learner.get_state(), alone.get_state())
 

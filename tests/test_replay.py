@@ -7,13 +7,20 @@ import numpy as np
 import pytest
 from rings import VECTOR, episodes, make_replay, write
 
-from gunreal.replay import FIRST, RESET, TERMINATED, TRUNCATED, Layout, Segment, stack_index
+from gunreal.replay import ALIGN, FIRST, RESET, TERMINATED, TRUNCATED, Layout, Segment, empty_observations, stack_index
 from gunreal.spec import Field, Spec
 
 SPEC = Spec((2, 3, 5), 4, "uint8", num_actions=4, t_max=2)
 LAYOUT = Layout(
     SPEC, agents=3, groups=2, replay_size=12, extra={"depth": Field("depth", (2,), "float32")}, slots=1, mailboxes={}
 )
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_room_for_observations(dtype):
+    rooms = [empty_observations(SPEC._replace(dtype=dtype), count) for count in (1, 7, 500)]
+    assert [room.shape for room in rooms] == [(count, 8, 3, 5) for count in (1, 7, 500)]
+    assert all(room.dtype == dtype and room.flags.carray and room.ctypes.data % ALIGN == 0 for room in rooms)
 
 
 def live(segment, agent, steps, seed=0, each=lambda step: None):
