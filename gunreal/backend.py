@@ -273,7 +273,7 @@ class JaxLearner(Learner):
                 return self._loss(batch)
 
         (total, metrics), gradients = self._jax.value_and_grad(loss, has_aux=True)(weights)
-        return list(gradients), self._judge(total, metrics, list(gradients))
+        return list(gradients), self._judge(total, metrics, gradients)
 
     def _apply(self, gradients: list[Any], scale: float, learning_rate: float) -> None:
         how = np.float32(scale), np.float32(learning_rate)

@@ -1,4 +1,4 @@
-"""How much memory a run may use, and how much it uses: what the scheduler's bound is made of."""
+"""How much memory a run may use, and how much it uses: what the scheduler's bound is made of. And how to use less."""
 
 from __future__ import annotations
 

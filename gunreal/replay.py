@@ -53,7 +53,7 @@ def empty_observations(spec: Spec, count: int) -> np.ndarray:
     """Room for observations `[count, *spec.observation]`, which starts where a backend can use it in place."""
     shape, dtype = (count, *spec.observation), np.dtype(spec.dtype)
     room = np.empty(math.prod(shape) * dtype.itemsize + ALIGN, np.uint8)
-    start = -room.__array_interface__["data"][0] % ALIGN
+    start = -room.ctypes.data % ALIGN
     return room[start : start + room.size - ALIGN].view(dtype).reshape(shape)
 
 
