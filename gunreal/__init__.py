@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gunreal.config import Config, ConfigError
+from gunreal.config.schema import Config, ConfigError
 
 if TYPE_CHECKING:
     from gunreal.run import Run, load

@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import flags
 
-from gunreal import runs
-from gunreal.config import FIELDS, Config, ConfigError
+from gunreal.acting.predictor import Learner, sample_actions
+from gunreal.config.flags import read
+from gunreal.config.schema import FIELDS, Config, ConfigError
 from gunreal.envs.make import make
-from gunreal.flags import read
-from gunreal.predictor import Learner, sample_actions
-from gunreal.replay import Past, blank_past, concatenate_pasts
-from gunreal.returns import clip_rewards
+from gunreal.experience.replay import Past, blank_past, concatenate_pasts
+from gunreal.experience.returns import clip_rewards
+from gunreal.experience.spec import Spec
+from gunreal.records import runs
 from gunreal.run import Run, load
-from gunreal.spec import Spec
 
 MAX_STEPS = 27_000  # 108 000 frames, half an hour of Atari: ALE's own limit
 _ENVIRONMENTS = 16
@@ -224,7 +224,7 @@ def evaluate(name: str, values: flags.FlagValues) -> dict[str, Any]:
     run = _open(name, values)
     recorder = None
     if values.video:
-        from gunreal.video import Recorder
+        from gunreal.records.video import Recorder
 
         recorder = Recorder(values.video, run)  # complains about a bad path before anything slow is done
     learner, sample = run.learner, values.policy == "sample"

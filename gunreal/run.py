@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from gunreal import checkpoint, metrics, registry, runs
-from gunreal.config import Config, ConfigError
-from gunreal.config import load as load_config
+from gunreal.acting.predictor import Learner, sample_actions
+from gunreal.config.schema import Config, ConfigError
+from gunreal.config.schema import load as load_config
 from gunreal.envs.make import describe
-from gunreal.predictor import Learner, sample_actions
-from gunreal.spec import Spec
+from gunreal.experience.spec import Spec
+from gunreal.records import checkpoint, metrics, runs
+from gunreal.tasks import registry
 from gunreal.tasks.base import AuxiliaryTask
 
 
@@ -31,7 +32,7 @@ class Run:
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of `metrics.jsonl`, oldest first; `gunreal.metrics` says what their keys mean."""
+        """The lines of `metrics.jsonl`, oldest first; `gunreal.records.metrics` says what their keys mean."""
         file = self.path / metrics.FILE
         return metrics.read(file) if file.exists() else []
 
@@ -71,7 +72,7 @@ class Run:
         tasks, spec = self.tasks, self.spec
         saved = checkpoint.load(self.path, self._which)
         _check_backend(self.path.name, self.config.backend)
-        from gunreal.system import build_learner
+        from gunreal.runtime.system import build_learner
 
         learner = build_learner(self.config, spec, tasks)
         try:

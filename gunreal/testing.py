@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from gunreal.config import Config
-from gunreal.registry import synthetic_segment
-from gunreal.replay import RESET, TERMINATED, TRUNCATED, Replay, Segment
-from gunreal.spec import Spec
+from gunreal.config.schema import Config
+from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Replay, Segment
+from gunreal.experience.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask, Sequence
+from gunreal.tasks.registry import synthetic_segment
 
 IMAGES = Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6)
 _SEQUENCES = 8  # of a batch
@@ -27,7 +27,7 @@ sys.path[:] = pickle.load(sys.stdin.buffer)
 sys.modules.update(dict.fromkeys(("keras", "tensorflow", "jax", "torch")))
 task, spec, bootstrap = pickle.load(sys.stdin.buffer)
 import numpy as np
-from gunreal.registry import target_arrays
+from gunreal.tasks.registry import target_arrays
 target_arrays(task, spec, bootstrap)
 """
 
@@ -57,7 +57,7 @@ def check_task(task: AuxiliaryTask | type[AuxiliaryTask], spec: Spec = IMAGES, *
     task.check(spec)
     _check_sampling(task, spec)
     if "keras" not in sys.modules:
-        from gunreal import backend
+        from gunreal.learning import backend
 
         backend.select(os.environ.get("KERAS_BACKEND", "tensorflow"))
     learning = _Learning(task, spec)
@@ -163,8 +163,8 @@ class _Learning:
     """A network with this task only, and batches for it in which the actor-critic learns nothing."""
 
     def __init__(self, task: AuxiliaryTask, spec: Spec):
-        from gunreal.backend import make_learner
-        from gunreal.network import Network
+        from gunreal.learning.backend import make_learner
+        from gunreal.learning.network import Network
 
         self.task, self.spec = dataclasses.replace(task, weight=1.0), spec
         self.network = Network(spec, [self.task], kind="small" if spec.is_image else "mlp", hidden=32)

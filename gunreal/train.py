@@ -14,18 +14,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gunreal import checkpoint, flags, metrics, registry, runs
-from gunreal.agent import EXIT_BAD_INPUT
-from gunreal.checks import check
-from gunreal.config import Config, ConfigError
+from gunreal.acting.agent import EXIT_BAD_INPUT
+from gunreal.acting.pool import AgentFailure
+from gunreal.config import flags
+from gunreal.config.checks import check
+from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.make import check_recorded, describe
-from gunreal.pool import AgentFailure
-from gunreal.spec import Spec
+from gunreal.experience.spec import Spec
+from gunreal.records import checkpoint, metrics, runs
+from gunreal.tasks import registry
 from gunreal.tasks.base import AuxiliaryTask
 
 if TYPE_CHECKING:
     from gunreal.run import Run
-    from gunreal.system import System
+    from gunreal.runtime.system import System
 
 
 def prepare(config: Config) -> tuple[Spec, tuple[AuxiliaryTask, ...]]:
@@ -62,7 +64,7 @@ def train(config: Config, *, resume: str | Path | None = None, show: bool = True
       AgentFailure: the environment fails again and again.
     """
     from gunreal.run import load
-    from gunreal.system import System
+    from gunreal.runtime.system import System
 
     spec, tasks = prepare(config)
     resumed = _checkpoint(config, resume) if resume else None
@@ -100,9 +102,9 @@ def _checkpoint(config: Config, run_dir: str | Path) -> checkpoint.Checkpoint:
 
 
 def _run(system: System, show: bool) -> None:
-    from gunreal.display import Display
-    from gunreal.parallel import ParallelRun
-    from gunreal.serial import SerialRun
+    from gunreal.records.display import Display
+    from gunreal.runtime.parallel import ParallelRun
+    from gunreal.runtime.serial import SerialRun
 
     config = system.config
     run: Any = None

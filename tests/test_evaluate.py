@@ -10,7 +10,7 @@ from rings import episodes, make_replay
 from trained import Tens, catch_run
 
 from gunreal import evaluate
-from gunreal.config import Config, ConfigError
+from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.make import describe
 from gunreal.evaluate import Episode, main, play, summarize
 
@@ -178,7 +178,7 @@ def test_video(folder, tmp_path, capsys):
 
 
 def test_video_of_a_run_that_has_none(tmp_path, monkeypatch):
-    from gunreal.video import Recorder
+    from gunreal.records.video import Recorder
 
     vectors = SimpleNamespace(spec=describe(TENS), config=TENS, tasks=())
     with pytest.raises(ConfigError, match="needs image observations"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import gunreal
-from gunreal import metrics
+from gunreal.records import metrics
 
 TASKS = "pc,vr,rp"
 ROOT = Path(__file__).parents[1]

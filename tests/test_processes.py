@@ -101,7 +101,7 @@ def test_an_environment_that_fails_at_once_again_and_again(tmp_path):
         assert run.end() == 1
         assert "3 times in a row soon after its start" in run.stderr
         assert run.stderr.endswith("RuntimeError: the emulator is on fire\n")
-        assert "scripted_env.py" in run.stderr and "gunreal/parallel.py" not in run.stderr
+        assert "scripted_env.py" in run.stderr and "gunreal/runtime/parallel.py" not in run.stderr
         assert len(list(tmp_path.glob("[0-9]*"))) <= 6  # two processes, three times each
         assert not run.path.exists()  # nothing was learned, and the name is free again
 

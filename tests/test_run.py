@@ -11,8 +11,8 @@ import pytest
 from trained import catch_run
 
 import gunreal
-from gunreal import checkpoint
-from gunreal.predictor import sample_actions
+from gunreal.acting.predictor import sample_actions
+from gunreal.records import checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_what_is_known_of_a_run(run):
 
 def test_keras_is_loaded_when_the_network_is_asked_for(run):
     code = (
-        "import sys, gunreal, gunreal.run, gunreal.evaluate, gunreal.video\n"
+        "import sys, gunreal, gunreal.run, gunreal.evaluate, gunreal.records.video\n"
         f"run = gunreal.load({str(run.path)!r})\n"
         "run.config, run.metrics, run.tasks, run.spec\n"
         "print([name for name in ('keras', 'tensorflow', 'jax') if name in sys.modules])"
@@ -109,7 +109,7 @@ def test_there_is_no_such_run(tmp_path):
 
 
 def test_a_renamed_environment(run, tmp_path):
-    from gunreal.config import save
+    from gunreal.config.schema import save
 
     save(dataclasses.replace(run.config, env="gunreal/Katch-v0"), tmp_path / "config.toml")
     with pytest.raises(gunreal.ConfigError, match="did you mean gunreal/Catch-v0"):

@@ -3,7 +3,7 @@ import pickle
 import broken_tasks
 import pytest
 
-from gunreal.spec import Spec
+from gunreal.experience.spec import Spec
 from gunreal.tasks.pixel_control import PixelControl
 from gunreal.tasks.reward_prediction import RewardPrediction
 from gunreal.tasks.value_replay import ValueReplay

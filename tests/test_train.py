@@ -5,8 +5,8 @@ import json
 import pytest
 import scripted_env  # noqa: F401
 
-from gunreal import checkpoint
-from gunreal.config import Config, save
+from gunreal.config.schema import Config, save
+from gunreal.records import checkpoint
 from gunreal.train import main
 
 TOML = {

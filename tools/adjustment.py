@@ -10,7 +10,7 @@ import numpy as np
 import report
 from experiments import Learning
 
-from gunreal import metrics
+from gunreal.records import metrics
 
 SHARE = 0.9  # of the best fixed setting's training rate, which a scheduler is to reach
 WINDOW = 30.0  # seconds over which a rate is taken: no single lucky line of metrics counts

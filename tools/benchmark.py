@@ -36,8 +36,8 @@ import rates
 import tune
 from command_line import Parser, check_positive, say
 
-from gunreal import backend
-from gunreal.config import Config, ConfigError
+from gunreal.config.schema import Config, ConfigError
+from gunreal.learning import backend
 from gunreal.train import prepare
 
 BASE = "base"

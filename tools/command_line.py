@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from gunreal import flags
-from gunreal.config import Config, ConfigError
+from gunreal.config import flags
+from gunreal.config.schema import Config, ConfigError
 
 
 class Parser(argparse.ArgumentParser):

@@ -30,8 +30,8 @@ import peers
 from command_line import Parser
 from gauge import Failed, Gauge
 
-from gunreal.config import ConfigError, close_match
-from gunreal.flags import from_flags
+from gunreal.config.flags import from_flags
+from gunreal.config.schema import ConfigError, close_match
 
 DRIVERS = Path(__file__).with_name("peers.py")
 COMPARED = ("rate", "cpu_ms", "memory")

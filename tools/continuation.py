@@ -21,9 +21,9 @@ import measure
 import numpy as np
 from command_line import Parser
 
-from gunreal.config import Config, ConfigError
-from gunreal.spec import Spec
-from gunreal.system import build_learner
+from gunreal.config.schema import Config, ConfigError
+from gunreal.experience.spec import Spec
+from gunreal.runtime.system import build_learner
 from gunreal.train import prepare
 
 Targets = dict[str, Any]
@@ -108,7 +108,7 @@ def both_ways(config: Config, spec: Spec) -> TensorFlow | Jax:
     if spec.state:
         raise ConfigError("continuation is measured for networks without memory; use --network small or large")
     network = build_learner(config, spec, ()).network
-    from gunreal.network import actor_critic_loss
+    from gunreal.learning.network import actor_critic_loss
 
     def loss(targets: Targets, outputs: Any) -> Any:
         logits, value = outputs

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gunreal import metrics
-from gunreal.config import ConfigError
+from gunreal.config.schema import ConfigError
+from gunreal.records import metrics
 
 LABELS = {
     "step": "agent steps",

@@ -17,7 +17,7 @@ import gymnasium
 import numpy as np
 from command_line import Parser, check_positive
 
-from gunreal.config import Config, ConfigError, per_process
+from gunreal.config.schema import Config, ConfigError, per_process
 from gunreal.envs import vizdoom_maze
 from gunreal.envs.make import make
 from gunreal.envs.vizdoom_maze import ORDERS, TICS

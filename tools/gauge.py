@@ -15,7 +15,7 @@ import psutil
 from command_line import handled
 from peers import Progress
 
-from gunreal import memory
+from gunreal.runtime import memory
 
 PATIENCE = 180.0  # seconds without progress after which a program has failed; its start counts too
 GRACE = 60.0  # seconds that it is given to end by itself

@@ -24,13 +24,13 @@ import numpy as np
 from sampling import child_seconds
 from window import Window
 
-from gunreal import backend
-from gunreal.config import Config
+from gunreal.config.schema import Config
 from gunreal.envs.make import make
-from gunreal.parallel import ParallelRun
-from gunreal.replay import blank_past
-from gunreal.spec import Spec
-from gunreal.system import System
+from gunreal.experience.replay import blank_past
+from gunreal.experience.spec import Spec
+from gunreal.learning import backend
+from gunreal.runtime.parallel import ParallelRun
+from gunreal.runtime.system import System
 from gunreal.train import prepare
 
 BALANCE = 0.05  # acted and trained steps may differ by so much

@@ -56,7 +56,7 @@ def gunreal(progress: Progress, *, flags: Sequence[str] = ()) -> None:
 
     from measure import watched
 
-    from gunreal.flags import from_flags
+    from gunreal.config.flags import from_flags
 
     class Reporter(NamedTuple):
         system: Any

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import curves
 
-from gunreal import runs
-from gunreal.config import ConfigError
+from gunreal.config.schema import ConfigError
+from gunreal.records import runs
 
 SEED = r"([-_]s|[-_]seed|_)\d{1,3}$"
 

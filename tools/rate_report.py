@@ -15,7 +15,7 @@ import rates
 import report
 from systems import QUANTITIES, Quantity, Rates
 
-from gunreal.config import ConfigError
+from gunreal.config.schema import ConfigError
 
 
 def measure(experiment: Rates, saved: Mapping[str, Any]) -> dict[str, Any]:

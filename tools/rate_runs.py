@@ -19,7 +19,7 @@ from benchmark import machine
 from experiments import FOREVER
 from systems import Rates
 
-from gunreal.config import Config, ConfigError
+from gunreal.config.schema import Config, ConfigError
 from gunreal.train import prepare
 
 _MACHINE = ("processor", "cores")

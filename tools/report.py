@@ -14,8 +14,8 @@ import numpy as np
 import trainings
 from experiments import Learning
 
-from gunreal import metrics, runs
-from gunreal.config import Config, ConfigError, load
+from gunreal.config.schema import Config, ConfigError, load
+from gunreal.records import metrics, runs
 
 _EPISODES = 100  # before so many have ended, a mean score is of few
 

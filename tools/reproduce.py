@@ -28,8 +28,8 @@ from command_line import Parser, check_positive, say
 from experiments import EXPERIMENTS, Experiment, Learning
 from systems import RATES, Rates
 
-from gunreal.config import ConfigError, close_match
-from gunreal.units import parse_count
+from gunreal.config.schema import ConfigError, close_match
+from gunreal.config.units import parse_count
 
 ALL: dict[str, Experiment] = {**EXPERIMENTS, **RATES}
 # Options that belong to one kind of experiment, with their defaults.

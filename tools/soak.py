@@ -26,10 +26,10 @@ import measure
 import psutil
 from command_line import Parser, say
 
-from gunreal import memory
-from gunreal.config import Config, ConfigError
-from gunreal.parallel import ParallelRun
-from gunreal.system import System
+from gunreal.config.schema import Config, ConfigError
+from gunreal.runtime import memory
+from gunreal.runtime.parallel import ParallelRun
+from gunreal.runtime.system import System
 
 FLAT = 0.02  # share by which memory may differ
 _EVERY = 10.0  # seconds between looks

@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from gunreal import metrics
+from gunreal.records import metrics
 
 
 def steps_to(lines: list[dict], score: float) -> int | None:

@@ -17,8 +17,9 @@ from typing import Any
 
 from experiments import FOREVER, TASKS, Experiment, Learning
 
-from gunreal import flags, metrics, runs
-from gunreal.config import Config, ConfigError, load
+from gunreal.config import flags
+from gunreal.config.schema import Config, ConfigError, load
+from gunreal.records import metrics, runs
 
 # Fields in which a run may differ from what is asked for and still be the same experiment.
 _WATCHING = ("name", "logdir", "checkpoint_minutes", "keep_checkpoints", "metrics_seconds", "memory_limit")

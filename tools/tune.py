@@ -27,9 +27,9 @@ from typing import Any, NamedTuple
 import measure
 import tomli_w
 
-from gunreal import scheduler
-from gunreal.checks import check
-from gunreal.config import Config, ConfigError, per_process
+from gunreal.config.checks import check
+from gunreal.config.schema import Config, ConfigError, per_process
+from gunreal.runtime import scheduler
 from gunreal.train import prepare
 
 TUNED = ("agents", "agents_per_process", "predictors", "max_batch")

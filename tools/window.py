@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from sampling import Sampler, child_seconds, thread_seconds
 
-from gunreal import backend, memory
-from gunreal.parallel import ParallelRun
-from gunreal.spec import Spec
-from gunreal.system import System
+from gunreal.experience.spec import Spec
+from gunreal.experience.waits import Reader
+from gunreal.learning import backend
+from gunreal.runtime import memory
+from gunreal.runtime.parallel import ParallelRun
+from gunreal.runtime.system import System
 from gunreal.train import snapshot
-from gunreal.waits import Reader
 
 
 class Calls:

@@ -18,7 +18,7 @@ from typing import IO, Any
 from command_line import handled
 from trainings import Training, budget
 
-from gunreal.config import Config, ConfigError, save
+from gunreal.config.schema import Config, ConfigError, save
 
 _STARTING = 30.0  # seconds in which a run that goes on may find its place, before its metrics are believed
 

@@ -30,7 +30,7 @@ class InverseDynamics(AuxiliaryTask):
     def loss(self, outputs, batch):
         from keras import ops
 
-        from gunreal.losses import masked_mean
+        from gunreal.learning.losses import masked_mean
 
         error = ops.sparse_categorical_crossentropy(batch["action"][:, :-1], outputs, from_logits=True)
         # Episodes are kept apart by a masked row, so two rows that both count are of the same one.

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gunreal.config import Config, ConfigError
+from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.make import Step
 from gunreal.envs.resize import AreaResize
 

@@ -15,7 +15,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from gunreal.config import Config, ConfigError, close_match
+from gunreal.config.schema import Config, ConfigError, close_match
 from gunreal.envs.dmlab_levels import LevelCache, Options, action_rows, make_options, open_lab
 
 _CLOCK = "FRAMES_REMAINING_AT_60"  # of the episode, at 60 frames a second whatever `fps` is

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from gunreal.config import ConfigError, close_match
+from gunreal.config.schema import ConfigError, close_match
 
 # Columns: look left/right and down/up (mouse pixels a frame), strafe left/right, move back/forward, fire, jump, crouch.
 # 20 pixels a frame are 2.1 degrees, 8.4 in a step of four frames.

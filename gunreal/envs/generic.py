@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 import gunreal.envs  # noqa: F401  (registers the library's own ids)
-from gunreal.config import Config, ConfigError
+from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.make import Step
 
 _IMAGE_KEYS = ("image", "rgb", "pixels", "screen", "observation")  # preferred where several entries are images

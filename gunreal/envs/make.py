@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from gunreal.config import Config
-from gunreal.spec import Spec
+from gunreal.config.schema import Config
+from gunreal.experience.spec import Spec
 
 
 class Step(NamedTuple):

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import numpy as np
 
-from gunreal.config import ConfigError
+from gunreal.config.schema import ConfigError
 from gunreal.envs import vizdoom_launch, vizdoom_map
 
 _RESOLUTIONS = ((160, 120), (320, 240), (640, 480))

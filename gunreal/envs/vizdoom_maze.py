@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from gunreal.config import ConfigError
+from gunreal.config.schema import ConfigError
 from gunreal.envs import mazes
 from gunreal.envs.vizdoom_engine import MAX_SIZE, Engine, load, pixel_step
 from gunreal.envs.vizdoom_map import CELL, ITEMS, Map, Thing

@@ -17,8 +17,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from gunreal.replay import RESET, Replay
-from gunreal.spec import Field, Spec
+from gunreal.experience.replay import RESET, Replay
+from gunreal.experience.spec import Field, Spec
 
 
 class Sequence(NamedTuple):
@@ -41,7 +41,7 @@ class AuxiliaryTask:
     Attributes:
       name: names the head, the prediction queue, the metrics (`loss_<name>`) and options (`--task name.weight=0.1`).
       features: what the head sees: "hidden" (the torso's last layer), "conv" (the flat convolution features), or
-        "both", a `gunreal.torso.Features`. A task that sees "conv" alone is spared the recurrence.
+        "both", a `gunreal.learning.torso.Features`. A task that sees "conv" alone is spared the recurrence.
       bootstrap: None, or a method `bootstrap(outputs) -> tensor [n, ...]` computed at a sequence's last state. Having
         one gives the task a prediction queue with threads of its own; `outputs` has a time axis of length 1.
       weight: factor of the loss in the total.

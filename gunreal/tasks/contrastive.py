@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gunreal.replay import Replay
-from gunreal.spec import Spec
+from gunreal.experience.replay import Replay
+from gunreal.experience.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask, Sequence, pad, uniform_sequence
 
 

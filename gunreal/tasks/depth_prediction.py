@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gunreal.replay import Replay
-from gunreal.spec import Field, Spec
+from gunreal.experience.replay import Replay
+from gunreal.experience.spec import Field, Spec
 from gunreal.tasks.base import AuxiliaryTask, Sequence, pad, uniform_sequence
 
 # A z-buffer is bunched at its far end: there, those of the paper's bands: (d / 255)^10 of 0.05, 0.175, ... 0.8.
@@ -85,7 +85,7 @@ class DepthPrediction(AuxiliaryTask):
         """Cross-entropy, the mean over the points and steps."""
         from keras import ops
 
-        from gunreal.losses import masked_mean
+        from gunreal.learning.losses import masked_mean
 
         error = ops.sparse_categorical_crossentropy(batch["band"], outputs, from_logits=True)
         return masked_mean(ops.mean(error, axis=(2, 3)), batch["mask"])

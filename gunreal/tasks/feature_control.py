@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gunreal.replay import TERMINATED, Replay
-from gunreal.spec import Spec
+from gunreal.experience.replay import TERMINATED, Replay
+from gunreal.experience.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask, Sequence, pad, uniform_sequence
 
 REWARDS = ("activation", "change")
@@ -86,7 +86,7 @@ class FeatureControl(AuxiliaryTask):
         """Mean over the steps and the units of `0.5 (R_t - Q(s_t, a_t))^2`."""
         from keras import ops
 
-        from gunreal.losses import masked_mean
+        from gunreal.learning.losses import masked_mean
 
         q = outputs["q"]
         taken = ops.one_hot(batch["action"], q.shape[2], dtype=q.dtype)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from gunreal.replay import Replay
-from gunreal.returns import n_step_returns
-from gunreal.spec import Spec
+from gunreal.experience.replay import Replay
+from gunreal.experience.returns import n_step_returns
+from gunreal.experience.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask, Sequence, pad, uniform_sequence
 
 CELLS = 20  # along a side of the paper's grid
@@ -102,7 +102,7 @@ class PixelControl(AuxiliaryTask):
         """
         from keras import ops
 
-        from gunreal.losses import masked_mean
+        from gunreal.learning.losses import masked_mean
 
         taken = ops.one_hot(batch["action"], outputs.shape[2], dtype=outputs.dtype)
         q_t = ops.einsum("btahw,bta->bthw", outputs, taken)

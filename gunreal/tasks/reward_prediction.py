@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gunreal.replay import RESET, Replay
-from gunreal.spec import Spec
+from gunreal.experience.replay import RESET, Replay
+from gunreal.experience.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask, Sequence
 
 FRAMES = 3
@@ -63,7 +63,7 @@ class RewardPrediction(AuxiliaryTask):
         """Cross-entropy, the mean over the agents that had a sequence."""
         from keras import ops
 
-        from gunreal.losses import masked_mean
+        from gunreal.learning.losses import masked_mean
 
         error = ops.sparse_categorical_crossentropy(batch["class"], outputs, from_logits=True)
         return masked_mean(error, batch["mask"][:, -1])

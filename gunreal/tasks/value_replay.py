@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gunreal.replay import Replay
-from gunreal.returns import clip_rewards, n_step_returns
+from gunreal.experience.replay import Replay
+from gunreal.experience.returns import clip_rewards, n_step_returns
 from gunreal.tasks.base import AuxiliaryTask, Sequence, pad, uniform_sequence
 
 
@@ -39,6 +39,6 @@ class ValueReplay(AuxiliaryTask):
         """Mean over the steps of `0.5 (R_t - V(s_t))^2`, as in the actor-critic's own value loss."""
         from keras import ops
 
-        from gunreal.losses import masked_mean
+        from gunreal.learning.losses import masked_mean
 
         return masked_mean(0.5 * ops.square(batch["returns"] - outputs["value"]), batch["mask"])

@@ -1,0 +1,1 @@
+"""Agent processes, and the predictors that answer them."""

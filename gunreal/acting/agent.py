@@ -1,0 +1,300 @@
+"""The agents: environments that are stepped in groups, one group while the others wait for their predictions.
+
+An agent process runs a `Worker`. It writes experience into its replay rings, asks the prediction queues for actions and
+bootstraps, and hands references of finished rollouts to the trainers. It loads neither TensorFlow nor JAX nor Keras.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gunreal.config.schema import Config, ConfigError
+from gunreal.envs.make import make, restore
+from gunreal.experience import queues
+from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Layout, Segment
+from gunreal.tasks import registry
+from gunreal.tasks.base import AuxiliaryTask, Sequence
+
+BASE = 0  # index of the base prediction queue; the bootstrapping tasks follow in their order
+EXIT_BAD_INPUT = 2  # exit code of a process that was told something it can't do; its error output says what
+
+
+class Outbox(NamedTuple):
+    """The pipes' ends that an agent process writes to; `requests` has one for each prediction queue."""
+
+    requests: tuple[int, ...]
+    rollouts: int
+    episodes: int
+
+
+class Assignment(NamedTuple):
+    """Everything that an agent process is told at its start."""
+
+    config: Config
+    layout: Layout
+    process: int
+    segment_fd: int
+    wake_fd: int
+    outbox: Outbox
+
+
+def group_slices(agents: int) -> list[slice]:
+    """The agents of each group: two halves, or a single group of one agent."""
+    half = agents - agents // 2
+    return [slice(0, half), slice(half, agents)] if agents > 1 else [slice(0, 1)]
+
+
+class Group:
+    """Agents that step together; row `end` of all their rings is the same.
+
+    Attributes:
+      agents: their places in the segment.
+      first: step at which the present rollout began.
+      answered: the base queue has answered for row `end`, which has not been stepped yet.
+      awaited: prediction queues that still owe a bootstrap to the last finished rollout.
+      sequences: what each task sampled for the last finished rollout, by task name, one per agent.
+      closed: number of rollouts that are full.
+    """
+
+    def __init__(self, agents: slice):
+        self.agents = agents
+        self.first = 0
+        self.answered = False
+        self.awaited: set[int] = set()
+        self.sequences: dict[str, list[Sequence | None]] = {}
+        self.closed = 0
+
+
+class Worker:
+    """Steps the environments of one segment. Whoever owns it feeds it the replies that wait in its wake pipe."""
+
+    def __init__(
+        self,
+        config: Config,
+        layout: Layout,
+        tasks: tuple[AuxiliaryTask, ...],
+        process: int,
+        segment: Segment,
+        outbox: Outbox,
+    ):
+        self.config, self.layout, self.tasks, self.process = config, layout, tasks, process
+        self.segment, self.outbox = segment, outbox
+        self.queue_of = {name: i + 1 for i, name in enumerate(t.name for t in tasks if t.bootstrap is not None)}
+        self.groups = [Group(agents) for agents in group_slices(layout.agents)]
+        self.replays = [segment.agent(i) for i in range(layout.agents)]
+        self.rngs = [self._rng(i, 0) for i in range(layout.agents)]
+        self.episode = np.zeros(layout.agents, np.int64)  # number of the episode that each agent is in
+        self.score = np.zeros(layout.agents, np.float64)
+        self.length = np.zeros(layout.agents, np.int64)
+        self.actions: list[list[int]] = [[] for _ in range(layout.agents)]  # of the present episodes, for exact resume
+        keys = [field.key for field in layout.extra.values()]
+        self.envs = [make(config, g.agents.stop - g.agents.start, keys) for g in self.groups]
+
+    def _rng(self, agent: int, stream: int) -> np.random.Generator:
+        agent_id = self.process * self.layout.agents + agent
+        return np.random.default_rng([self.config.seed, agent_id, stream])
+
+    def _episode_seed(self, agent: int) -> int:
+        return int(self._rng(agent, 1 + int(self.episode[agent])).integers(2**31))
+
+    def start(self) -> None:
+        """Resets every environment and asks for the first actions."""
+        for index, group in enumerate(self.groups):
+            count = group.agents.stop - group.agents.start
+            self.segment.arrays["flags"][group.agents, 0] = RESET  # what a reset makes of "row -1"
+            self._send(index, np.zeros(count, np.int32), np.ones(count, bool))
+            self._receive(index, 0)
+
+    def handle(self, replies: np.ndarray) -> None:
+        """Does all that the replies `[n]` allow: steps groups, publishes rollouts."""
+        for queue, index in replies.tolist():
+            if queue == BASE:
+                self.groups[index].answered = True
+                self.segment.waits.end(index)
+            elif queue != queues.TRAINED:
+                self._bootstrapped(index, queue)
+        moving = [index for index, group in enumerate(self.groups) if group.answered and self._may_step(index)]
+        for index in moving:  # every environment is under way before the first is waited for
+            group = self.groups[index]
+            group.answered = False
+            row = self.replays[group.agents.start].end % self.layout.ring
+            reset = self.segment.arrays["flags"][group.agents, row] & RESET != 0
+            self._send(index, self.segment.arrays["action"][group.agents, row], reset)
+        for index in moving:
+            self._receive(index, self.replays[self.groups[index].agents.start].end + 1)
+
+    def _may_step(self, index: int) -> bool:
+        """Whether a group may step; closes its rollout when that is full.
+
+        Back-pressure: while the trainers have not taken what the group has already given, it may run only a few steps
+        ahead. This bounds both the training queue and the policy lag.
+        """
+        group, t_max, allowance = self.groups[index], self.layout.spec.t_max, self.segment.allowance
+        end = self.replays[group.agents.start].end
+        ahead = end - group.first
+        in_flight = group.closed - self.segment.trained[group.agents].min()
+        if ahead == t_max:
+            if in_flight >= allowance or group.awaited:  # the mailboxes still hold the last rollout's sequences
+                return False
+            group.first, ahead, in_flight = end, 0, in_flight + 1
+            self._close_rollout(index)
+        return in_flight < allowance or ahead < self.config.run_ahead
+
+    def _send(self, index: int, actions: np.ndarray, reset: np.ndarray) -> None:
+        group = self.groups[index]
+        seeds = np.zeros(len(actions), np.int64)
+        for i in np.nonzero(reset)[0].tolist():
+            agent = group.agents.start + i
+            self.episode[agent] += 1
+            seeds[i] = self._episode_seed(agent)
+            self.actions[agent].clear()
+        if self.config.serial:
+            for i in np.nonzero(~reset)[0].tolist():
+                self.actions[group.agents.start + i].append(int(actions[i]))
+        self.segment.busy_since[index] = time.monotonic()
+        self.envs[index].send(actions, reset, seeds)
+
+    def _receive(self, index: int, row: int) -> None:
+        """Completes step `row - 1`, writes the observation of step `row` and asks for its action."""
+        group, arrays, ring = self.groups[index], self.segment.arrays, self.layout.ring
+        agents = group.agents
+        step = self.envs[index].recv()
+        self.segment.busy_since[index] = 0
+        before, now = (row - 1) % ring if row else 0, row % ring
+        was_reset = arrays["flags"][agents, before] & RESET != 0
+        done = step.terminated | step.truncated
+        ends = step.terminated * np.uint8(TERMINATED) | step.truncated * np.uint8(TRUNCATED)
+        age = np.minimum(arrays["age"][agents, before].astype(np.int32) + 1, 255)
+        if row:
+            arrays["reward"][agents, before] = step.reward
+            arrays["flags"][agents, before] |= ends
+        arrays["frame"][agents, now] = step.frame
+        arrays["flags"][agents, now] = was_reset * FIRST | done * RESET
+        arrays["age"][agents, now] = np.where(was_reset, 0, age)
+        for name, field in self.layout.extra.items():
+            value = step.extra[field.key]
+            arrays[name][agents, now] = value if field.convert is None else field.convert(value)
+        self.segment.end[agents] = row
+        self._count(agents, step.reward, was_reset, done)
+        self.segment.waits.begin(index)
+        self._request(BASE, index)
+
+    def _count(self, agents: slice, reward: np.ndarray, was_reset: np.ndarray, done: np.ndarray) -> None:
+        self.score[agents] += reward
+        self.length[agents] += ~was_reset
+        if not done.any():
+            return
+        ended = agents.start + np.nonzero(done)[0]
+        records = np.empty(len(ended), queues.EPISODE)
+        records["process"], records["length"], records["score"] = self.process, self.length[ended], self.score[ended]
+        queues.put(self.outbox.episodes, records)
+        self.score[ended] = self.length[ended] = 0
+
+    def _request(self, queue: int, index: int) -> None:
+        queues.put(self.outbox.requests[queue], np.array([(self.process, index)], queues.REQUEST))
+
+    def _close_rollout(self, index: int) -> None:
+        """Samples one sequence of each task to go with the full rollout and asks for what they bootstrap from."""
+        group = self.groups[index]
+        group.closed += 1
+        agents = range(group.agents.start, group.agents.stop)
+        group.sequences = {task.name: [self._sample(task, agent) for agent in agents] for task in self.tasks}
+        for name, queue in self.queue_of.items():
+            steps = [s.first + s.length if s else -1 for s in group.sequences[name]]
+            self.segment.arrays[f"{name}.bootstrap_step"][group.agents] = steps
+            group.awaited.add(queue)
+            self._request(queue, index)
+        for task in self.tasks:
+            if task.name not in self.queue_of:
+                self._write_targets(group, task)
+        if not group.awaited:
+            self._publish(group)
+
+    def _sample(self, task: AuxiliaryTask, agent: int) -> Sequence | None:
+        replay = self.replays[agent]
+        if self.config.replay_fill == "full" and len(replay) < self.layout.replay_size:
+            return None
+        return task.sample(replay, self.rngs[agent])
+
+    def _bootstrapped(self, index: int, queue: int) -> None:
+        group = self.groups[index]
+        (task,) = (task for task in self.tasks if self.queue_of.get(task.name) == queue)
+        self._write_targets(group, task)
+        group.awaited.remove(queue)
+        if not group.awaited:
+            self._publish(group)
+
+    def _write_targets(self, group: Group, task: AuxiliaryTask) -> None:
+        arrays = self.segment.arrays
+        bootstraps = arrays.get(f"{task.name}.bootstrap")
+        slot = (group.closed - 1) % self.layout.slots
+        for agent, sequence in enumerate(group.sequences[task.name], group.agents.start):
+            arrays[f"{task.name}.sequence"][agent, slot] = sequence or (0, 0)
+            if sequence:
+                bootstrap = None if bootstraps is None else bootstraps[agent]
+                for name, target in task.targets(self.replays[agent], sequence, bootstrap).items():
+                    arrays[f"{task.name}:{name}"][agent, slot] = target
+
+    def _publish(self, group: Group) -> None:
+        """Hands the rollout before `first` to the trainers."""
+        first = group.first - self.layout.spec.t_max
+        records = [(self.process, agent, first) for agent in range(group.agents.start, group.agents.stop)]
+        queues.put(self.outbox.rollouts, np.array(records, queues.ROLLOUT))
+
+    def get_state(self) -> dict[str, Any]:
+        """What an exact resume needs beside the segment: groups, random states, scores, and the episodes' actions."""
+        names = ("groups", "rngs", "episode", "score", "length", "actions")
+        return {name: getattr(self, name) for name in names}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Takes up `get_state`'s state; the environments are brought back by playing their episodes' actions again."""
+        for name, value in state.items():
+            setattr(self, name, value)
+        for group, env in zip(self.groups, self.envs, strict=True):
+            agents = range(group.agents.start, group.agents.stop)
+            seeds = [self._episode_seed(agent) for agent in agents]
+            restore(env, seeds, [np.array(self.actions[agent], np.int32) for agent in agents])
+
+    def close(self) -> None:
+        """Closes the environments."""
+        for env in self.envs:
+            env.close()
+
+
+def _exit_with_the_server() -> None:
+    """Ends this process, and what its environments have started, when the kernel closes a killed server's pipes."""
+    os.read(sys.stdin.fileno(), 1)  # not `sys.stdin.buffer`, whose lock a thread must not hold when Python ends
+    os.killpg(0, signal.SIGKILL)
+
+
+def main() -> None:
+    """Entry point of an agent process; its `Assignment` comes in pickled on standard input."""
+    task = pickle.load(sys.stdin.buffer)
+    threading.Thread(target=_exit_with_the_server, daemon=True).start()
+    config, layout = task.config, task.layout
+    try:
+        tasks = registry.load_tasks(config.tasks, config.task)
+        worker = Worker(config, layout, tasks, task.process, Segment(layout, task.segment_fd), task.outbox)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        sys.exit(EXIT_BAD_INPUT)
+    try:
+        worker.start()
+        while True:
+            worker.handle(queues.get(task.wake_fd, queues.REPLY, 1024, None))
+    except queues.Closed:  # the server has let go of this process: that is how it ends
+        pass
+    finally:
+        worker.close()
+
+
+if __name__ == "__main__":
+    main()

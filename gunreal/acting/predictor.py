@@ -1,0 +1,119 @@
+"""The predictors: threads that serve a prediction queue, all waiting requests at once (GUNREAL, algorithms 4, 7, 8)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from gunreal.acting.pool import Member, Pool
+from gunreal.experience.replay import Past, concatenate_pasts, empty_observations
+
+
+class Learner(Protocol):
+    """What predictors and trainers need of `gunreal.learning.backend`."""
+
+    version: int
+
+    def predict(self, head: str, observations: np.ndarray, past: Past | None = None) -> tuple[np.ndarray, ...]:
+        """Outputs of a head for observations `[n, *spec.observation]`, and what a recurrent network takes beside."""
+
+    def train(self, batch: dict[str, Any], learning_rate: float) -> dict[str, float]:
+        """One update; its metrics, "skipped", and the "version" of the weights that it changed."""
+
+
+class _Rows:
+    """The requests of one batch, resolved to agents and steps; those of removed processes are left out."""
+
+    def __init__(self, pool: Pool, records: np.ndarray, steps_of: Callable[[Member, slice], np.ndarray]):
+        self.parts: list[tuple[Member, list[int], np.ndarray, np.ndarray]] = []
+        groups: dict[int, list[int]] = defaultdict(list)
+        for process, group in records.tolist():
+            groups[process].append(group)
+        for process, indices in groups.items():
+            member = pool.get(process)
+            if member is None:
+                continue
+            agents = np.concatenate([np.arange(member.groups[i].start, member.groups[i].stop) for i in indices])
+            steps = np.concatenate([steps_of(member, member.groups[i]) for i in indices])
+            self.parts.append((member, indices, agents[steps >= 0], steps[steps >= 0]))
+        self.count = sum(len(steps) for _, _, _, steps in self.parts)
+
+    def inputs(self) -> tuple[np.ndarray, Past | None]:
+        """What the network takes: observations, and a recurrent one's past."""
+        spec = self.parts[0][0].segment.layout.spec
+        out = empty_observations(spec, self.count)
+        start = 0
+        for member, _, agents, steps in self.parts:
+            member.segment.gather(agents, steps, out[start : start + len(steps)])
+            start += len(steps)
+        pasts = [member.segment.past(agents, steps[:, None]) for member, _, agents, steps in self.parts]
+        return out, concatenate_pasts(pasts)
+
+
+class BasePredictor:
+    """Serves the base queue: draws `a_t ~ pi(.|o_t)`, writes it, `log mu`, `V(o_t)` to the ring, wakes the agents."""
+
+    def __init__(self, pool: Pool, learner: Learner, seed: int):
+        self._pool, self._learner = pool, learner
+        self.rng = np.random.default_rng(seed)
+
+    def serve(self, records: np.ndarray) -> int:
+        """Serves requests `[n]`; returns the number of observations predicted."""
+        rows = _Rows(self._pool, records, lambda member, agents: member.segment.end[agents])
+        if not rows.count:
+            return 0
+        version = self._learner.version
+        logits, value, *state = self._learner.predict("base", *rows.inputs())
+        action, log_mu = sample_actions(logits, self.rng)
+        start = 0
+        for member, groups, agents, steps in rows.parts:
+            part = slice(start, start + len(steps))
+            at = (agents, steps % member.segment.layout.ring)
+            arrays = member.segment.arrays
+            arrays["action"][at], arrays["log_mu"][at], arrays["value"][at] = action[part], log_mu[part], value[part]
+            arrays["version"][at] = version
+            if state:
+                arrays["state"][agents, (steps + 1) % member.segment.layout.ring] = state[0][part]
+            member.reply(0, groups)
+            start = part.stop
+        return rows.count
+
+
+class TaskPredictor:
+    """Serves one task's queue: computes what its sequences bootstrap from."""
+
+    def __init__(self, pool: Pool, learner: Learner, task: str, queue: int):
+        self._pool, self._learner, self._task, self._queue = pool, learner, task, queue
+
+    def serve(self, records: np.ndarray) -> int:
+        """Serves requests `[n]`; returns the number of observations predicted."""
+        rows = _Rows(
+            self._pool, records, lambda member, agents: member.segment.arrays[f"{self._task}.bootstrap_step"][agents]
+        )
+        (bootstrap,) = self._learner.predict(self._task, *rows.inputs()) if rows.count else (np.empty(0),)
+        start = 0
+        for member, groups, agents, steps in rows.parts:
+            if len(steps):  # an empty part has no shape to fit the mailbox
+                member.segment.arrays[f"{self._task}.bootstrap"][agents] = bootstrap[start : start + len(steps)]
+            member.reply(self._queue, groups)
+            start += len(steps)
+        return rows.count
+
+
+def sample_actions(logits: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Draws an action from each row's softmax by the Gumbel-max trick.
+
+    Args:
+      logits: float32 `[n, A]`.
+      rng: source of the draws.
+
+    Returns:
+      actions int32 `[n]` and their log probabilities float32 `[n]`.
+    """
+    action = np.argmax(logits + rng.gumbel(size=logits.shape), axis=1)
+    top = logits.max(axis=1, keepdims=True)
+    log_sum = top[:, 0] + np.log(np.exp(logits - top).sum(axis=1))
+    return action.astype(np.int32), logits[np.arange(len(action)), action] - log_sum

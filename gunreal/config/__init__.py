@@ -1,0 +1,1 @@
+"""What a run is told: the configuration, its checks, its flags and its units."""

@@ -1,0 +1,112 @@
+"""What a configuration has to keep to, beyond the types of its fields: every rule's error names the fix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, is_number, largest_share, per_process, typed
+
+_MIN_MEMORY = 64 * 2**20
+
+
+def check(config: Config) -> None:
+    """Raises ConfigError, one line that names the fix, for the first value that can't be used."""
+    for name in FIELDS:
+        _check_limits(name, typed(name, getattr(config, name)))
+    _check_names(config)
+    _check_system(config)
+    _check_learner(config)
+
+
+def _check_limits(name: str, value: Any) -> None:
+    limits = FIELDS[name].metadata
+    if "choices" in limits and value not in limits["choices"]:
+        hint = close_match(value, limits["choices"])
+        raise ConfigError(f"{name} is {value!r}, but has to be one of {', '.join(limits['choices'])}{hint}")
+    wanted = [
+        (value >= limits["low"], f"at least {limits['low']}") if "low" in limits else None,
+        (value > limits["above"], f"above {limits['above']}") if "above" in limits else None,
+        (value <= limits["high"], f"at most {limits['high']}") if "high" in limits else None,
+        (value < limits["below"], f"below {limits['below']}") if "below" in limits else None,
+    ]
+    rules = [rule for rule in wanted if rule]
+    if not all(holds for holds, _ in rules):
+        rule = " and ".join(text for _, text in rules)
+        raise ConfigError(f"{name} is {value!r}, but has to be {rule} (default {FIELDS[name].default})")
+
+
+def _check_names(config: Config) -> None:
+    if not config.env:
+        raise ConfigError("env is empty; name a Gymnasium id, as in --env ALE/Pong-v5")
+    if not config.logdir:
+        raise ConfigError("logdir is empty; name a folder, or . for the current one")
+    if config.name in (".", "..") or "/" in config.name or "\\" in config.name or "\0" in config.name:
+        raise ConfigError(f"name {config.name!r} is no folder name; say where it lies with --logdir")
+    if "" in config.tasks:
+        raise ConfigError(f"tasks {','.join(config.tasks)!r} has an empty name; write --tasks pc,vr,rp")
+    twice = [task for task in config.tasks if config.tasks.count(task) > 1]
+    if twice:
+        raise ConfigError(f"task {twice[0]} is named twice; leave one out of tasks")
+    named_by_class = any(":" in task for task in config.tasks)  # such a task's own name is known once it is loaded
+    for task, options in config.task.items():
+        if task not in config.tasks and not named_by_class:
+            hint = close_match(task, config.tasks) or "; add it to tasks or leave its options out"
+            raise ConfigError(f"task.{task} has options, but tasks doesn't name {task}{hint}")
+        weight = options.get("weight", 0.0)
+        if not is_number(weight) or weight < 0:
+            raise ConfigError(f"task.{task}.weight is {weight!r}, but has to be a number of at least 0")
+    for table in ("env_args", "task"):
+        _check_savable(table, getattr(config, table))
+
+
+def _check_savable(path: str, value: Any) -> None:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            _check_savable(f"{path}.{key}", item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _check_savable(path, item)
+    elif not isinstance(value, str | bool | int | float):
+        raise ConfigError(f"{path} is {value!r}, which TOML can't hold; use strings, numbers, booleans, lists, tables")
+
+
+def _is_shared_evenly(agents: int, most: int) -> bool:
+    return 4 * largest_share(agents, most) >= min(agents, most)  # 34 agents would need 17 processes of 2
+
+
+def _check_system(config: Config) -> None:
+    agents, most = config.agents, config.agents_per_process
+    if not _is_shared_evenly(agents, most):
+        lower = next(n for n in range(agents, 0, -1) if _is_shared_evenly(n, most))
+        upper = next(n for n in range(agents, agents + 2 * most) if _is_shared_evenly(n, most))
+        raise ConfigError(
+            f"{agents} agents can't be shared evenly among processes of about {most}; "
+            f"use --agents {lower} or --agents {upper}, or --agents_per_process {per_process(config)}"
+        )
+    if config.replay_size < config.t_max:
+        raise ConfigError(f"replay_size {config.replay_size} is shorter than t_max {config.t_max}; raise replay_size")
+    group = -(-per_process(config) // 2)
+    if config.max_batch < group:
+        raise ConfigError(f"max_batch {config.max_batch} is smaller than a group of {group} agents; raise max_batch")
+    if 0 < config.memory_limit < _MIN_MEMORY:
+        raise ConfigError(f"memory_limit is {config.memory_limit} bytes; give a unit, as in --memory_limit 800MB")
+    if config.serial:
+        for name, fitting in {"predictors": 1, "trainers": 1, "scheduler": "off"}.items():
+            if getattr(config, name) != fitting:
+                raise ConfigError(f"serial has one thread, so {name} has to be {fitting}; leave {name} or serial out")
+
+
+def _check_learner(config: Config) -> None:
+    if config.first_stride != 4 and config.network != "large":
+        raise ConfigError("first_stride is of the large network only; add --network large, or leave first_stride out")
+    if config.rms_decay != FIELDS["rms_decay"].default and config.optimizer != "rmsprop":
+        raise ConfigError(f"rms_decay has no meaning for {config.optimizer}; leave it out, or use --optimizer rmsprop")
+    if config.log_epsilon != FIELDS["log_epsilon"].default and config.correction != "epsilon":
+        raise ConfigError(
+            f"log_epsilon has no meaning for {config.correction}; leave it out, or use --correction epsilon"
+        )
+    if config.learning_rate_end > config.learning_rate:
+        raise ConfigError(
+            f"learning_rate_end {config.learning_rate_end} is above learning_rate {config.learning_rate}; lower it"
+        )

@@ -1,0 +1,1 @@
+"""The network, its losses and its learner: tensors only, no processes and no queues."""

@@ -1,0 +1,297 @@
+"""Everything that differs between TensorFlow and JAX: choosing one, compiled prediction and training, padding, state.
+
+No other file of the library imports `tensorflow` or `jax`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gunreal.experience.replay import ALIGN, Past
+from gunreal.learning.learner import Learner as Learner  # part of this module's interface
+from gunreal.learning.padding import pad, pad_batch, pad_past, padded_size
+from gunreal.runtime import memory
+
+if TYPE_CHECKING:
+    from gunreal.config.schema import Config
+    from gunreal.learning.network import Network
+
+BACKENDS = ("tensorflow", "jax")
+
+
+def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
+    """Chooses Keras's backend for this process; call it before anything imports Keras.
+
+    The accelerator's memory is taken as it is needed, so that other processes can use the rest.
+
+    Args:
+      backend: "tensorflow" or "jax".
+      deterministic: whether operations must repeat bit by bit, which can cost speed.
+      threads: that one operation uses on the CPU; 0: all cores. JAX knows one or all. Threads of an operation spin
+        while they wait for each other, so small batches are cheapest with one.
+
+    Raises:
+      ValueError: unknown backend.
+      RuntimeError: Keras is already loaded with the other backend.
+    """
+    if backend not in BACKENDS:
+        raise ValueError(f"backend {backend!r} is unknown; use {' or '.join(BACKENDS)}")
+    if "keras" in sys.modules and (loaded := sys.modules["keras"].backend.backend()) != backend:
+        raise RuntimeError(f"Keras is already loaded with {loaded}; call select({backend!r}) before importing keras")
+    os.environ["KERAS_BACKEND"] = backend
+    if backend == "jax":
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        asked = {"--xla_gpu_deterministic_ops=true": deterministic, "--xla_cpu_multi_thread_eigen=false": threads == 1}
+        added = [flag for flag, wanted in asked.items() if wanted and flag not in os.environ.get("XLA_FLAGS", "")]
+        os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *added]).strip()
+        return
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")  # one pool of tensors, which is otherwise for GPUs only
+    memory.share_heap()
+    with _quiet_stderr():
+        import tensorflow as tf
+
+        gpus = tf.config.list_physical_devices("GPU")
+        with contextlib.suppress(RuntimeError):  # TensorFlow has begun: it keeps its threads
+            tf.config.threading.set_intra_op_parallelism_threads(threads)
+    for gpu in gpus:
+        tf.config.experimental.set_memory_growth(gpu, True)
+    if deterministic:
+        tf.config.experimental.enable_op_determinism()
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+@contextlib.contextmanager
+def _quiet_stderr() -> Iterator[None]:
+    """Drops what native code writes to stderr: TensorFlow has notices, of a missing GPU too, that no level stops."""
+    sys.stderr.flush()
+    saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(null)
+
+
+def data_format(layout: str) -> str:
+    """Keras's name of a `--layout`: "nchw", "nhwc", or "auto": NCHW on a GPU, NHWC elsewhere."""
+    if layout == "auto":
+        layout = "nchw" if has_gpu() else "nhwc"
+    return {"nchw": "channels_first", "nhwc": "channels_last"}[layout]
+
+
+def has_gpu() -> bool:
+    """Whether the network is computed on a GPU; the backend must have been selected."""
+    import keras
+
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.default_backend() == "gpu"
+    import tensorflow as tf
+
+    return bool(tf.config.list_physical_devices("GPU"))
+
+
+def side_by_side() -> bool:
+    """Whether parts of an update run side by side: TensorFlow's do on a CPU. A GPU is busiest with few large ones."""
+    import keras
+
+    return bool(keras.backend.backend() == "tensorflow" and not has_gpu())
+
+
+def fused(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of arrays compiled to a single pass over them, which TensorFlow does for every shape anew. JAX, which
+    does that anyway, gets the function itself."""
+    import keras
+
+    if keras.backend.backend() == "jax":
+        return function
+    import tensorflow as tf
+
+    return tf.function(function, autograph=False, jit_compile=True)
+
+
+def make_learner(network: Network, config: Config) -> Learner:
+    """The learner of the selected backend."""
+    import keras
+
+    kind = JaxLearner if keras.backend.backend() == "jax" else TensorFlowLearner
+    return kind(network, config)
+
+
+class _Operation:
+    """A function compiled for one signature, and called as an operation of its own.
+
+    That runs it in the calling thread. `tf.function`'s dispatch and the way to TensorFlow's threads and back cost a
+    small prediction more than its arithmetic.
+
+    Args:
+      function: of tensors, in any nests.
+      signature: a `tf.TensorSpec` for each of them, in the same nests, one for each argument.
+      spread: whether to run it in TensorFlow's threads after all, as parts of it are long and independent.
+    """
+
+    def __init__(self, function: Callable[..., Any], signature: list[Any], spread: bool = False):
+        import tensorflow as tf
+
+        self._tf, self._spread = tf, spread
+        self._function = tf.function(function, autograph=False).get_concrete_function(*signature)
+        self._captured = list(self._function.captured_inputs)
+        self._dtypes = [output.dtype for output in self._function.outputs]
+
+    def __call__(self, *args: Any) -> Any:
+        tf = self._tf
+        inputs = tf.nest.map_structure(self._tensor, args)
+        if self._spread:
+            return self._function(*inputs)
+        flat = [*tf.nest.flatten(inputs), *self._captured]
+        outputs = tf.raw_ops.StatefulPartitionedCall(args=flat, Tout=self._dtypes, f=self._function)
+        return tf.nest.pack_sequence_as(self._function.structured_outputs, outputs)
+
+    def _tensor(self, x: Any) -> Any:
+        """`x` as a tensor. TensorFlow copies arrays, twice where they don't start at a multiple of `ALIGN`; large ones
+        that do are used in place, as the call ends before they can change."""
+        if isinstance(x, np.ndarray) and x.nbytes > 4096 and x.flags.carray and x.ctypes.data % ALIGN == 0:
+            return self._tf.experimental.dlpack.from_dlpack(x.__dlpack__())
+        return self._tf.convert_to_tensor(x)
+
+
+class TensorFlowLearner(Learner):
+    """`tf.function` and `GradientTape`. Shapes are traced with free batch axes: nothing is ever traced twice."""
+
+    def __init__(self, network: Network, config: Config):
+        super().__init__(network, config)
+        import tensorflow as tf
+
+        self._tf = tf
+        spec = network.spec
+        inputs: list[Any] = [tf.TensorSpec((None, *spec.observation), self._sent)]
+        if spec.state:
+            step = functools.partial(tf.TensorSpec, (None, 1))
+            inputs.append(Past(tf.TensorSpec((None, spec.state), "float32"), step("int32"), step("float32")))
+        self._predict = {head: _Operation(functools.partial(network.predict, head), inputs) for head in self._heads}
+        self._compiled: Any = None
+        gradients = [tf.TensorSpec(variable.shape, "float32") for variable in self._variables]
+        self._optimize = _Operation(fused(self._optimizer_step), [gradients, *[tf.TensorSpec((), "float32")] * 2])
+
+    def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
+        inputs = (observations,) if past is None else (observations, past)
+        return tuple(output.numpy() for output in self._predict[head](*inputs))
+
+    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray]:
+        tf = self._tf
+        with self._lock:  # two trainers may both bring the first batch
+            if self._compiled is None:
+                signature = tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), batch)
+                spread = bool(self.network.tasks) and side_by_side()  # base alone is one part
+                self._compiled = _Operation(self._loss_gradient, [signature], spread)
+        gradients, values = self._compiled(batch)
+        return gradients, values.numpy()
+
+    def _loss_gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], Any]:
+        # A weight is read where it is first used. Another trainer's update in between may be seen in some and not in
+        # others, as in A3C; to rule that out costs 5 % of an update.
+        tf = self._tf
+        weights = [variable.value for variable in self._variables]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(weights)
+            total, metrics = self._loss(batch)
+        gradients = tape.gradient(total, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return gradients, self._judge(total, metrics, gradients)
+
+    def _apply(self, gradients: list[Any], scale: float, learning_rate: float) -> None:
+        self._optimize(gradients, np.float32(scale), np.float32(learning_rate))
+
+    def _optimizer_step(self, gradients: list[Any], scale: Any, learning_rate: Any) -> tuple[()]:
+        self._optimizer.learning_rate.assign(learning_rate)
+        self._optimizer.apply([scale * gradient for gradient in gradients], self._variables)
+        return ()
+
+    def _read(self) -> list[Any]:
+        return [variable.value.numpy() for variable in [*self._variables, *self._slots]]
+
+    def _write(self, arrays: list[np.ndarray]) -> None:
+        for variable, array in zip([*self._variables, *self._slots], arrays, strict=True):
+            variable.assign(array)
+
+
+class JaxLearner(Learner):
+    """`jax.jit` over the stateless forms of network and optimiser. Batches are padded up to powers of two, as every new
+    shape costs a compilation."""
+
+    def __init__(self, network: Network, config: Config):
+        super().__init__(network, config)
+        import jax
+
+        self._jax = jax
+        # One tuple, swapped at once after an update: a prediction sees one version. Not donated: it may be in use.
+        self._weights = tuple(variable.value for variable in self._variables)
+        self._state = tuple(variable.value for variable in self._slots)
+        self._predict = {head: jax.jit(self._stateless_predict(head)) for head in self._heads}
+        self._compiled = jax.jit(self._loss_gradient)
+        self._optimize = jax.jit(self._optimizer_step)
+
+    def _stateless_predict(self, head: str) -> Any:
+        def predict(weights: tuple[Any, ...], observations: Any, past: Past | None) -> tuple[Any, ...]:
+            with self._scope(weights):
+                return self.network.predict(head, observations, past)
+
+        return predict
+
+    def _scope(self, weights: tuple[Any, ...]) -> Any:
+        import keras
+
+        return keras.StatelessScope(state_mapping=list(zip(self._variables, weights, strict=True)))
+
+    def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
+        count = len(observations)
+        size = padded_size(count, self._config.max_batch)
+        outputs = self._predict[head](self._weights, pad(observations, size), past and pad_past(past, size))
+        return tuple(output[:count] for output in self._jax.device_get(outputs))
+
+    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray]:
+        gradients, values = self._compiled(self._weights, pad_batch(batch, self.network.lengths))
+        return gradients, np.asarray(values)
+
+    def _loss_gradient(self, weights: tuple[Any, ...], batch: Mapping[str, Any]) -> tuple[list[Any], Any]:
+        def loss(weights: tuple[Any, ...]) -> tuple[Any, dict[str, Any]]:
+            with self._scope(weights):
+                return self._loss(batch)
+
+        (total, metrics), gradients = self._jax.value_and_grad(loss, has_aux=True)(weights)
+        return list(gradients), self._judge(total, metrics, gradients)
+
+    def _apply(self, gradients: list[Any], scale: float, learning_rate: float) -> None:
+        how = np.float32(scale), np.float32(learning_rate)
+        self._weights, self._state = self._optimize(self._weights, self._state, gradients, *how)
+
+    def _optimizer_step(
+        self, weights: tuple[Any, ...], state: tuple[Any, ...], gradients: list[Any], scale: Any, learning_rate: Any
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        slots, scaled = iter(state), [scale * gradient for gradient in gradients]
+        rate = self._optimizer.learning_rate
+        variables = [learning_rate if v is rate else next(slots) for v in self._optimizer.variables]
+        new_weights, variables = self._optimizer.stateless_apply(variables, scaled, list(weights))
+        new_state = tuple(x for v, x in zip(self._optimizer.variables, variables, strict=True) if v is not rate)
+        return tuple(new_weights), new_state
+
+    def _read(self) -> list[Any]:
+        return [*self._weights, *self._state]
+
+    def _write(self, arrays: list[np.ndarray]) -> None:
+        put = [self._jax.numpy.array(array) for array in arrays]
+        self._weights, self._state = tuple(put[: len(self._variables)]), tuple(put[len(self._variables) :])

@@ -1,0 +1,263 @@
+"""The network: a torso that all tasks share, the actor-critic's two layers on it, and the heads of the tasks."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+import random
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from gunreal.experience.replay import Past
+from gunreal.experience.spec import Spec
+from gunreal.learning import backend, losses
+from gunreal.learning.torso import Features, Torso, dense
+from gunreal.tasks.base import AuxiliaryTask
+
+
+class Network:
+    """Torso, policy, value and the tasks' heads.
+
+    The initial weights of torso, policy and value depend on `seed` alone, and a head's on `seed` and its task's name,
+    so that runs with different tasks start from the same torso.
+
+    Attributes:
+      spec: shapes and constants.
+      tasks: the auxiliary tasks, in the order of their rows in a batch.
+      torso: the shared layers.
+      lengths: rows of each sequence of the batch: the base rollout's, then each task's.
+      trainable_variables: torso, policy, value, heads.
+      names: unique names of `trainable_variables`, the same in every process ("torso/conv1/kernel", "pc/0/kernel").
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        tasks: Sequence[AuxiliaryTask],
+        *,
+        kind: str = "small",
+        first_stride: int = 4,
+        hidden: int = 256,
+        data_format: str = "channels_last",
+        precision: str = "float32",
+        seed: int = 0,
+    ):
+        """Builds all layers.
+
+        Args:
+          spec: observations are `[N, *spec.observation]` of `spec.dtype`; uint8 is scaled to [0, 1] inside.
+          tasks: the auxiliary tasks.
+          kind: "small", "large", "lstm" or "mlp"; see `gunreal.learning.torso.Torso`.
+          first_stride: of the large network's first convolution.
+          hidden: units of the torso's last layer.
+          data_format: of the convolutions, "channels_first" or "channels_last"; observations are NCHW in either.
+          precision: "float32" or "bfloat16", of what the layers compute; weights, outputs and losses are float32.
+          seed: of the initial weights.
+
+        Raises:
+          ConfigError: the network does not fit the observations.
+          ValueError: a head does not fit.
+        """
+        self.spec, self.tasks = spec, tuple(tasks)
+        self.lengths = (spec.t_max, *(task.length(spec.t_max) for task in self.tasks))
+        with _computing(precision):
+            self.torso = Torso(spec, kind, first_stride, hidden, data_format, seed)
+        depth = len(self.torso.layers) - self.torso.recurrent  # the same for "small" and "lstm"
+        self._policy = dense("policy", spec.num_actions, 0.01, seed + depth)
+        self._value = dense("value", 1, 1.0, seed + depth + 1)
+        self._heads: dict[str, Any] = {}
+        features = self.torso.features(keras.KerasTensor((None, *spec.observation), spec.dtype))
+        self.policy_value(features.hidden)
+        self.trainable_variables: list[Any] = []
+        self.names: list[str] = []
+        for layer in self.torso.layers:
+            self._track(f"torso/{layer.name}", layer)
+        for layer in (self._policy, self._value):
+            self._track(layer.name, layer)
+        for task in self.tasks:
+            with _computing(precision):
+                self._build_head(task, features, seed)
+
+    def _track(self, prefix: str, layer: Any) -> None:
+        for variable in layer.trainable_variables:
+            self.names.append(f"{prefix}/{variable.name}")
+            self.trainable_variables.append(variable)
+
+    def _build_head(self, task: AuxiliaryTask, features: Features, seed: int) -> None:
+        with _seeded(zlib.crc32(f"{seed}/{task.name}".encode())):
+            head = self._heads[task.name] = task.head(self.spec)
+            if head is None:
+                return
+            length = task.length(self.spec.t_max)
+            head(_seen(task, Features(*(keras.KerasTensor((None, length, x.shape[-1])) for x in features))))
+        if head.non_trainable_variables:
+            names = ", ".join(variable.path for variable in head.non_trainable_variables)
+            raise ValueError(f"task {task.name!r}: its head has untrained state ({names}); use layers without")
+        # Keras numbers layers by a counter of the process, so a head's variables are named by their place.
+        for place, variable in enumerate(head.trainable_variables):
+            self.names.append(f"{task.name}/{place}/{variable.name}")
+            self.trainable_variables.append(variable)
+
+    def policy_value(self, hidden: Any) -> dict[str, Any]:
+        """The actor-critic's outputs: "logits" `[..., A]` and "value" `[...]`, of `hidden` `[..., Fh]`."""
+        return {"logits": self._policy(hidden), "value": ops.squeeze(self._value(hidden), axis=-1)}
+
+    def task_outputs(self, task: AuxiliaryTask, features: Features, batch: Mapping[str, Any] | None = None) -> Any:
+        """A task's outputs `[B, T, ...]`, of features `[B, T, F]`; `batch` is for heads that ask for it."""
+        head = self._heads[task.name]
+        if head is None:
+            return self.policy_value(features.hidden)
+        asks = batch is not None and "batch" in inspect.signature(head.call).parameters
+        outputs = head(_seen(task, features), batch=batch) if asks else head(_seen(task, features))
+        return keras.tree.map_structure(lambda x: ops.cast(x, "float32"), outputs)
+
+    def predict(self, head: str, observations: Any, past: Past | None = None) -> tuple[Any, ...]:
+        """What agents ask for at single states.
+
+        Args:
+          head: "base", or the name of a task that bootstraps.
+          observations: `[N, *spec.observation]`.
+          past: `[N, ...]` with one step each; a recurrent network needs it.
+
+        Returns:
+          For "base" `(logits [N, A], value [N])`, and of a recurrent network the state behind the observation
+          `[N, spec.state]`; for a task `(bootstrap [N, ...],)`.
+        """
+        features = Features(*(ops.expand_dims(x, 1) for x in self.torso.features(observations)))
+        state: list[Any] = []
+        if self.torso.recurrent:
+            assert past is not None
+            hidden, *state = self.torso.unroll(features.hidden, past)
+            features = features._replace(hidden=hidden)
+        if head == "base":
+            outputs = self.policy_value(features.hidden)
+            return outputs["logits"][:, 0], outputs["value"][:, 0], *state
+        task = next(task for task in self.tasks if task.name == head)
+        assert task.bootstrap is not None
+        return (task.bootstrap(self.task_outputs(task, features)),)
+
+    def loss(
+        self, batch: Mapping[str, Any], *, entropy: float, value_weight: float, log_epsilon: float
+    ) -> tuple[Any, dict[str, Any]]:
+        """The loss of all tasks, `a3c + sum(weight_i * loss_i)` (UNREAL, eq. 4).
+
+        Args:
+          batch: "observations" `[N, *spec.observation]`: the rows of the base rollouts (B * T), then each task's
+            (B * T_i); "base": {"action" int32, "mask" float32, and either "returns" float32 or what `losses.vtrace`
+            takes, all `[B, T]`}; for each task, by its name, its targets with a leading batch axis and "mask"
+            `[B, T_i]`. Of a recurrent network also "past": the `Past` of each part that sees "hidden" features, by its
+            name.
+          entropy: weight of the policy's entropy (beta).
+          value_weight: weight of the value loss.
+          log_epsilon: GA3C's epsilon inside the logarithms; 0 where V-trace corrects.
+
+        Returns:
+          The total, and scalars by metric name; `loss_<task>` is unweighted.
+        """
+        base = batch["base"]
+        count = ops.shape(base["mask"])[0]
+        features = self._features(batch["observations"], count)
+        if self.torso.recurrent:
+            features = self._unrolled(features, batch["past"], count)
+        outputs = self.policy_value(features[0].hidden)
+        total, metrics = actor_critic_loss(
+            base, outputs, entropy=entropy, value_weight=value_weight, log_epsilon=log_epsilon
+        )
+        for task, of_task in zip(self.tasks, features[1:], strict=True):
+            targets = batch[task.name]
+            loss = task.loss(self.task_outputs(task, of_task, targets), targets)
+            metrics[f"loss_{task.name}"] = loss
+            total = total + task.weight * loss
+        return total, {**metrics, "loss_total": total}
+
+    def _features(self, observations: Any, count: Any) -> list[Features]:
+        """Each part's features `[count, length, F]`: of one pass, or each of its own where passes run side by side."""
+        if backend.side_by_side():
+            parts = [self.torso.features(rows) for rows in self._split(observations, count)]
+        else:
+            whole = self.torso.features(observations)
+            parts = [Features(*rows) for rows in zip(*(self._split(x, count) for x in whole), strict=True)]
+        return [
+            Features(*(ops.reshape(x, (-1, length, x.shape[-1])) for x in part))
+            for part, length in zip(parts, self.lengths, strict=True)
+        ]
+
+    def _split(self, rows: Any, count: Any) -> list[Any]:
+        """Cuts `[N, ...]` into each part's `[count * length, ...]`."""
+        ends = list(itertools.accumulate((count * length for length in self.lengths), initial=0))
+        return [rows[start:end] for start, end in itertools.pairwise(ends)]
+
+    def _unrolled(self, features: list[Features], pasts: Mapping[str, Past], count: Any) -> list[Features]:
+        """The parts' features with the recurrence, in one pass over all parts of the same length."""
+        features = list(features)
+        names = ("base", *(task.name for task in self.tasks))
+        by_length: dict[int, list[int]] = {}
+        for place, name in enumerate(names):
+            if name in pasts:
+                by_length.setdefault(self.lengths[place], []).append(place)
+        for places in by_length.values():
+            past = Past(*(ops.concatenate(x) for x in zip(*(pasts[names[i]] for i in places), strict=True)))
+            hidden, _ = self.torso.unroll(ops.concatenate([features[i].hidden for i in places]), past)
+            for start, place in enumerate(places):
+                features[place] = features[place]._replace(hidden=hidden[start * count : (start + 1) * count])
+        return features
+
+
+def actor_critic_loss(
+    base: Mapping[str, Any], outputs: Mapping[str, Any], *, entropy: float, value_weight: float, log_epsilon: float
+) -> tuple[Any, dict[str, Any]]:
+    """The loss of the base rollouts and its metrics; see `Network.loss`, `outputs` are `Network.policy_value`'s."""
+    returns, advantage = _corrected(base, outputs)
+    policy = losses.policy_gradient_loss(outputs["logits"], base["action"], advantage, base["mask"], log_epsilon)
+    value = losses.value_loss(outputs["value"], returns, base["mask"])
+    policy_entropy = losses.entropy(outputs["logits"], base["mask"], log_epsilon)
+    total = policy + value_weight * value - entropy * policy_entropy
+    return total, {
+        "loss_base": total,
+        "loss_policy": policy,
+        "loss_value": value,
+        "entropy": policy_entropy,
+        "value_mean": losses.masked_mean(outputs["value"], base["mask"]),
+    }
+
+
+def _seen(task: AuxiliaryTask, features: Features) -> Any:
+    """The features that a task's head asks for."""
+    return features if task.features == "both" else getattr(features, task.features)
+
+
+def _corrected(base: Mapping[str, Any], outputs: Mapping[str, Any]) -> tuple[Any, Any]:
+    """What values and policy learn from, both `[B, T]`: returns and advantages, n-step or V-trace."""
+    if "returns" in base:
+        return base["returns"], base["returns"] - outputs["value"]
+    log_rho = losses.log_probability(outputs["logits"], base["action"]) - base["log_mu"]
+    return losses.vtrace(
+        log_rho, base["reward"], base["discount"], base["truncated"], outputs["value"], base["value_t"]
+    )
+
+
+@contextlib.contextmanager
+def _computing(precision: str) -> Iterator[None]:
+    """The precision of layers that are made inside; plug-ins' too."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16" if precision == "bfloat16" else precision)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Fixes what Keras's default initialisers, which plug-ins use, draw their seeds from: Python's global generator."""
+    state = random.getstate()
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(state)

@@ -1,0 +1,49 @@
+"""Batches padded up to few sizes, as JAX compiles for every shape anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gunreal.experience.replay import Past
+
+
+def padded_size(count: int, most: int = 0) -> int:
+    """The least power of two that is no less than `count`, or `most` if that is smaller and still enough."""
+    size = 1 << (count - 1).bit_length()
+    return most if count <= most < size else size
+
+
+def pad(array: np.ndarray, size: int) -> np.ndarray:
+    """`array` with rows of zeros up to `size` rows."""
+    if len(array) == size:
+        return array
+    padded = np.zeros((size, *array.shape[1:]), array.dtype)
+    padded[: len(array)] = array
+    return padded
+
+
+def pad_past(past: Past, size: int) -> Past:
+    """`past` with rows of zeros up to `size` rows."""
+    return Past(*(pad(array, size) for array in past))
+
+
+def pad_batch(batch: Mapping[str, Any], lengths: tuple[int, ...]) -> dict[str, Any]:
+    """`Network.loss`'s batch with its B sequences padded to a power of two; the mask of the new ones is 0."""
+    count = len(batch["base"]["mask"])
+    size = padded_size(count)
+    if size == count:
+        return dict(batch)
+    padded: dict[str, Any] = {
+        part: {name: pad(array, size) for name, array in arrays.items()}
+        for part, arrays in batch.items()
+        if part not in ("observations", "past")
+    }
+    if "past" in batch:
+        padded["past"] = {part: pad_past(past, size) for part, past in batch["past"].items()}
+    ends = np.cumsum(lengths)[:-1] * count
+    rows = np.split(batch["observations"], ends)
+    padded["observations"] = np.concatenate([pad(x, size * n) for x, n in zip(rows, lengths, strict=True)])
+    return padded

@@ -1,0 +1,295 @@
+"""Metrics: counted by all threads, put together every few seconds, written as JSON lines and TensorBoard events.
+
+| key | meaning |
+|---|---|
+| `step` | agent steps acted since the run's start |
+| `seconds` | time that the run has taken, over all resumptions |
+| `pps` | predictions a second: agent steps acted a second, since the last line |
+| `tps` | agent steps trained on a second, since the last line |
+| `score_mean`, `score_max` | of the last 100 finished episodes, unclipped |
+| `episodes`, `updates`, `trained` | finished episodes, learner updates, agent steps trained on, since the run's start |
+| `policy_lag`, `policy_lag_max` | learner updates between acting and the one that learns from it, since the last line |
+| `agents`, `predictors`, `trainers` | N_A, N_P, N_T now |
+| `memory_bytes`, `memory_limit` | of all processes together, and its bound |
+| `wait_ms` | mean time from a group's request to its agents' actions, in milliseconds, since the last line |
+| `queue_NAME` | waiting requests of a prediction queue; `queue_train`: waiting rollouts |
+| `batch_NAME` | mean size of a prediction; `batch_train`: of an update, in agent steps |
+| `loss_NAME`, `entropy`, `value_mean`, `grad_norm` | means over the updates since the last line |
+| `learning_rate` | of the newest update |
+| `skipped`, `restarts` | updates that were not finite, and agent processes started again, since the run's start |
+
+A value of which there is none, or none since the last line, is null.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import math
+import os
+import sys
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gunreal.config.schema import ConfigError
+from gunreal.records.events import EventFile
+
+FILE = "metrics.jsonl"
+_COUNTS = ("step", "trained", "updates", "episodes", "skipped", "restarts")
+_GAUGES = ("agents", "predictors", "trainers", "memory_bytes", "memory_limit", "wait_ms")
+_MEANS, _LATEST = ("entropy", "value_mean", "grad_norm"), ("learning_rate",)
+_LOSSES = ("total", "policy", "value")  # of every run
+
+
+class RunMetrics:
+    """What the threads of a run count; every method may be called from any of them.
+
+    Args:
+      queues: names of the prediction queues: "base", then the tasks that bootstrap.
+      losses: names of the losses beside total, policy and value: `loss_<name>` are keys of every line.
+      state: `state()` of the run that goes on.
+    """
+
+    def __init__(
+        self, queues: Sequence[str] = ("base",), losses: Sequence[str] = (), state: Mapping[str, Any] | None = None
+    ):
+        self._lock = threading.Lock()
+        self._queues = tuple(queues)
+        self._scalars = (*(f"loss_{name}" for name in (*_LOSSES, *losses)), *_MEANS, *_LATEST)
+        state = state or {}
+        self._counts = {name: int(state.get(name, 0)) for name in _COUNTS}
+        self._scores: deque[float] = deque(state.get("scores", ()), maxlen=100)
+        self._earlier_seconds = float(state.get("seconds", 0.0))
+        self._start = self._last = time.monotonic()
+        self._last_counts = dict(self._counts)
+        self._means: defaultdict[str, _Mean] = defaultdict(_Mean)
+        self._latest: dict[str, float] = {}
+        self._lag_max: int | None = None
+
+    @property
+    def step(self) -> int:
+        """Agent steps acted since the run's start."""
+        return self._counts["step"]
+
+    @property
+    def steps_trained(self) -> int:
+        """Agent steps trained on since the run's start."""
+        return self._counts["trained"]
+
+    def acted(self, steps: int) -> None:
+        """Agents took `steps` steps."""
+        self._add("step", steps)
+
+    def predicted(self, queue: str, size: int) -> None:
+        """One prediction of `size` observations was made for `queue`."""
+        with self._lock:
+            self._means[f"batch_{queue}"].add(size)
+
+    def trained(self, steps: int, lags: Iterable[int], scalars: Mapping[str, float], skipped: bool = False) -> None:
+        """One learner update.
+
+        Args:
+          steps: agent steps of the training batch.
+          lags: learner updates since each of its rollouts was acted.
+          scalars: `loss_<name>`, "entropy", "value_mean", "grad_norm", "learning_rate"; non-finite ones are in no mean.
+          skipped: the update was not finite and changed nothing.
+        """
+        lags = np.asarray(list(lags), np.int64)
+        with self._lock:
+            self._counts["updates"] += 1
+            self._counts["trained"] += steps
+            self._counts["skipped"] += skipped
+            self._means["batch_train"].add(steps)
+            for name, value in scalars.items():
+                if name in _LATEST:
+                    self._latest[name] = float(value)
+                else:
+                    self._means[name].add(float(value))
+            if len(lags):
+                self._means["policy_lag"].add(float(lags.sum()), len(lags))
+                self._lag_max = max(self._lag_max or 0, int(lags.max()))
+
+    def episode(self, score: float) -> None:
+        """An episode ended with `score`, the sum of its raw rewards."""
+        with self._lock:
+            self._counts["episodes"] += 1
+            self._scores.append(float(score))
+
+    def restarted(self) -> None:
+        """An agent process was started again."""
+        self._add("restarts", 1)
+
+    def score_mean(self) -> float | None:
+        """Mean score of the last 100 episodes; None before the first."""
+        with self._lock:
+            return float(np.mean(self._scores)) if self._scores else None
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint has to hold, for JSON."""
+        with self._lock:
+            return {**self._counts, "scores": list(self._scores), "seconds": self._seconds(time.monotonic())}
+
+    def snapshot(
+        self, gauges: Mapping[str, Any], queues: Mapping[str, int], now: float | None = None
+    ) -> dict[str, Any]:
+        """One line of metrics with the keys above; starts the next interval.
+
+        Args:
+          gauges: "agents", "predictors", "trainers", "memory_bytes", "memory_limit" now, and "wait_ms" of the interval.
+          queues: length of each prediction queue and of "train", now.
+          now: `time.monotonic()`.
+        """
+        now = time.monotonic() if now is None else now
+        with self._lock:
+            elapsed = max(now - self._last, 1e-9)
+            rate = {name: (self._counts[name] - self._last_counts[name]) / elapsed for name in ("step", "trained")}
+            line: dict[str, Any] = {"step": self._counts["step"], "seconds": round(self._seconds(now), 3)}
+            line |= {"pps": round(rate["step"], 1), "tps": round(rate["trained"], 1)}
+            line["score_mean"] = float(np.mean(self._scores)) if self._scores else None
+            line["score_max"] = max(self._scores, default=None)
+            line |= {name: self._counts[name] for name in _COUNTS if name != "step"}
+            line["policy_lag"], line["policy_lag_max"] = self._mean("policy_lag"), self._lag_max
+            line |= {name: gauges.get(name) for name in _GAUGES}
+            names = (*self._queues, "train")
+            line |= {f"queue_{name}": queues.get(name) for name in names}
+            line |= {f"batch_{name}": self._mean(f"batch_{name}") for name in names}
+            for name in self._scalars:
+                line[name] = self._latest.get(name) if name in _LATEST else self._mean(name)
+            self._means.clear()
+            self._lag_max, self._last, self._last_counts = None, now, dict(self._counts)
+        return line
+
+    def _add(self, name: str, count: int) -> None:
+        with self._lock:
+            self._counts[name] += count
+
+    def _mean(self, name: str) -> float | None:
+        mean = self._means.get(name)
+        return mean.value() if mean else None
+
+    def _seconds(self, now: float) -> float:
+        return self._earlier_seconds + now - self._start
+
+
+class _Mean:
+    """A mean of finite values; others are left out."""
+
+    def __init__(self) -> None:
+        self._sum, self._count = 0.0, 0
+
+    def add(self, total: float, count: int = 1) -> None:
+        if math.isfinite(total):
+            self._sum += total
+            self._count += count
+
+    def value(self) -> float | None:
+        return self._sum / self._count if self._count else None
+
+
+class MetricsWriter:
+    """Appends to `metrics.jsonl` and to TensorBoard's event file of a run.
+
+    Writing never stops a run: that a line can't be written (the disk is full) is said once on stderr, and the next one
+    is tried again. Lines are whole or not there.
+
+    Args:
+      run_dir: the run's folder.
+      step: where the run goes on; lines of later steps are removed, for the run will take these steps again.
+
+    Raises:
+      ConfigError: `metrics.jsonl` can't be written at the start, or is damaged.
+    """
+
+    def __init__(self, run_dir: str | Path, step: int = 0):
+        self._run_dir = Path(run_dir)
+        path = self._run_dir / FILE
+        try:
+            if path.exists():
+                _rewind(path, step)
+            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise ConfigError(f"can't write {path}: {error.strerror}; make its folder writable") from error
+        except ValueError as error:
+            raise ConfigError(f"{path} is damaged: {error}; move it away") from error
+        self._events = EventFile(self._run_dir, step)
+        self._warned = False
+
+    def write(self, line: Mapping[str, Any]) -> None:
+        """Appends one line; numbers of it go to TensorBoard too, at `line["step"]`."""
+        line = {name: _finite(value) for name, value in line.items()}
+        self._try(self._append, json.dumps(line))
+        self._try(self._events.add, line)
+
+    def final(self, line: Mapping[str, Any], weights_sha256: str, stopped_by: str) -> None:
+        """The run's last line.
+
+        `stopped_by` says why it ended: "steps", "SIGINT", "SIGTERM" or "error".
+        """
+        self.write({**line, "weights_sha256": weights_sha256, "stopped_by": stopped_by})
+
+    def close(self) -> None:
+        """Closes both files."""
+        self._try(self._events.close)
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> MetricsWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _try(self, action: Any, *args: Any) -> None:
+        try:
+            action(*args)
+        except OSError as error:
+            if not self._warned:
+                self._warned = True
+                with contextlib.suppress(OSError):
+                    fix = "free some space or make it writable; training goes on and writing is tried again"
+                    where = f"{self._run_dir}: {error.strerror or error}"
+                    print(f"gunreal: can't write metrics to {where}; {fix}", file=sys.stderr)
+
+    def _append(self, text: str) -> None:
+        size = os.fstat(self._fd).st_size
+        data = (text + "\n").encode()
+        try:
+            if os.write(self._fd, data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            os.ftruncate(self._fd, size)
+            raise
+
+
+def read(path: str | Path) -> list[dict[str, Any]]:
+    """The lines of a `metrics.jsonl`, oldest first; a last line that was torn by a kill is left out.
+
+    Raises:
+      ValueError: another line is no JSON.
+    """
+    texts = Path(path).read_text(encoding="utf-8", errors="replace").split("\n")
+    lines = [json.loads(text) for text in texts[:-1] if text.strip("\0 ")]
+    with contextlib.suppress(json.JSONDecodeError):
+        lines += [json.loads(texts[-1])]
+    return lines
+
+
+def _rewind(path: Path, step: int) -> None:
+    kept = [line for line in read(path) if line["step"] <= step]
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    os.replace(temporary, path)
+
+
+def _finite(value: Any) -> Any:
+    """`value` as JSON has it: NumPy scalars as numbers, NaN and infinities as null."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

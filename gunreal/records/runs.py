@@ -1,0 +1,99 @@
+"""The folder of a run: its name, its place under `logdir`, and the configuration that is saved in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gunreal.config.checks import check
+from gunreal.config.schema import Config, ConfigError, close_match, load, save, typed
+
+CONFIG = "config.toml"
+
+# What may change when a run goes on. All else defines the environment, the network or what is learned, and is fixed.
+CHANGEABLE = frozenset(
+    ("steps", "checkpoint_minutes", "keep_checkpoints", "metrics_seconds")
+    + ("agents", "agents_per_process", "predictors", "trainers", "scheduler", "scheduler_seconds")
+    + ("memory_limit", "max_batch", "env_timeout", "layout")
+)
+
+
+def prepare_run_dir(config: Config) -> Path:
+    """Makes the folder of a new run, `logdir/name`, and saves the configuration in it.
+
+    An empty `name` is made from environment, tasks and time, and is never taken by another run. The folder's name is
+    the run's name: `dataclasses.replace(config, name=path.name)` is what `config.toml` holds.
+
+    Raises:
+      ConfigError: the folder holds something already, or can't be written.
+    """
+    try:
+        path = _make(config)
+        save(dataclasses.replace(config, name=path.name), path / CONFIG)
+    except OSError as error:
+        where = error.filename or config.logdir
+        raise ConfigError(f"can't write to {where}: {error.strerror}; choose another folder with --logdir") from error
+    return path
+
+
+def _make(config: Config) -> Path:
+    logdir = Path(config.logdir).expanduser()
+    if config.name:
+        path = logdir / config.name
+        path.mkdir(parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise ConfigError(
+                f"{path} holds a run already; go on with it by --resume {config.name}, or take another --name"
+            )
+        return path
+    logdir.mkdir(parents=True, exist_ok=True)
+    words = [re.split("[/:]", config.env)[-1], *(task.split(":")[-1] for task in config.tasks)]
+    stem = re.sub(r"[^\w.-]+", "_", "-".join([*words, time.strftime("%Y%m%d-%H%M%S")]))
+    for count in range(1, 1000):
+        path = logdir / (stem if count == 1 else f"{stem}-{count}")
+        try:
+            path.mkdir()
+            return path
+        except FileExistsError:
+            continue
+    raise ConfigError(f"{logdir} has too many runs of the same second; give this one a --name")
+
+
+def find(name: str, logdir: str = Config.logdir) -> Path:
+    """The folder of the run that `--resume` names: a path, or a name under `logdir`.
+
+    Raises:
+      ConfigError: there is no such run.
+    """
+    under = Path(logdir).expanduser()
+    for path in (Path(name).expanduser(), under / name):
+        if name and (path / CONFIG).is_file():
+            return path.resolve()
+    known = sorted(path.parent.name for path in under.glob(f"*/{CONFIG}"))
+    hint = close_match(name, known) or (f"; the newest run there is {known[-1]}" if known else "; check --logdir")
+    raise ConfigError(f"there is no run {name!r}, as a folder or in {under}{hint}")
+
+
+def resume_config(run_dir: str | Path, overrides: Mapping[str, Any]) -> Config:
+    """The saved configuration of a run with `overrides`, at the place where the run lies now.
+
+    Raises:
+      ConfigError: an override changes what defines the run (environment, tasks, network, learning), or is bad itself.
+    """
+    run_dir = Path(run_dir).resolve()
+    saved = Config(**load(run_dir / CONFIG))
+    saved = dataclasses.replace(saved, logdir=str(run_dir.parent), name=run_dir.name)
+    for name, value in overrides.items():
+        value, kept = typed(name, value), getattr(saved, name)
+        if name != "logdir" and name not in CHANGEABLE and value != kept:
+            raise ConfigError(
+                f"a resumed run can't change {name} from {kept!r} to {value!r}; leave {name} out, or start a new run"
+            )
+    changed = {name: typed(name, value) for name, value in overrides.items() if name in CHANGEABLE}
+    config = dataclasses.replace(saved, **changed)
+    check(config)
+    return config

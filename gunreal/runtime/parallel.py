@@ -1,0 +1,160 @@
+"""A parallel run: agent processes, watched and restarted; crews of predictors and trainers; the scheduler."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from gunreal.acting.agent import EXIT_BAD_INPUT
+from gunreal.acting.pool import AgentFailure, Remote
+from gunreal.config.schema import ConfigError, per_process
+from gunreal.runtime import memory, scheduler
+from gunreal.runtime.crew import Crew
+from gunreal.runtime.scheduler import Counts
+from gunreal.runtime.steering import Steering
+from gunreal.runtime.system import System, warn
+
+_YOUNG = 20.0  # seconds; a process that dies younger, or before its first rollout, counts as failing at once
+_PROCESS = 100 * 2**20  # bytes of an agent process without its rings: Python, NumPy and 16 Atari games take 79 MiB
+_FAILURES = 3  # in a row, after which the run gives up
+_GIVE_WAY = 5  # nice value of predictors where training is the longest work: else rollouts would wait, and grow old
+
+
+class ParallelRun:
+    """Runs agents in processes of their own and serves them from threads of this one."""
+
+    def __init__(self, system: System):
+        self.system = system
+        config = system.config
+        self.crews = {name: self._prediction_crew(name) for name in system.requests}
+        self.trainers = Crew(
+            "trainer",
+            system.batcher.next,
+            system.trainer.work,
+            system.fail,
+            at_once=system.at_once + 1,  # one has its batch ready; more would hold memory and let rollouts age
+        )
+        self.counts = Counts(config.agents // per_process(config), config.predictors, config.trainers)
+        policy = self._make_policy()
+        self._steering = Steering(self, policy) if policy else None
+        saved = system.resumed.extra.get("scheduler") if system.resumed else None
+        if saved and policy and saved["kind"] == config.scheduler:
+            self.counts = Counts(*saved["counts"])
+            policy.set_state(saved["state"])
+
+    def _make_policy(self) -> scheduler.Scheduler | None:
+        config = self.system.config
+        if config.scheduler == "off":
+            return None
+        return scheduler.Annealing(config.seed) if config.scheduler == "annealing" else scheduler.Queue()
+
+    def _prediction_crew(self, name: str) -> Crew:
+        system = self.system
+        pipe = system.requests[name]
+        groups = max(1, system.config.max_batch * 2 // system.layout.agents)  # whose observations fit one prediction
+        return Crew(
+            name,
+            lambda timeout: pipe.get(groups, timeout),
+            lambda records: system.predict(name, records),
+            system.fail,
+            nice=_GIVE_WAY if system.config.tasks else 0,
+        )
+
+    def run(self, tick: Callable[[], None]) -> None:
+        """Goes on until the system is stopped; `tick` is called about ten times a second."""
+        self._start_affordable()
+        for crew in self.crews.values():
+            crew.resize(self.counts.predictors)
+        self.trainers.resize(self.counts.trainers)
+        try:
+            while not self.system.stopped_by:
+                time.sleep(0.1)
+                self._supervise()
+                if self._steering:
+                    self._steering.tick()
+                self.system.drain_episodes()
+                tick()
+        finally:
+            self._stop_threads()
+
+    def _stop_threads(self) -> None:
+        for crew in [*self.crews.values(), self.trainers]:
+            crew.resize(0)
+        for crew in [*self.crews.values(), self.trainers]:
+            crew.stop()
+
+    def _start_affordable(self) -> None:
+        """Starts the agent processes, as far as they stay within the memory bound with full rings."""
+        system, agents = self.system, self.system.layout.agents
+        server, each = memory.in_use([os.getpid()]), system.layout.nbytes() + _PROCESS
+        affordable = int((scheduler.MEMORY_SHARE * system.memory_limit - server) // each)
+        if affordable < 1:
+            raise ConfigError(
+                f"the memory limit of {_mib(system.memory_limit)} leaves no room for one agent process: the server "
+                f"takes {_mib(server)} and a process of {agents} agents {_mib(each)}; raise --memory_limit, or lower "
+                "--replay_size or --agents_per_process"
+            )
+        if affordable < self.counts.processes:
+            wanted = self.counts.processes * agents
+            warn(f"started {affordable * agents} of {wanted} agents: more would cross the memory limit")
+            self.counts = self.counts._replace(processes=affordable)
+        for _ in range(self.counts.processes):
+            self._start_process()
+
+    def _start_process(self, failures: int = 0) -> None:
+        system = self.system
+        system.pool.add(Remote(system.pool.next_process(), system.config, system.layout, system.outbox, failures))
+
+    def remotes(self) -> list[Remote]:
+        """The agent processes, oldest first."""
+        return [member for member in self.system.pool.members() if isinstance(member, Remote)]
+
+    def _supervise(self) -> None:
+        """Restarts agent processes that have died or hang; gives up on one that dies at once again and again."""
+        timeout = self.system.config.env_timeout
+        for remote in self.remotes():
+            remote.trim_errors()
+            if remote.exited():
+                self._restart(remote, f"ended with code {remote.popen.returncode}")
+            elif remote.stuck_for() > timeout:
+                remote.kill()
+                self._restart(remote, f"made no step for {timeout:g} s")
+
+    def _restart(self, remote: Remote, why: str) -> None:
+        system = self.system
+        age = time.monotonic() - remote.started
+        at_once = age < _YOUNG or remote.segment.end.min() < system.spec.t_max
+        failures = remote.failures + 1 if at_once else 0
+        report, errors = f"agent process {remote.process} {why}", remote.errors()
+        system.pool.remove(remote.process).close()
+        if remote.popen.returncode == EXIT_BAD_INPUT:
+            raise ConfigError(errors)
+        if failures >= _FAILURES:
+            raise AgentFailure(f"{report}, {_FAILURES} times in a row soon after its start:\n{errors}")
+        warn(f"{report}; restarting it with empty replay" + (f":\n{errors}" if errors else ""))
+        system.metrics.restarted()
+        self._start_process(failures)
+
+    def apply(self, counts: Counts) -> None:
+        """Starts and stops processes and threads until there are `counts` of them."""
+        for _ in range(counts.processes - self.counts.processes):
+            self._start_process()
+        for remote in self.remotes()[counts.processes :]:
+            self.system.pool.remove(remote.process).close()
+        for crew in self.crews.values():
+            crew.resize(counts.predictors)
+        self.trainers.resize(counts.trainers)
+        self.counts = counts
+
+    def memory_in_use(self) -> int:
+        """Bytes that all processes of the run use together."""
+        return memory.in_use([os.getpid(), *(remote.popen.pid for remote in self.remotes())])
+
+    def save(self) -> None:
+        """A checkpoint; agents start anew, with empty replay, when it is resumed."""
+        self.system.save(scheduler=self._steering.get_state() if self._steering else None)
+
+
+def _mib(nbytes: int) -> str:
+    return f"{nbytes / 2**20:.0f} MiB"

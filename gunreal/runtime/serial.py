@@ -1,0 +1,104 @@
+"""`--serial`: the same parts in one thread in lockstep. Same seed, same machine: the same weights, bit by bit."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from gunreal.acting.pool import Local
+from gunreal.acting.predictor import BasePredictor
+from gunreal.config.schema import per_process
+from gunreal.experience import queues
+from gunreal.runtime import memory
+from gunreal.runtime.scheduler import Counts
+from gunreal.runtime.system import System
+
+
+class SerialRun:
+    """A run whose every round steps all groups once, serves all requests, and trains on every full batch."""
+
+    def __init__(self, system: System):
+        self.system = system
+        config = system.config
+        self.counts = Counts(config.agents // per_process(config), 1, 1)
+        self.members = [
+            Local(system.pool.next_process(), config, system.layout, system.tasks, system.outbox)
+            for _ in range(self.counts.processes)
+        ]
+        for member in self.members:
+            system.pool.add(member)
+
+    def run(self, tick: Callable[[], None]) -> None:
+        """Goes on until the system is stopped; `tick` is called between rounds, about ten times a second."""
+        system = self.system
+        if system.resumed:
+            self._restore()
+        else:
+            for member in self.members:
+                member.worker.start()
+            self._serve()
+        last = 0.0
+        while not system.stopped_by:
+            for member in self.members:
+                member.step()
+            self._serve()
+            system.drain_episodes()
+            if time.monotonic() - last >= 0.1:
+                last = time.monotonic()
+                tick()
+
+    def _serve(self) -> None:
+        """Answers all requests, then trains on all full batches: every group's next action is waiting afterwards."""
+        system = self.system
+        for name, pipe in system.requests.items():
+            while len(records := pipe.get(system.config.max_batch, 0)):
+                system.predict(name, records)
+        while (batch := system.batcher.next(0)) is not None:
+            system.trainer.work(batch)
+
+    def memory_in_use(self) -> int:
+        """Bytes that the run uses."""
+        return memory.in_use([os.getpid()])
+
+    def save(self) -> None:
+        """A checkpoint from which `--resume` goes on exactly: with the rings, the agents and everything that waits."""
+        system = self.system
+        base = system.predictors["base"]
+        assert isinstance(base, BasePredictor)
+        system.batcher.collect()
+        waiting = [(member.process, agent, first) for member, agent, first in system.batcher.waiting]
+        replies = [member.wake.get(1024, 0) for member in self.members]
+        for member, records in zip(self.members, replies, strict=True):
+            queues.put(member.wake.write_fd, records)
+        blob = pickle.dumps(
+            {
+                "workers": [member.worker.get_state() for member in self.members],
+                "replies": replies,
+                "waiting": np.array(waiting, queues.ROLLOUT),
+                "rng": base.rng,
+            }
+        )
+        rings = {
+            f"ring{member.process}/{name}": array
+            for member in self.members
+            for name, array in member.segment.arrays.items()
+        }
+        system.save(state=rings, blobs={"serial": blob})
+
+    def _restore(self) -> None:
+        system = self.system
+        assert system.resumed is not None
+        base = system.predictors["base"]
+        assert isinstance(base, BasePredictor)
+        saved = pickle.loads(system.resumed.blobs["serial"])
+        base.rng = saved["rng"]
+        for member, worker, replies in zip(self.members, saved["workers"], saved["replies"], strict=True):
+            for name, array in member.segment.arrays.items():
+                array[...] = system.resumed.state[f"ring{member.process}/{name}"]
+            member.worker.set_state(worker)
+            queues.put(member.wake.write_fd, replies)
+        system.batcher.add(saved["waiting"])

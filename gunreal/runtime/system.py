@@ -1,0 +1,194 @@
+"""The wiring: the parts of a run, connected in one place, and what every kind of run does with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gunreal.acting.agent import BASE, Outbox, group_slices
+from gunreal.acting.pool import Pool, rollouts_that_wait
+from gunreal.acting.predictor import BasePredictor, TaskPredictor
+from gunreal.config.schema import Config, per_process
+from gunreal.experience import queues
+from gunreal.experience.replay import Layout, blank_past
+from gunreal.experience.spec import Spec
+from gunreal.experience.waits import Reader
+from gunreal.learning import backend
+from gunreal.records import checkpoint
+from gunreal.records.metrics import MetricsWriter, RunMetrics
+from gunreal.runtime import memory
+from gunreal.runtime.trainer import Batcher, Trainer, rollouts_per_batch
+from gunreal.tasks import registry
+from gunreal.tasks.base import AuxiliaryTask
+
+
+def build_learner(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...]) -> backend.Learner:
+    """The network on its accelerator, with freshly initialised weights."""
+    threads = config.threads or (0 if config.serial else max(1, backend.cores() // 4))
+    backend.select(config.backend, config.serial, threads)
+    from gunreal.learning.network import Network  # Keras loads the backend that was just selected
+
+    kind = config.network if config.network != "auto" else "small" if spec.is_image else "mlp"
+    network = Network(
+        spec,
+        tasks,
+        kind=kind,
+        first_stride=config.first_stride,
+        hidden=config.hidden,
+        data_format=backend.data_format(config.layout),
+        precision=config.precision,
+        seed=config.seed,
+    )
+    return backend.make_learner(network, config)
+
+
+def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], learner: backend.Learner) -> Layout:
+    """The memory of one agent process: rings with what the tasks record, and the tasks' mailboxes."""
+    agents = per_process(config)
+    slots = rollouts_that_wait(rollouts_per_batch(config), agents, agents)  # a single process must fill a batch
+    extra = {name: field for task in tasks for name, field in task.record(spec).items()}
+    mailboxes: dict[str, tuple[tuple[int, ...], str]] = {}
+    for task in tasks:
+        shape = None
+        if task.bootstrap is not None:
+            (bootstrap,) = learner.predict(task.name, np.zeros((1, *spec.observation), spec.dtype), blank_past(spec, 1))
+            shape = bootstrap.shape[1:]
+            mailboxes[f"{task.name}.bootstrap_step"] = ((), "int64")
+            mailboxes[f"{task.name}.bootstrap"] = (shape, "float32")
+        mailboxes[f"{task.name}.sequence"] = ((slots, 2), "int64")
+        for name, (target_shape, dtype) in registry.target_arrays(task, spec, shape).items():
+            mailboxes[f"{task.name}:{name}"] = ((slots, *target_shape), dtype)
+    return Layout(spec, agents, len(group_slices(agents)), config.replay_size, extra, slots, mailboxes)
+
+
+class System:
+    """The parts of a run. `gunreal.runtime.serial` and `gunreal.runtime.parallel` say who calls them and when."""
+
+    def __init__(
+        self,
+        config: Config,
+        spec: Spec,
+        tasks: tuple[AuxiliaryTask, ...],
+        run_dir: Path,
+        resumed: checkpoint.Checkpoint | None,
+    ):
+        self.config, self.spec, self.tasks, self.run_dir, self.resumed = config, spec, tasks, run_dir, resumed
+        self.learner = build_learner(config, spec, tasks)
+        self.layout = make_layout(config, spec, tasks, self.learner)
+        if resumed:
+            self.learner.set_state(
+                {name: array for name, array in resumed.state.items() if not name.startswith("ring")}
+            )
+        self.stopped_by = ""  # no threading.Event: its lock would be the main thread's when a signal interrupts that
+        self.failure: BaseException | None = None
+
+        bootstrapping = [task.name for task in tasks if task.bootstrap is not None]
+        self.metrics = RunMetrics(
+            ("base", *bootstrapping),
+            ("base", *(task.name for task in tasks)),
+            resumed.extra["metrics"] if resumed else None,
+        )
+        self.writer = MetricsWriter(run_dir, self.metrics.step)
+        first = resumed.extra["processes"] if resumed and not config.serial else 0  # new seeds, not the start's again
+        self.pool = Pool(rollouts_per_batch(config), first)
+        self.requests = {name: queues.Pipe(queues.REQUEST) for name in ("base", *bootstrapping)}
+        self.rollouts, self.episodes = queues.Pipe(queues.ROLLOUT), queues.Pipe(queues.EPISODE)
+        self.outbox = Outbox(
+            tuple(pipe.write_fd for pipe in self.requests.values()), self.rollouts.write_fd, self.episodes.write_fd
+        )
+        seed = config.seed + self.metrics.step  # a resumed parallel run must not draw the same actions again
+        self.predictors: dict[str, BasePredictor | TaskPredictor] = {
+            "base": BasePredictor(self.pool, self.learner, seed)
+        }
+        for queue, name in enumerate(bootstrapping, BASE + 1):
+            self.predictors[name] = TaskPredictor(self.pool, self.learner, name, queue)
+        self.batcher = Batcher(self.pool, config, spec, tasks, self.rollouts)
+        # More would be no faster. A GPU computes one after the other: a second trainer has its batch ready meanwhile.
+        self.at_once = 1 if backend.has_gpu() else backend.cores()
+        self.trainer = Trainer(self.learner, config, self.metrics, self.at_once)
+        self.memory_limit = memory.limit(config.memory_limit)
+        self._waits = Reader()
+
+    def stop(self, reason: str) -> None:
+        """Asks the run to end; the first reason counts."""
+        self.stopped_by = self.stopped_by or reason
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the run because a thread could not go on."""
+        self.failure = self.failure or error
+        self.stop("error")
+
+    def predict(self, queue: str, records: np.ndarray) -> None:
+        """Serves requests of a prediction queue; the base queue's count as the run's agent steps."""
+        count = self.predictors[queue].serve(records)
+        self.metrics.predicted(queue, count)
+        if queue == "base":
+            self.metrics.acted(count)
+            if self.metrics.step >= self.config.steps:
+                self.stop("steps")
+
+    def drain_episodes(self) -> None:
+        """Takes the episodes that have ended into the metrics."""
+        for _, _, score in self.episodes.get(1000, 0).tolist():
+            self.metrics.episode(score)
+
+    def snapshot(self, agents: int, predictors: int, trainers: int, memory_bytes: int) -> dict[str, Any]:
+        """One line of metrics for what happened since the last one."""
+        gauges = {
+            "agents": agents,
+            "predictors": predictors,
+            "trainers": trainers,
+            "memory_bytes": memory_bytes,
+            "memory_limit": self.memory_limit,
+            # In lockstep nobody waits, and a resumed run would find the waits of its first part again.
+            "wait_ms": None if self.config.serial else self._waits.read(self.pool.members()).mean_ms(),
+        }
+        lengths = {name: len(pipe) for name, pipe in self.requests.items()}
+        return self.metrics.snapshot(gauges, lengths | {"train": len(self.rollouts)})
+
+    def save(
+        self, state: dict[str, np.ndarray] | None = None, blobs: dict[str, bytes] | None = None, **extra: Any
+    ) -> None:
+        """Writes a checkpoint; a disk that refuses it is reported, and the run goes on."""
+        try:
+            checkpoint.save(
+                self.run_dir,
+                self.metrics.step,
+                self.learner.get_state() | (state or {}),
+                {
+                    "metrics": self.metrics.state(),
+                    "config": dataclasses.asdict(self.config),
+                    "processes": self.pool.next,
+                    **extra,
+                },
+                blobs,
+                score=self.metrics.score_mean(),
+                keep=self.config.keep_checkpoints,
+            )
+        except OSError as error:
+            warn(f"no checkpoint at step {self.metrics.step}: {error}; free some space in {self.run_dir}")
+
+    def finish(self, line: dict[str, Any]) -> None:
+        """Writes the last line of metrics."""
+        self.writer.final(line, self.learner.weights_sha256(), self.stopped_by)
+        self.writer.close()
+
+    def close(self) -> None:
+        """Stops every agent process and frees all memory."""
+        members = [self.pool.remove(member.process) for member in self.pool.members()]
+        for member in members:
+            member.leave()  # all of them at the same time
+        for member in members:
+            member.close()
+        for pipe in itertools.chain(self.requests.values(), (self.rollouts, self.episodes)):
+            pipe.close()
+
+
+def warn(text: str) -> None:
+    """Tells the user on standard error."""
+    print(f"gunreal: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,167 @@
+"""The trainers: threads that gather rollouts and sequences to batches and train on them (GUNREAL, algorithm 9)."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from gunreal.acting.pool import Member, Pool
+from gunreal.acting.predictor import Learner
+from gunreal.config.schema import Config
+from gunreal.experience import queues
+from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Past, concatenate_pasts, empty_observations
+from gunreal.experience.returns import clip_rewards, rollout_returns
+from gunreal.experience.spec import Spec
+from gunreal.records.metrics import RunMetrics
+from gunreal.tasks.base import AuxiliaryTask
+
+
+class Batcher:
+    """Collects references until a batch is full, then gathers what they refer to. One thread at a time."""
+
+    def __init__(self, pool: Pool, config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], queue: queues.Pipe):
+        self._pool, self._spec, self._tasks, self._queue = pool, spec, tasks, queue
+        self._vtrace = config.correction == "vtrace"
+        self.rollouts = rollouts_per_batch(config)
+        self.waiting: list[tuple[Member, int, int]] = []  # member, agent, first step
+        self._lock = threading.Lock()
+
+    def next(self, timeout: float) -> dict[str, Any] | None:
+        """The next batch, or None when there are not enough rollouts within `timeout` seconds."""
+        with self._lock:
+            while len(self.waiting) < self.rollouts:
+                if not self.collect(timeout):
+                    return None
+            taken, self.waiting = self.waiting, []
+            return self._gather(taken)
+
+    def collect(self, timeout: float = 0) -> int:
+        """Takes waiting rollouts from the queue, no more than the next batch needs; returns how many."""
+        records = self._queue.get(self.rollouts - len(self.waiting), timeout)
+        self.add(records)
+        return len(records)
+
+    def add(self, records: np.ndarray) -> None:
+        """Puts rollouts `[n]` with those that wait for a batch; those of removed processes are dropped."""
+        for process, agent, first in records.tolist():
+            member = self._pool.get(process)
+            if member is not None:
+                self.waiting.append((member, agent, first))
+
+    def _gather(self, taken: list[tuple[Member, int, int]]) -> dict[str, Any]:
+        by_member: dict[Member, list[tuple[int, int]]] = defaultdict(list)
+        for member, agent, first in taken:
+            by_member[member].append((agent, first))
+        lengths = [self._spec.t_max, *(task.length(self._spec.t_max) for task in self._tasks)]
+        counts = [len(taken) * length for length in lengths]
+        observations = empty_observations(self._spec, sum(counts))
+        rows = np.split(observations, np.cumsum(counts)[:-1])
+        parts: list[dict[str, dict[str, np.ndarray]]] = []
+        pasts: list[dict[str, Past | None]] = []
+        start = 0
+        for member, references in by_member.items():
+            agents, firsts = np.array(references).T
+            stop = start + len(agents)
+            outs = [r[start * n : stop * n] for r, n in zip(rows, lengths, strict=True)]
+            part, past = self._gather_member(member, agents, firsts, outs)
+            parts.append(part)
+            pasts.append(past)
+            start = stop
+        batch: dict[str, Any] = {
+            section: {key: np.concatenate([part[section][key] for part in parts]) for key in arrays}
+            for section, arrays in parts[0].items()
+        }
+        batch["observations"] = observations
+        if self._spec.state:
+            batch["past"] = {name: concatenate_pasts([past[name] for past in pasts]) for name in pasts[0]}
+        return batch
+
+    def _gather_member(
+        self, member: Member, agents: np.ndarray, firsts: np.ndarray, outs: list[np.ndarray]
+    ) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Past | None]]:
+        """One member's share of a batch, and what a recurrent network takes beside each part that it recurs over."""
+        segment, spec = member.segment, self._spec
+        steps = firsts[:, None] + np.arange(spec.t_max + 1)
+        part = {"base": _rollouts(segment.arrays, spec, agents[:, None], steps % segment.layout.ring, self._vtrace)}
+        past = {"base": segment.past(agents, steps[:, :-1])}
+        segment.gather(np.repeat(agents, spec.t_max), steps[:, :-1].ravel(), outs[0])
+        slots = firsts // spec.t_max % segment.layout.slots
+        for task, out in zip(self._tasks, outs[1:], strict=True):
+            first, length = segment.arrays[f"{task.name}.sequence"][agents, slots].T
+            first = np.where(length > 0, first, firsts)  # an agent without a sequence lends its rollout, masked
+            rows = np.arange(task.length(spec.t_max))
+            steps = first[:, None] + np.minimum(rows, np.maximum(length, 1)[:, None] - 1)
+            segment.gather(np.repeat(agents, len(rows)), steps.ravel(), out)
+            if task.features != "conv":
+                past[task.name] = segment.past(agents, steps)
+            flags = segment.arrays["flags"][agents[:, None], steps % segment.layout.ring]
+            mask = (rows < length[:, None]) & (flags & RESET == 0)
+            prefix = f"{task.name}:"
+            part[task.name] = {
+                name.removeprefix(prefix): array[agents, slots]
+                for name, array in segment.arrays.items()
+                if name.startswith(prefix)
+            } | {"mask": mask.astype(np.float32)}
+        np.add.at(segment.trained, agents, 1)
+        groups = {i for i, group in enumerate(member.groups) if ((agents >= group.start) & (agents < group.stop)).any()}
+        member.reply(queues.TRAINED, groups)
+        return part, past
+
+
+def _rollouts(
+    arrays: dict[str, np.ndarray], spec: Spec, agents: np.ndarray, rows: np.ndarray, vtrace: bool = False
+) -> dict[str, np.ndarray]:
+    """The A3C part of a batch from ring `rows` `[B, T + 1]`: action int32, mask float32, and the n-step returns or what
+    V-trace makes them of in the loss, float32, all `[B, T]`."""
+    flags = arrays["flags"][agents, rows[:, :-1]]
+    rewards = clip_rewards(arrays["reward"][agents, rows[:, :-1]], spec.reward_clip)
+    discounts = np.where(flags & TERMINATED, np.float32(0), np.float32(spec.discount))
+    truncated = flags & TRUNCATED != 0
+    values_t = arrays["value"][agents, rows[:, 1:]]
+    if vtrace:
+        log_mu = arrays["log_mu"][agents, rows[:, :-1]]
+        targets = {"reward": rewards, "discount": discounts, "value_t": values_t, "log_mu": log_mu}
+        targets["truncated"] = truncated.astype(np.float32)
+    else:
+        targets = {"returns": rollout_returns(rewards, discounts, truncated, values_t)}
+    return targets | {
+        "action": arrays["action"][agents, rows[:, :-1]],
+        "mask": (flags & RESET == 0).astype(np.float32),
+        "version": arrays["version"][agents, rows[:, :-1]],
+    }
+
+
+def rollouts_per_batch(config: Config) -> int:
+    """Rollouts that reach the minimum training batch."""
+    return -(-config.min_batch // config.t_max)
+
+
+def anneal(start: float, end: float, share: float) -> float:
+    """Linear from `start` at share 0 to `end` at share 1 of the budget."""
+    return start + (end - start) * min(max(share, 0.0), 1.0)
+
+
+class Trainer:
+    """Turns batches into updates and reports each one.
+
+    Args:
+      at_once: how many gradients may be computed at a time. Each takes memory of its own, some 100 MB with three tasks.
+    """
+
+    def __init__(self, learner: Learner, config: Config, metrics: RunMetrics, at_once: int = 1):
+        self._learner, self._config, self._metrics = learner, config, metrics
+        self._turns = threading.BoundedSemaphore(at_once)
+
+    def work(self, batch: dict[str, Any]) -> None:
+        """One update."""
+        config = self._config
+        acted = batch["base"].pop("version")
+        rate = anneal(config.learning_rate, config.learning_rate_end, self._metrics.step / config.steps)
+        with self._turns:
+            scalars = self._learner.train(batch, rate)
+        skipped = scalars.pop("skipped") > 0
+        lags = int(scalars.pop("version")) - acted
+        self._metrics.trained(lags.size, lags.ravel(), scalars | {"learning_rate": rate}, skipped)

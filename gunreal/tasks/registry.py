@@ -1,0 +1,200 @@
+"""Finds auxiliary tasks by name, sets their options, and learns the shapes of their targets from a dry run."""
+
+from __future__ import annotations
+
+import configparser
+import dataclasses
+import difflib
+import importlib
+import traceback
+import types
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gunreal.config.schema import ConfigError
+from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Layout, Segment
+from gunreal.experience.spec import Field, Spec
+from gunreal.tasks.base import AuxiliaryTask
+
+GROUP = "gunreal.tasks"
+_RESERVED = ("base", "policy", "value", "total")  # queues and metrics of the actor-critic
+
+
+Options = Mapping[str, Mapping[str, Any]]
+
+
+def load_tasks(names: Sequence[str], options: Options | None = None) -> tuple[AuxiliaryTask, ...]:
+    """The tasks of these names, in their order, with their options set. Nothing else is imported.
+
+    Args:
+      names: names in the entry-point group `gunreal.tasks`, or "module:Class".
+      options: fields of the tasks, by the tasks' names: `{"pc": {"weight": 0.05}}`.
+
+    Raises:
+      ConfigError: a name or an option that there isn't, a value of the wrong type, a task named twice, or a plug-in
+        that can't be imported: its own error is the cause, and the message names its file.
+    """
+    options = options or {}
+    classes = [_load_class(name) for name in names]
+    known = [cls.name for cls in classes]
+    for name in known:
+        if known.count(name) > 1:
+            raise ConfigError(f"task {name!r} is named more than once: name it once")
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"options are set for {name!r}, which is not among the tasks ({_listed(known)}): add it")
+    return tuple(_build(cls, options.get(cls.name, {})) for cls in classes)
+
+
+def available() -> dict[str, EntryPoint]:
+    """Every task that is installed, by name; none of them is imported.
+
+    In a source checkout that is not installed, the built-in ones are read where installing finds them: setup.cfg.
+    """
+    checkout = configparser.ConfigParser(interpolation=None)
+    checkout.read(Path(__file__).parents[2] / "setup.cfg")
+    lines = checkout.get("options.entry_points", GROUP, fallback="").split("\n")
+    pairs = [line.split("=") for line in lines if "=" in line]
+    found = {name.strip(): EntryPoint(name.strip(), value.strip(), GROUP) for name, value in pairs}
+    for point in entry_points(group=GROUP):
+        if found.setdefault(point.name, point).value != point.value:
+            both = f"{found[point.name].value} and {point.value}"
+            raise ConfigError(f"two installed packages offer a task {point.name!r}, {both}: uninstall one of them")
+    return found
+
+
+def _load_class(name: str) -> type[AuxiliaryTask]:
+    module, _, attribute = name.partition(":")
+    if not attribute:
+        points = available()
+        if name not in points:
+            hint = _closest(name, points)
+            raise ConfigError(f"there is no task {name!r}{hint}; there is {_listed(points)}, or module:Class")
+        module, _, attribute = points[name].value.partition(":")
+    try:
+        cls = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # whatever a plug-in's module does when it is run
+        raise ConfigError(f"task {name!r}, {module}:{attribute}, can't be loaded: {_place(error)}") from error
+    if not (isinstance(cls, type) and issubclass(cls, AuxiliaryTask)):
+        raise ConfigError(f"task {name!r}: {module}:{attribute} is not a subclass of gunreal.tasks.base.AuxiliaryTask")
+    own = getattr(cls, "name", None)
+    called = f"task {name!r}: {attribute}.name is {own!r}"
+    if not (isinstance(own, str) and own.isidentifier()) or own in _RESERVED:
+        raise ConfigError(f"{called}: choose an identifier other than {', '.join(_RESERVED)}")
+    if ":" not in name and own != name:
+        raise ConfigError(f"{called}: give the class and its entry point the same name")
+    return cls
+
+
+def _place(error: Exception) -> str:
+    """What went wrong and in which file."""
+    if isinstance(error, SyntaxError):
+        return f"{error.msg} ({error.filename}:{error.lineno})"
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen importlib")]
+    # Where no frame is the plug-in's, importlib's own is last: the module itself isn't there.
+    outside = [f for f in frames if f.filename not in (__file__, importlib.__file__)]
+    where = f" ({outside[-1].filename}:{outside[-1].lineno})" if outside else ""
+    return f"{type(error).__name__}: {error}{where}"
+
+
+def _build(cls: type[AuxiliaryTask], options: Mapping[str, Any]) -> AuxiliaryTask:
+    types_by_name = typing.get_type_hints(cls)
+    allowed = [field.name for field in dataclasses.fields(cls) if field.init]
+    for option, value in options.items():
+        if option not in allowed:
+            hint = _closest(option, allowed)
+            raise ConfigError(f"task {cls.name!r} has no option {option!r}{hint}; it has {_listed(allowed)}")
+        wanted = types_by_name[option]
+        if not _fits(value, wanted):
+            kind = wanted.__name__ if isinstance(wanted, type) else wanted
+            raise ConfigError(f"{cls.name}.{option} is {value!r}: give a value of type {kind}")
+    task = cls(**options)
+    if not 0 <= task.weight < float("inf"):
+        raise ConfigError(f"{cls.name}.weight is {task.weight}: give a finite one of 0 or more")
+    return task
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    """True where `value` is of a plain type, or of one of a union; other annotations are the task's own business."""
+    if typing.get_origin(wanted) in (typing.Union, types.UnionType):
+        return any(_fits(value, choice) for choice in typing.get_args(wanted))
+    wanted = typing.get_origin(wanted) or wanted
+    if wanted not in (bool, int, float, str, list, tuple, dict, type(None)):
+        return True
+    if isinstance(value, bool):
+        return wanted is bool
+    return isinstance(value, (int, float) if wanted is float else (list, tuple) if wanted is tuple else wanted)
+
+
+def _closest(name: str, names: Iterable[str]) -> str:
+    match = difflib.get_close_matches(name, list(names), 1)
+    return f", did you mean {match[0]!r}?" if match else ""
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+def target_arrays(
+    task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple[int, ...] | None = None
+) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shape and NumPy type name of each array of `task.targets`, by name; found by calling it on random experience.
+
+    Args:
+      bootstrap_shape: shape of one sequence's bootstrap; None for a task without one.
+
+    Raises:
+      ConfigError: `task.sample` finds nothing, or `task.targets` gives something other than named arrays.
+    """
+    bootstrap = None if bootstrap_shape is None else np.zeros(bootstrap_shape, np.float32)
+    rng = np.random.default_rng(0)
+    replay = synthetic_segment(spec, task.record(spec), 20 * spec.t_max).agent(0)
+    draws = (task.sample(replay, rng) for _ in range(100))
+    sequence = next((draw for draw in draws if draw is not None), None)
+    if sequence is None:
+        raise ConfigError(f"task {task.name!r}: sample() found nothing in {len(replay)} random steps")
+    targets = task.targets(replay, sequence, bootstrap)
+    if "mask" in targets or not all(isinstance(array, np.ndarray) for array in targets.values()):
+        raise ConfigError(f"task {task.name!r}: targets() must give NumPy arrays by name, of which none is 'mask'")
+    return {name: (array.shape, array.dtype.name) for name, array in targets.items()}
+
+
+def synthetic_segment(spec: Spec, extra: dict[str, Field], steps: int, seed: int = 0) -> Segment:
+    """A ring of one agent that has lived `steps` steps of random experience, for dry runs and tests.
+
+    Frames, actions and recorded fields are random, rewards are -1, 0 or 1, and episodes end by termination or
+    truncation after `1 .. 3 * t_max` steps. The replay holds `20 * t_max` steps; more than that wrap the ring.
+    """
+    rng = np.random.default_rng(seed)
+    layout = Layout(spec, agents=1, groups=1, replay_size=20 * spec.t_max, extra=extra, slots=1, mailboxes={})
+    segment = Segment(layout)
+    arrays = {name: array[0] for name, array in segment.arrays.items() if array.ndim > 1}
+    for array in arrays.values():
+        array[...] = _random(rng, array.shape, array.dtype)
+    arrays["action"][:] = rng.integers(spec.num_actions, size=layout.ring)
+    arrays["log_mu"][:] = -np.log(spec.num_actions)
+    flags, age, left = FIRST, 0, 0
+    for row in np.arange(steps + 1) % layout.ring:
+        if flags & FIRST:
+            age, left = 0, int(rng.integers(1, 3 * spec.t_max + 1))
+        left -= 1
+        if left == 0:
+            flags |= int(rng.choice([TERMINATED, TRUNCATED]))
+        arrays["flags"][row], arrays["age"][row] = flags, min(age, 255)
+        arrays["reward"][row] = 0 if flags & RESET else rng.integers(-1, 2)
+        flags = FIRST if flags & RESET else RESET if left == 0 else 0
+        age += 1
+    segment.end[0] = steps
+    segment.close()  # nobody else needs the descriptor; the arrays keep the memory
+    return segment
+
+
+def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    if dtype.kind == "f":
+        return rng.standard_normal(shape).astype(dtype)
+    return rng.integers({"b": 2, "u": 256}.get(dtype.kind, 128), size=shape).astype(dtype)

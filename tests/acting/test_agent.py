@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from helpers import Bench
+
+from gunreal.acting.agent import group_slices
+from gunreal.experience import waits
+from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED
+
+
+@pytest.mark.parametrize(
+    ("agents", "groups"), [(1, [(0, 1)]), (2, [(0, 1), (1, 2)]), (5, [(0, 3), (3, 5)]), (6, [(0, 3), (3, 6)])]
+)
+def test_group_slices(agents, groups):
+    assert [(group.start, group.stop) for group in group_slices(agents)] == groups
+
+
+def test_rows_by_hand():
+    """Episodes of two steps that end in both ways."""
+    with Bench("-T", agents=1) as bench, Bench("-t", agents=1) as other:
+        bench.start().step(7)
+        other.start().step(7)
+        terminating, truncating = (b.members[0].segment.agent(0) for b in (bench, other))
+        assert terminating.end == truncating.end == 7
+        ending = [FIRST, TERMINATED, RESET] * 2 + [FIRST]
+        assert terminating.get("flags", 0, 7).tolist() == ending
+        assert truncating.get("flags", 0, 7).tolist() == [TRUNCATED if f == TERMINATED else f for f in ending]
+        assert terminating.get("age", 0, 8).tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
+        assert terminating.get("frame", 0, 8)[:, 1].tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
+        reward, action = terminating.get("reward", 0, 7), terminating.get("action", 0, 7)
+        expected = [-0.5, -0.25, 0.0, -0.5, -0.25, 0.0, -0.5] + 0.5 * action * (np.arange(7) % 3 != 2)
+        np.testing.assert_array_equal(reward, expected)
+
+
+@pytest.mark.parametrize("agents", [1, 2, 5])
+def test_rings_hold_what_the_environments_said(agents):
+    with Bench(
+        "--T -----t T t ---t", ["helpers:Tracer"], members=2, agents=agents, replay_size=10, run_ahead=5
+    ) as bench:
+        histories = bench.record()
+        bench.start()
+        for _ in range(60):
+            bench.step()
+            for member, of_agents in zip(bench.members, histories, strict=True):
+                for agent, history in enumerate(of_agents):
+                    check_ring(member.segment.agent(agent), history, bench.layout.ring)
+        assert bench.members[0].segment.end.min() >= 55
+
+
+def check_ring(replay, history, ring):
+    end, oldest = replay.end, max(0, replay.end + 1 - ring)
+    assert end == len(history.frame) - 1
+    rows = range(oldest, end)
+
+    def flags(k):
+        ends = TERMINATED * history.terminated[k] | TRUNCATED * history.truncated[k] if k < end else 0
+        return FIRST * history.begins[k] | RESET * history.is_final(k) | ends
+
+    count = len(rows)
+    assert replay.get("flags", oldest, count + 1).tolist() == [flags(k) for k in (*rows, end)]
+    assert replay.get("age", oldest, count + 1).tolist() == [history.age(k) for k in (*rows, end)]
+    np.testing.assert_array_equal(replay.get("frame", oldest, count + 1), history.frame[oldest:])
+    np.testing.assert_array_equal(
+        replay.get("deep", oldest, count + 1), [-frame[1] for frame in history.frame[oldest:]]
+    )
+    assert replay.get("action", oldest, count).tolist() == history.action[oldest:]
+    assert replay.get("reward", oldest, count).tolist() == history.reward[oldest:]
+    for k in range(1, end + 1):
+        assert history.begins[k] == history.is_final(k - 1)
+
+
+def test_age_stops_at_255():
+    with Bench("~", agents=1, replay_size=300) as bench:
+        bench.start().step(270)
+        age = bench.members[0].segment.agent(0).get("age", 250, 20)
+        assert age.tolist() == [250, 251, 252, 253, 254] + [255] * 15
+
+
+def test_episodes_are_reported_unclipped():
+    with Bench("--T -----t", agents=3, members=2) as bench:
+        histories = [history for of_member in bench.record() for history in of_member]
+        bench.start().step(50)
+        expected = []
+        for place, history in enumerate(histories):
+            score, length = 0.0, 0
+            for k, reward in enumerate(history.reward):
+                score, length = score + reward, length + (not history.is_final(k))
+                if history.is_final(k + 1):
+                    expected.append((place // 3, length, score))
+                    score, length = 0.0, 0
+        episodes = bench.episodes.get(1000, 0).tolist()
+        assert sorted(episodes) == sorted(expected) and {length for _, length, _ in episodes} == {3, 6}
+        assert max(abs(score) for _, _, score in episodes) > 1.5
+
+
+def test_seeds_are_of_agent_and_episode():
+    def seeds(**options):
+        with Bench("--T", members=2, agents=2, **options) as bench:
+            histories = bench.record()
+            bench.start().step(20)
+            return [history.seeds for of_member in histories for history in of_member]
+
+    first, again, other = seeds(), seeds(), seeds(seed=2)
+    assert first == again
+    drawn = [seed for of_agent in first + other for seed in of_agent]
+    assert len(drawn) >= 40 and len(set(drawn)) == len(drawn)
+
+
+def test_a_group_steps_together_and_alone():
+    with Bench("--T", agents=5) as bench:
+        for member in bench.members:
+            member.worker.start()
+        assert bench.requests["base"].get(10, 0).tolist() == [(0, 0), (0, 1)]
+        end = bench.members[0].segment.end
+        assert end.tolist() == [0] * 5
+        bench.predictors["base"].serve(np.array([(0, 1)], bench.requests["base"].dtype))
+        bench.members[0].step()
+        assert end.tolist() == [0, 0, 0, 1, 1]
+        bench.members[0].step()  # nothing was answered
+        assert end.tolist() == [0, 0, 0, 1, 1]
+
+
+def test_every_group_is_under_way_before_the_first_is_waited_for():
+    with Bench("--T", agents=2) as bench:
+        bench.start()
+        calls = []
+        for index, env in enumerate(bench.members[0].worker.envs):
+            for name in ("send", "recv"):
+                original = getattr(env, name)
+                setattr(env, name, lambda *a, o=original, c=(name, index): calls.append(c) or o(*a))
+        bench.step()
+        assert calls == [("send", 0), ("send", 1), ("recv", 0), ("recv", 1)]
+
+
+def test_waits_are_from_a_request_to_its_answer(monkeypatch):
+    """Being held back by the trainers, after the answer, is none."""
+    now = [0.0]
+    monkeypatch.setattr(waits.time, "monotonic", lambda: now[0])
+    with Bench("~", ["vr"], agents=3, run_ahead=0) as bench:
+        (member,) = bench.members
+        member.worker.start()
+        for _ in range(20):
+            now[0] += 0.25
+            bench.serve()
+            now[0] += 0.5
+            member.step()
+        assert member.segment.end.tolist() == [4, 4, 4]  # the trainers have taken nothing
+        waited = member.segment.waits.total()
+        assert waited.counts.sum(axis=1).tolist() == [5, 5] and waited.seconds.tolist() == [3.75, 3.75]
+
+
+@pytest.mark.parametrize(("agents", "slots"), [(2, 1), (1, 2)])
+@pytest.mark.parametrize("run_ahead", [0, 1, 3, 4, 9])
+def test_without_trainers_a_group_stops(agents, slots, run_ahead):
+    """It gives as many rollouts as there are slots, runs a little ahead, and goes on when they are taken."""
+    with Bench("--T", agents=agents, min_batch=8, run_ahead=run_ahead) as bench:
+        assert bench.layout.slots == slots
+        bench.start().step(60, train=False)
+        ahead = min(run_ahead, 4)
+        end = bench.members[0].segment.end
+        assert end.tolist() == [4 * slots + ahead] * agents
+        firsts = bench.rollouts.get(100, 0)["first"].tolist()
+        assert sorted(firsts) == sorted(list(range(0, 4 * slots, 4)) * agents)
+        bench.members[0].segment.trained[:] += 1
+        bench.members[0].reply(255, range(len(bench.members[0].groups)))
+        bench.step(60, train=False)
+        assert end.tolist() == [4 * slots + 4 + ahead] * agents
+        assert bench.rollouts.get(100, 0)["first"].tolist() == [4 * slots] * agents
+
+
+@pytest.mark.parametrize("agents", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("rollouts", [1, 2, 3, 5, 8, 13])
+@pytest.mark.parametrize("run_ahead", [0, 4])
+def test_one_process_always_fills_the_next_batch(agents, rollouts, run_ahead):
+    """Back-pressure never stops all agents short of a batch."""
+    with Bench("~", agents=agents, t_max=2, min_batch=2 * rollouts, run_ahead=run_ahead) as bench:
+        bench.start()
+        batches = bench.step(20 * rollouts)
+        assert len(batches) >= 6
+
+
+@pytest.mark.parametrize("agents", [1, 2, 3, 7])
+@pytest.mark.parametrize("rollouts", [1, 3, 8, 13])
+def test_a_quarter_of_the_processes_fills_the_next_batch(agents, rollouts):
+    """Others that have not begun, or never answer, stop nobody; the one that is left after their removal goes on."""
+    with Bench("~", agents=agents, members=4, t_max=2, min_batch=2 * rollouts, run_ahead=0) as bench:
+        asleep = bench.members[1:]
+        del bench.members[1:]
+        bench.start()
+        assert len(bench.step(20 * rollouts)) >= 6
+        bench.step(20 * rollouts, train=False)
+        for member in asleep:
+            bench.pool.remove(member.process).close()
+        assert len(bench.step(20 * rollouts)) >= 6
+
+
+def test_bootstraps_do_not_stop_the_stepping():
+    """Rollouts wait for their bootstraps, agents don't: not before the next rollout is full."""
+    with Bench("--T", ["vr", "rp", "helpers:Tracer"], agents=1, min_batch=12) as bench:
+        assert bench.layout.slots == 3
+        bench.start()
+        member = bench.members[0]
+        for _ in range(30):
+            member.step()
+            bench.serve("base")
+        assert member.segment.end[0] == 8 and len(bench.rollouts) == 0
+        assert len(bench.requests["vr"]) == len(bench.requests["tracer"]) == 1
+        bench.serve("vr")
+        member.step()
+        bench.serve("base")
+        assert member.segment.end[0] == 8 and len(bench.rollouts) == 0  # the other task's is still owed
+        bench.serve("tracer")
+        member.step()
+        assert bench.rollouts.get(10, 0).tolist() == [(0, 0, 0)]  # the first rollout, not the newest
+        assert len(bench.requests["vr"]) == 1  # and the second one asks for its own
+        bench.step(30, train=False)
+        assert bench.rollouts.get(10, 0)["first"].tolist() == [4, 8]
+
+
+def test_tasks_without_a_queue_hold_nothing_up():
+    with Bench("--T", ["rp"], agents=2) as bench:
+        bench.start()
+        for _ in range(5):
+            bench.members[0].step()
+            bench.serve("base")
+        assert bench.rollouts.get(10, 0)["first"].tolist() == [0, 0]
+
+
+def test_full_replay_is_waited_for():
+    with Bench("~", ["vr"], agents=2, replay_size=10, replay_fill="full", run_ahead=5) as bench:
+        bench.start()
+        sequences = bench.members[0].segment.arrays["vr.sequence"][:, 0]
+        bench.step(12)
+        assert bench.members[0].segment.end.tolist() == [12, 12] and sequences.tolist() == [[0, 0], [0, 0]]
+        bench.step(2)  # the rollout that ends with step 12 is closed
+        assert (sequences[:, 1] > 0).all()
+
+
+STATE = ("action", "reward", "flags", "age", "frame", "log_mu", "value", "version", "deep", "end", "trained")
+
+
+@pytest.mark.parametrize("rounds", [0, 3, 4, 5, 6, 9, 22])
+def test_state_goes_on_exactly(rounds):
+    """Stopped anywhere in an episode or a rollout, with others under way, it lives the same life again."""
+    options = {"tasks": ("helpers:Tracer", "vr"), "agents": 3, "stack": 3, "min_batch": 12, "replay_size": 10}
+    with Bench("--T -----t T t ----t", **options) as bench, Bench("--T -----t T t ----t", **options) as resumed:
+        bench.start().step(rounds)
+        old, new = bench.members[0], resumed.members[0]
+        replies = old.wake.get(100, 0)
+        waiting = [(0, agent, first) for _, agent, first in bench.batcher.waiting]
+        saved = pickle.dumps((old.worker.get_state(), bench.predictors["base"].rng))
+        arrays = copy.deepcopy(old.segment.arrays)
+        queue_replies(old, replies)
+
+        state, resumed.predictors["base"].rng = pickle.loads(saved)
+        for name, array in new.segment.arrays.items():
+            array[...] = arrays[name]
+        new.worker.set_state(state)
+        queue_replies(new, replies)
+        resumed.batcher.add(np.array(waiting, bench.rollouts.dtype))
+        batches, again = bench.step(25), resumed.step(25)
+        for name in STATE:
+            np.testing.assert_array_equal(old.segment.arrays[name], new.segment.arrays[name], err_msg=name)
+        assert len(batches) == len(again) >= 5
+        for batch, other in zip(batches, again, strict=True):
+            np.testing.assert_array_equal(batch["observations"], other["observations"])
+            for part in ("base", "tracer", "vr"):
+                for name, array in batch[part].items():
+                    np.testing.assert_array_equal(array, other[part][name], err_msg=f"{part} {name}")
+
+
+def queue_replies(member, replies):
+    for queue, group in replies.tolist():
+        member.reply(queue, [group])

@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+
+import numpy as np
+import psutil
+import pytest
+from helpers import FakeLearner
+from scripted_env import FAILING, SCRIPTED
+from training import holders, is_gone, wait_until
+
+from gunreal.acting.agent import EXIT_BAD_INPUT, Outbox
+from gunreal.acting.pool import Member, Pool, Remote
+from gunreal.acting.predictor import BasePredictor
+from gunreal.config.schema import Config
+from gunreal.experience import queues
+from gunreal.experience.replay import Layout
+from gunreal.experience.spec import Field, Spec
+
+LAYOUT = Layout(
+    Spec((3,), 1, "float32", 3, t_max=4), agents=2, groups=2, replay_size=40, extra={}, slots=2, mailboxes={}
+)
+
+
+def open_files():
+    return len(os.listdir("/proc/self/fd"))
+
+
+class Server:
+    """Answers the requests of agent processes in a thread."""
+
+    def __init__(self):
+        self.pool = Pool(rollouts=100)
+        self.requests, self.rollouts = queues.Pipe(queues.REQUEST), queues.Pipe(queues.ROLLOUT)
+        self.episodes = queues.Pipe(queues.EPISODE)
+        self.outbox = Outbox((self.requests.write_fd,), self.rollouts.write_fd, self.episodes.write_fd)
+        self._predictor, self._done = BasePredictor(self.pool, FakeLearner(), 0), False
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self):
+        while not self._done:
+            self._predictor.serve(self.requests.get(100, 0.01))
+
+    def start(self, config, layout=LAYOUT):
+        remote = Remote(self.pool.next_process(), config, layout, self.outbox)
+        self.pool.add(remote)
+        return remote
+
+    def close(self):
+        for member in self.pool.members():
+            self.pool.remove(member.process).close()
+        self._done = True
+        self._thread.join()
+        for pipe in (self.requests, self.rollouts, self.episodes):
+            pipe.close()
+
+
+@pytest.fixture
+def server(monkeypatch):
+    server = Server()
+    yield server
+    server.close()
+
+
+def test_members_are_found_until_they_are_removed():
+    pool = Pool(rollouts=4, first=5)
+    members = [Member(pool.next_process(), LAYOUT) for _ in range(3)]
+    for member in members:
+        pool.add(member)
+    snapshot = pool.members()
+    assert [member.process for member in snapshot] == [5, 6, 7] and pool.next == 8
+    assert pool.remove(6) is members[1]
+    assert pool.get(6) is None and pool.get(7) is members[2]
+    assert len(snapshot) == 3 and pool.members() == [members[0], members[2]]
+    assert pool.next_process() == 8  # no number twice
+    for member in members:
+        member.close()
+
+
+def test_the_more_agents_the_fewer_rollouts_of_each_may_wait():
+    """A quarter of the agents fills a batch of eight rollouts; who may leave more than before is told."""
+    layout = LAYOUT._replace(agents=1, groups=1, slots=8)
+    pool = Pool(rollouts=8)
+    members, found = [Member(pool.next_process(), layout) for _ in range(17)], []
+    assert members[0].segment.allowance == 8  # before it is known to others
+    for member in members:
+        pool.add(member)
+        (allowance,) = {other.segment.allowance for other in pool.members()}
+        found.append(allowance)
+    assert found == [8] * 7 + [4] * 4 + [3] * 4 + [2] * 2
+    assert not any(len(member.wake) for member in members)
+    for member in members[2:]:
+        pool.remove(member.process)
+    assert members[0].segment.allowance == members[1].segment.allowance == 8
+    grew = [(queues.TRAINED, 0)] * 3  # to 3, 4 and 8
+    assert members[0].wake.get(100, 0).tolist() == members[1].wake.get(100, 0).tolist() == grew
+    for member in members:
+        member.close()
+
+
+def test_processes_of_many_agents_always_leave_one_rollout():
+    """With batches of 4 rollouts: 2 agents may leave 4 each, 16 one each, whatever there are beside them."""
+    for agents, slots in ((2, 2), (16, 1)):
+        pool = Pool(rollouts=4)
+        for _ in range(3):
+            pool.add(Member(pool.next_process(), LAYOUT._replace(agents=agents, slots=slots)))
+        assert [member.segment.allowance for member in pool.members()] == [slots if slots == 1 else 2] * 3
+        for member in pool.members():
+            member.close()
+
+
+def test_replies_reach_the_worker_until_the_member_is_closed():
+    before = open_files()
+    member = Member(0, LAYOUT)
+    member.reply(3, [1, 0])
+    assert member.wake.get(10, 0).tolist() == [(3, 1), (3, 0)]
+    write_fd = member.wake.write_fd
+    member.close()
+    others = [queues.Pipe(queues.REPLY) for _ in range(3)]
+    assert write_fd in [fd for other in others for fd in (other.read_fd, other.write_fd)]  # the number is in use again
+    member.reply(3, [1])
+    assert not any(len(other) for other in others)
+    for other in others:
+        other.close()
+    del member  # with the last array goes the mapping
+    assert open_files() == before
+
+
+def test_memory_outlives_its_member():
+    """A trainer may still gather from a member that was removed and closed meanwhile."""
+    member = Member(0, LAYOUT)
+    frames = member.segment.arrays["frame"]
+    member.close()
+    frames[...] = 1.0
+    assert frames.sum() == frames.size
+
+
+def test_stuck_for(monkeypatch):
+    member = Member(0, LAYOUT)
+    monkeypatch.setattr("gunreal.acting.pool.time.monotonic", lambda: 1000.0)
+    assert member.stuck_for() == 0
+    member.segment.busy_since[1] = 990.0
+    assert member.stuck_for() == 10
+    member.segment.busy_since[0] = 985.0
+    assert member.stuck_for() == 15
+    member.close()
+
+
+def test_a_process_steps_and_leaves_in_order(server, tmp_path):
+    """It closes its environments, and nothing of it stays behind."""
+    before = open_files()
+    config = Config(env=SCRIPTED, env_args={"script": "--T", "log": str(tmp_path / "log")}, t_max=4, run_ahead=0)
+    remote = server.start(config)
+    assert remote.stuck_for() < 0  # starting is given more time than a step
+    wait_until(lambda: remote.segment.end.min() >= 8)
+    memory = {os.fstat(remote.segment.fd).st_ino}
+    assert len(holders(memory)) >= 2
+    assert not remote.exited() and remote.errors() == ""
+    libraries = {os.path.basename(m.path) for m in psutil.Process(remote.popen.pid).memory_maps()}
+    assert not any("tensorflow" in name for name in libraries)
+    ring = remote.segment.agent(0)
+    np.testing.assert_array_equal(ring.get("frame", 0, 5)[:, 1], [0, 1, 2, 3, 0])
+    server.pool.remove(remote.process).close()
+    assert remote.popen.returncode == 0
+    assert (tmp_path / "log").read_text() == "closed\n" * 2
+    remote = ring = None
+    assert open_files() == before
+    assert not holders(memory)
+
+
+@pytest.mark.parametrize(("how", "code"), [("raise", 1), ("kill", -signal.SIGSEGV)])
+def test_a_crash_is_seen(server, tmp_path, how, code):
+    remote = server.start(
+        Config(env=FAILING, env_args={"how": how, "at": 3, "times": 9, "marks": str(tmp_path)}, t_max=4)
+    )
+    wait_until(remote.exited)
+    assert remote.popen.returncode == code
+    errors = remote.errors()
+    if how == "raise":
+        assert "scripted_env.py" in errors and errors.endswith("RuntimeError: the emulator is on fire")
+        assert "Fatal Python error" not in errors
+
+
+@pytest.mark.parametrize("how", ["child", "sleep"])
+def test_a_hanging_process_is_killed_with_its_children(server, tmp_path, how):
+    remote = server.start(
+        Config(env=FAILING, env_args={"how": how, "at": 3, "times": 1, "marks": str(tmp_path)}, t_max=4)
+    )
+    wait_until(lambda: (tmp_path / "0").exists() and (how == "sleep" or (tmp_path / "child").exists()))
+    wait_until(lambda: remote.stuck_for() > 0.1)
+    remote.kill()
+    assert remote.exited() and remote.popen.returncode == -signal.SIGKILL
+    if how == "child":
+        wait_until(lambda: is_gone(int((tmp_path / "child").read_text())))
+    remote.kill()  # once more does no harm
+
+
+def test_a_process_that_hangs_while_it_opens_its_environments(server, monkeypatch, tmp_path):
+    monkeypatch.setattr("gunreal.acting.pool._STARTING", 0.0)
+    remote = server.start(Config(env=FAILING, env_args={"how": "sleep", "at": -1, "times": 1, "marks": str(tmp_path)}))
+    wait_until((tmp_path / "0").exists)
+    wait_until(lambda: remote.stuck_for() > 0.1)
+    server.pool.remove(remote.process).close()
+    assert remote.popen.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("how", ["child", "sleep"])
+def test_a_killed_server_takes_hanging_processes_with_it(server, tmp_path, how):
+    remote = server.start(
+        Config(env=FAILING, env_args={"how": how, "at": 3, "times": 1, "marks": str(tmp_path)}, t_max=4)
+    )
+    wait_until(lambda: (tmp_path / "0").exists() and (how == "sleep" or (tmp_path / "child").exists()))
+    remote.popen.stdin.close()  # what the kernel does when the server is gone
+    wait_until(remote.exited)
+    if how == "child":
+        wait_until(lambda: is_gone(int((tmp_path / "child").read_text())))
+
+
+def test_bad_input_has_its_own_exit_code(server):
+    config = Config(env="ALE/Pong-v5", agents=2)
+    layout = LAYOUT._replace(extra={"speed": Field("speed", (), "float32")})
+    remote = server.start(config, layout)
+    wait_until(remote.exited)
+    assert remote.popen.returncode == EXIT_BAD_INPUT
+    assert "records no ['speed']" in remote.errors() and "\n" not in remote.errors()
+
+
+def test_a_process_that_dies_before_it_has_read_anything(server, monkeypatch, tmp_path):
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho no such luck >&2\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(sys, "path", sys.path + ["/x" * 2**17])  # more than its input pipe holds
+    remote = server.start(Config(env=SCRIPTED))
+    wait_until(remote.exited)
+    assert remote.popen.returncode == 3 and remote.errors() == "no such luck"
+    server.pool.remove(remote.process).close()
+
+
+def test_kept_errors_are_bounded(server, tmp_path):
+    remote = server.start(Config(env=SCRIPTED, t_max=4))
+    fd = remote._errors.fileno()
+    os.write(fd, b"x" * 2**20 + b"the end")
+    assert len(remote.errors()) == 4000 and remote.errors().endswith("the end")
+    remote.trim_errors()
+    assert remote.errors() == ""
+    os.write(fd, b"again")  # at the file's end, as the process would
+    remote.trim_errors()
+    assert remote.errors() == "again"

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import pytest
+
+from gunreal.config.flags import from_flags, parse_pairs
+from gunreal.config.schema import FIELDS, Config, ConfigError
+from gunreal.records import runs
+
+
+def parse(*argv: str):
+    return from_flags(["train", *argv])
+
+
+def error(*argv: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse(*argv)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_no_flags_are_the_defaults():
+    config, extras = parse()
+    assert config == Config()
+    assert extras == (None, {})
+
+
+def test_every_field_is_a_flag():
+    texts = {"tasks": "vr", "task": "vr.weight=0.5", "env_args": "a=1", "serial": "false", "memory_limit": "1GiB"}
+    for name, field in FIELDS.items():
+        text = texts.get(name) or str(field.default)
+        extra = ("--tasks=vr",) if name == "task" else ()
+        config, extras = parse(f"--{name}={text}", *extra)
+        assert name in extras.given
+        if name not in texts:
+            assert getattr(config, name) == field.default
+
+
+def test_values():
+    config, _ = parse(
+        *("--env", "CartPole-v1", "--steps", "8M", "--memory_limit=2GiB", "--serial", "--learning_rate", "1e-3"),
+        *("--tasks", "vr, rp", "--task", "vr.weight=0.05,vr.discount=0.95", "--task_weight", "rp=2"),
+        *("--env_args", "size=3,mode=hard,shape=[1,2],on=true", "--env_args", 'text="a,b=c"'),
+    )
+    assert (config.env, config.steps, config.memory_limit, config.serial) == ("CartPole-v1", 8_000_000, 2**31, True)
+    assert config.learning_rate == 1e-3 and config.tasks == ("vr", "rp")
+    assert config.task == {"vr": {"weight": 0.05, "discount": 0.95}, "rp": {"weight": 2}}
+    assert config.env_args["size"] == 3 and config.env_args["mode"] == "hard" and config.env_args["on"] is True
+    assert config.env_args["shape"] == [1, 2]
+
+
+def test_pairs():
+    assert parse_pairs("a=1,b=2.5,c=x y,d=[1, 2],e=true,f='1'") == {
+        "a": 1,
+        "b": 2.5,
+        "c": "x y",
+        "d": [1, 2],
+        "e": True,
+        "f": "1",
+    }
+
+
+def test_later_ones_win():
+    assert parse("--agents=8", "--agents=4")[0].agents == 4
+    assert parse("--env_args=a=1,b=2", "--env_args=a=3")[0].env_args == {"a": 3, "b": 2}
+    assert parse("--serial", "--noserial")[0].serial is False
+
+
+def test_precedence(tmp_path):
+    path = tmp_path / "some.toml"
+    path.write_text(
+        'agents = 8\nseed = 5\ntasks = ["pc", "vr"]\n[task.pc]\nweight = 0.05\ndiscount = 0.9\n[env_args]\na = 1\n'
+    )
+    config, extras = parse("--agents=4", "--task=pc.weight=0.1", "--env_args=b=2", f"--config={path}")
+    assert (config.agents, config.seed, config.t_max) == (4, 5, 20)
+    assert config.task == {"pc": {"weight": 0.1, "discount": 0.9}}
+    assert config.env_args == {"a": 1, "b": 2}
+    assert set(extras.given) == {"agents", "seed", "tasks", "task", "env_args"}
+
+
+def test_a_task_that_a_flag_leaves_out_takes_the_files_options_with_it(tmp_path):
+    path = tmp_path / "some.toml"
+    path.write_text('tasks = ["pc", "vr"]\n[task.pc]\nweight = 0.05\n[task.vr]\nweight = 2\n')
+    assert parse(f"--config={path}", "--tasks=vr")[0].task == {"vr": {"weight": 2}}
+    assert "task.pc" in error(f"--config={path}", "--tasks=vr", "--task=pc.weight=1")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--agent=3"], "unknown flag --agent; did you mean agents?"),
+        (["--qqq=3"], "unknown flag --qqq; --help lists all flags"),
+        (["--agents=x"], "flag --agents=x: 'x' is not a whole number"),
+        (["--discount=x"], "flag --discount=x: 'x' is not a number"),
+        (["--agents"], "Missing value for flag --agents"),
+        (["--serial=perhaps"], "write true or false"),
+        (["--serial", "true"], "unexpected argument 'true'"),
+        (["--layout=nchv"], "did you mean nchw?"),
+        (["--task=pc=1"], "--task pc.weight=0.05"),
+        (["--task_weight=pc.weight=1"], "--task_weight pc=0.05"),
+        (["--env_args=a"], "'a' is no key=value"),
+        (["--env_args=a=True"], "write true or false"),
+        (["--task_weight=pc=x", "--tasks=pc"], "task.pc.weight is 'x'"),
+        (["--memory_limit=2G"], "800MB"),
+        (["--config=none.toml"], "none.toml can't be read"),
+    ],
+)
+def test_errors_are_one_line_with_the_fix(argv, message):
+    assert message in error(*argv)
+
+
+def test_help(capsys):
+    with pytest.raises(SystemExit) as caught:
+        parse("--help")
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert all(f"--{name}" in text for name in [*FIELDS, "config", "resume", "task_weight"])
+
+
+def test_resume(tmp_path):
+    run_dir = runs.prepare_run_dir(Config(logdir=str(tmp_path), name="a", agents=8, steps=1000))
+    for name in (str(run_dir), "a"):
+        config, extras = parse("--resume", name, f"--logdir={tmp_path}", "--steps=2000")
+        assert extras.resume == run_dir.resolve()
+        assert (config.agents, config.steps, config.name) == (8, 2000, "a")
+    assert "can't change hidden from 256 to 64" in error("--resume=a", f"--logdir={tmp_path}", "--hidden=64")

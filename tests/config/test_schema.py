@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gunreal.config.checks import check
+from gunreal.config.schema import FIELDS, Config, ConfigError, load, per_process, save
+
+
+def error(**values) -> str:
+    with pytest.raises(ConfigError) as caught:
+        check(Config(**values))
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def test_defaults_are_good_and_every_field_has_help():
+    check(Config())
+    assert all(field.metadata["help"] for field in FIELDS.values())
+
+
+@pytest.mark.parametrize(
+    ("values", "fix"),
+    [
+        ({"env": ""}, "name a Gymnasium id"),
+        ({"protocol": "V5"}, "one of deterministic, v5"),
+        ({"layout": "nhcw"}, "did you mean nhwc?"),
+        ({"observation": "grey"}, "one of gray, rgb; did you mean gray?"),
+        ({"frame_size": 19}, "at least 20"),
+        ({"image_key": 3}, "a string"),
+        ({"frame_stack": 0}, "at least 1"),
+        ({"first_stride": 5, "network": "large"}, "at least 1 and at most 4"),
+        ({"first_stride": 2}, "--network large"),
+        ({"reward_clip": -1.0}, "at least 0"),
+        ({"tasks": ("pc", "pc")}, "named twice"),
+        ({"tasks": ("pc", "")}, "empty name"),
+        ({"tasks": "pc"}, "a list of strings"),
+        ({"task": {"pc": {"weight": 0.1}}}, "add it to tasks"),
+        ({"tasks": ("pc",), "task": {"pcc": {}}}, "did you mean pc?"),
+        ({"tasks": ("pc",), "task": {"pc": {"weight": -1}}}, "at least 0"),
+        ({"tasks": ("pc",), "task": {"pc": {"weight": "much"}}}, "at least 0"),
+        ({"tasks": ("pc",), "task": {"pc": 0.1}}, "a table of options"),
+        ({"env_args": {"size": None}}, "env_args.size is None"),
+        ({"replay_size": 10}, "raise replay_size"),
+        ({"steps": 0}, "at least 1"),
+        ({"steps": 1.5}, "a whole number"),
+        ({"steps": True}, "a whole number"),
+        ({"seed": 2**31}, "at most 2147483647"),
+        ({"serial": 1}, "true or false"),
+        ({"serial": True, "trainers": 2}, "trainers has to be 1"),
+        ({"serial": True, "scheduler": "queue"}, "scheduler has to be off"),
+        ({"checkpoint_minutes": 0}, "above 0"),
+        ({"agents": 34}, "--agents 33 or --agents 35, or --agents_per_process 2"),
+        ({"max_batch": 4}, "group of 8 agents"),
+        ({"memory_limit": 800}, "800MB"),
+        ({"learning_rate": float("nan")}, "a number"),
+        ({"learning_rate": "fast"}, "a number"),
+        ({"learning_rate_end": 1.0}, "lower it"),
+        ({"optimizer": "adam", "rms_decay": 0.9}, "leave it out"),
+        ({"correction": "vtrace", "log_epsilon": 0.001}, "no meaning for vtrace; leave it out"),
+        ({"rms_decay": 1.0}, "below 1"),
+        ({"discount": 1.01}, "at most 1"),
+        ({"name": "a/b"}, "--logdir"),
+        ({"name": ".."}, "--logdir"),
+        ({"logdir": ""}, "name a folder"),
+    ],
+)
+def test_bad_values_are_named_with_their_fix(values, fix):
+    text = error(**values)
+    assert fix in text
+    assert any(name in text for name in values)
+
+
+@pytest.mark.parametrize(
+    ("agents", "most", "share"),
+    [(1, 16, 1), (3, 16, 3), (16, 16, 16), (20, 16, 10), (32, 16, 16), (33, 16, 11), (7, 1, 1)],
+)
+def test_agents_are_shared_evenly(agents, most, share):
+    config = Config(agents=agents, agents_per_process=most)
+    check(config)
+    assert per_process(config) == share
+
+
+def test_a_suggested_number_of_agents_is_good():
+    for agents in range(1, 80):
+        try:
+            check(Config(agents=agents))
+        except ConfigError as caught:
+            suggested = [int(word.strip(",")) for word in str(caught).split() if word.strip(",").isdigit()][2:4]
+            for number in suggested:
+                check(Config(agents=number))
+
+
+FULL = Config(
+    env="CartPole-v1",
+    env_args={"size": 3, "mode": 'a "hard" one', "nested": {"depths": [1, 2.5], "on": True}},
+    tasks=("vr", "pkg.mod:Mine"),
+    task={"vr": {"weight": 0.1}, "mine": {}},
+    learning_rate=7e-4 / 3,
+    epsilon=1e-300,
+    steps=2**53 + 1,
+    serial=True,
+    name="ünicode name",
+)
+
+
+def test_saved_configurations_are_exact(tmp_path):
+    for config in (Config(), FULL):
+        check(config)
+        save(config, tmp_path / "config.toml")
+        loaded = load(tmp_path / "config.toml")
+        assert list(loaded) != [] and set(loaded) == set(FIELDS)
+        assert Config(**loaded) == config
+
+
+def test_tuples_in_tables_stay_readable(tmp_path):
+    save(dataclasses.replace(FULL, env_args={"sizes": (1, 2)}), tmp_path / "config.toml")
+    assert load(tmp_path / "config.toml")["env_args"] == {"sizes": [1, 2]}
+
+
+def test_load_converts_what_toml_writes_in_another_way(tmp_path):
+    path = tmp_path / "some.toml"
+    path.write_text('steps = 8e6\nlearning_rate = 1\nmemory_limit = "2GiB"\ntasks = ["pc"]\n[task.pc]\nweight = 0.05\n')
+    loaded = load(path)
+    assert loaded == {
+        "steps": 8_000_000,
+        "learning_rate": 1.0,
+        "memory_limit": 2**31,
+        "tasks": ("pc",),
+        "task": {"pc": {"weight": 0.05}},
+    }
+    assert type(loaded["steps"]) is int and type(loaded["learning_rate"]) is float
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("agent = 3", "unknown key agent; did you mean agents?"),
+        ("zzz = 3", "unknown key zzz; leave it out"),
+        ("agents = '3'", "agents is '3', but has to be a whole number"),
+        ("agents = ", "no valid TOML"),
+        ("memory_limit = 'lots'", "'lots' is not a size such as 800MB"),
+        ("env_args = 3", "a table"),
+    ],
+)
+def test_load_names_the_file_and_the_key(tmp_path, text, message):
+    path = tmp_path / "some.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert str(path) in str(caught.value) and message in str(caught.value)
+
+
+def test_load_of_what_is_no_file(tmp_path):
+    with pytest.raises(ConfigError, match="No such file"):
+        load(tmp_path / "none.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="no valid TOML"):
+        load(tmp_path / "binary.toml")
+
+
+def test_numpy_numbers_pass():
+    check(Config(seed=np.int64(3), discount=np.float32(0.5)))
+
+
+def test_imports_are_light():
+    code = (
+        "import sys; import gunreal.config.schema, gunreal.config.flags, gunreal.records.runs\n"
+        "import gunreal.records.metrics, gunreal.records.checkpoint, gunreal.records.display; from absl import flags\n"
+        "heavy = {'tensorflow', 'keras', 'jax', 'torch'} & set(sys.modules); assert not heavy, heavy\n"
+        "assert 'agents' not in flags.FLAGS"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from gunreal.config.units import parse_count, parse_size
+
+
+@pytest.mark.parametrize("text", ["8000000", "8_000_000", "8e6", "8M", " 8m ", "0.008G", "8000K"])
+def test_counts(text):
+    assert parse_count(text) == 8_000_000
+
+
+def test_counts_are_exact():
+    assert parse_count(str(2**53 + 1)) == 2**53 + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("800MB", 800_000_000), ("2GiB", 2**31), ("1.5 GB", 1_500_000_000), ("7", 7), ("64kib", 65536)]
+)
+def test_sizes(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "M", "1.5", "8X", "8MB", "nan", "inf", "1e400", "eight"])
+def test_what_is_no_count(text):
+    with pytest.raises(ValueError, match="is not a whole number such as"):
+        parse_count(text)
+
+
+@pytest.mark.parametrize("text", ["", "800M", "2 lots", "0.3B", "GB"])
+def test_what_is_no_size(text):
+    with pytest.raises(ValueError, match="is not a size such as"):
+        parse_size(text)

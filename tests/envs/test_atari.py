@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gunreal.config.schema import Config, ConfigError
+from gunreal.envs import atari
+from gunreal.envs.make import describe, make
+
+
+def step(env, action, reset=False, seed=0):
+    n = env.num_envs
+    env.send(np.full(n, action, np.int32), np.full(n, reset), np.full(n, seed))
+    return env.recv()
+
+
+@pytest.mark.parametrize("observation", ["gray", "rgb"])
+@pytest.mark.parametrize(("env", "game"), [("ALE/Pong-v5", "pong"), ("ALE/SpaceInvaders-v5", "space_invaders")])
+def test_frames_and_rewards_are_those_of_ale_py(env, game, observation, monkeypatch):
+    """As `AtariVectorEnv` does, whose no-op starts are its own: both without any but the first."""
+    from ale_py.vector_env import AtariVectorEnv
+
+    monkeypatch.setitem(atari.PROTOCOLS["deterministic"], "noop_max", 1)
+    gray = observation == "gray"
+    theirs = AtariVectorEnv(
+        game, 1, num_threads=1, stack_num=1, grayscale=gray, noop_max=2, reward_clipping=False, use_fire_reset=False
+    )
+
+    def as_frame(observation):
+        return observation if gray else observation[:, 0].transpose(0, 3, 1, 2)
+
+    ours = make(Config(env=env, observation=observation), 1)
+    first = step(ours, 0, reset=True)
+    seed = 0
+    while theirs.reset(seed=seed)[1]["episode_frame_number"][0] != 1:  # as many no-ops as ours
+        seed += 1
+    pixels = [first.frame.astype(int) - as_frame(theirs.reset(seed=seed)[0])]
+    rewards = []
+    for action in np.random.default_rng(0).integers(ours.num_actions, size=250):
+        theirs_now, reward, terminated, truncated, _ = theirs.step(np.array([action]))
+        result = step(ours, action)
+        if result.terminated[0]:
+            assert terminated[0]
+            break  # its last frame is one step old
+        pixels.append(result.frame.astype(int) - as_frame(theirs_now))
+        assert (result.reward[0], result.truncated[0]) == (reward[0], truncated[0])
+        rewards.append(result.reward[0])
+    assert np.any(rewards)
+    assert np.abs(pixels).max() <= 1 and np.mean(np.array(pixels) != 0) < 1e-3  # means that end in .5
+    ours.close(), theirs.close()
+
+
+def test_rewards_are_raw():
+    env = make(Config(env="ALE/SpaceInvaders-v5"), 1)
+    step(env, 0, reset=True)
+    rewards = {float(step(env, 1).reward[0]) for _ in range(250)}  # standing and firing
+    assert max(rewards) > 1
+    env.close()
+
+
+def test_episode_end():
+    """Breakout ends when five balls are lost; the end is reported again until the caller resets."""
+    env = make(Config(env="ALE/Breakout-v5"), 1, ("lives", "ram"))
+    assert step(env, 0, reset=True, seed=3).extra["lives"].tolist() == [5]
+    for t in range(2000):
+        result = step(env, (1, 3)[t % 2])  # serve, and run to the right
+        if result.terminated[0]:
+            break
+    assert result.terminated[0] and not result.truncated[0]
+    assert result.extra["lives"].tolist() == [0] and result.extra["ram"].shape == (1, 128)
+    assert step(env, 1).terminated[0]
+    result = step(env, 0, reset=True, seed=3)
+    assert not result.terminated[0] and result.extra["lives"].tolist() == [5]
+    env.close()
+
+
+def test_time_limit_truncates():
+    env = make(Config(env="ALE/Pong-v5", protocol="v5", env_args={"max_num_frames_per_episode": 41}), 1)
+    step(env, 0, reset=True)
+    ends = [(bool(s.terminated[0]), bool(s.truncated[0])) for s in (step(env, 0) for _ in range(10))]
+    assert ends == [(False, False)] * 9 + [(False, True)]  # the first frame and ten steps of four
+    env.close()
+
+
+def test_protocols():
+    def episode(protocol, seed):
+        env = make(Config(env="ALE/Breakout-v5", protocol=protocol), 1)
+        frames = [step(env, 0, reset=True, seed=seed).frame] + [step(env, 1 + t % 3).frame for t in range(40)]
+        env.close()
+        return np.concatenate(frames)
+
+    one, two = episode("v5", 1), episode("v5", 2)
+    np.testing.assert_array_equal(one[0], two[0])  # no no-ops,
+    assert (one != two).any()  # but sticky actions
+    env = make(Config(env="ALE/Pong-v5"), 1, ("ram",))
+    starts = [step(env, 0, reset=True, seed=seed).extra["ram"][0] for seed in range(40)]
+    assert 15 <= len(np.unique(starts, axis=0)) <= 30  # 1 to 30 no-ops
+    env.close()
+
+
+def test_action_sets_and_size():
+    assert describe(Config(env="ALE/Breakout-v5")).num_actions == 4
+    assert describe(Config(env="ALE/Breakout-v5", env_args={"full_action_space": True})).num_actions == 18
+    assert describe(Config(env="ALE/Breakout-v5", frame_size=42)).frame == (1, 42, 42)
+    assert describe(Config(env="ALE/Breakout-v5", frame_size=64, observation="rgb")).frame == (3, 64, 64)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (Config(env="ALE/Pogn-v5"), "unknown game 'ALE/Pogn-v5': did you mean .*ALE/Pong-v5"),
+        (Config(env="ALE/spaceinvaders-v5"), "did you mean ALE/SpaceInvaders-v5"),
+        (Config(env="ALE/Pong-v5", protocol="v4"), "unknown protocol 'v4'"),
+        (Config(env="ALE/Pong-v5", env_args={"obs_type": "ram"}), "obs_type"),
+        (Config(env="ALE/Pong-v5", image_key="rgb"), "image_key 'rgb': ALE/Pong-v5 observes no Dict; leave image_key"),
+    ],
+)
+def test_errors_name_the_fix(config, message):
+    with pytest.raises(ConfigError, match=message) as error:
+        describe(config)
+    assert "\n" not in str(error.value)
+
+
+def test_unknown_extra():
+    with pytest.raises(ConfigError, match="records no \\['depth'\\]"):
+        make(Config(env="ALE/Pong-v5"), 1, ("depth",))

@@ -1,0 +1,187 @@
+"""How levels are opened: actions, the cache of maps, and one clear line for whatever is wrong. See test_dmlab.py."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from pathlib import Path
+
+import dmlab_fixtures
+import pytest
+from dmlab_fixtures import ARENA, COMPILED, MAZE, both
+
+from gunreal.config.schema import Config, ConfigError
+from gunreal.envs import dmlab_levels
+from gunreal.envs.dmlab_levels import ACTION_SETS, LevelCache, action_rows
+from gunreal.envs.make import describe
+
+lab, opened = dmlab_fixtures.lab, dmlab_fixtures.opened  # pytest finds fixtures among a module's names
+
+
+@both
+def test_the_modules_actions_are_seven_numbers(lab):
+    instance = lab.Lab(ARENA, [])
+    spec = instance.action_spec()
+    bounds = [(-512, 512), (-512, 512), (-1, 1), (-1, 1), (0, 1), (0, 1), (0, 1)]
+    assert [(column["min"], column["max"]) for column in spec] == bounds
+    for name, actions in ACTION_SETS.items():
+        assert action_rows(name, spec).tolist() == [list(row) for row in actions.values()]
+    instance.close()
+
+
+# Maps.
+
+
+@both
+def test_maps_are_compiled_once(opened, tmp_path):
+    folder = tmp_path / "cache" / "gunreal" / "dmlab"
+    opened(COMPILED).reset(seed=123)
+    (kept,) = folder.iterdir()
+    stamp = kept.stat().st_mtime_ns
+    opened(COMPILED).reset(seed=123)
+    assert [file.stat().st_mtime_ns for file in folder.iterdir()] == [stamp]
+    few = opened(COMPILED, level_cache=str(tmp_path / "few"), level_seeds=1)
+    for seed in (5, 6):
+        few.reset(seed=seed)
+    assert len(list((tmp_path / "few").iterdir())) == 1
+
+
+def test_cache_directory(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/someone")
+    for variable, folder in (("", "/home/someone/.cache"), ("relative", "/home/someone/.cache"), ("/tmp/c", "/tmp/c")):
+        monkeypatch.setenv("XDG_CACHE_HOME", variable)
+        assert LevelCache().folder == Path(folder, "gunreal/dmlab")
+    assert LevelCache("~/maps").folder == Path("/home/someone/maps")
+
+
+def test_cache_keeps_what_it_is_given(tmp_path):
+    cache, source, copy = LevelCache(str(tmp_path / "a" / "b")), tmp_path / "map.pk3", str(tmp_path / "copy.pk3")
+    assert not cache.fetch("maze", copy)
+    for content in (b"one", b"two"):  # a second process may have compiled it meanwhile
+        source.write_bytes(content)
+        cache.write("../maze/1", str(source))
+        assert cache.fetch("../maze/1", copy) and Path(copy).read_bytes() == content
+    assert len(list(cache.folder.iterdir())) == 1 and not cache.fetch("maze/1", copy)
+
+
+def test_cache_is_never_seen_half_written(tmp_path):
+    cache, count = LevelCache(str(tmp_path / "cache")), 4
+    for i in range(count):
+        (tmp_path / f"source{i}").write_bytes(bytes([i]) * 300_000)
+    seen, stop = [], threading.Event()
+
+    def read():
+        for i in itertools.count():
+            if stop.is_set() and i > 20:
+                return
+            if cache.fetch("maze", str(tmp_path / "copy")):
+                seen.append(set((tmp_path / "copy").read_bytes()))
+
+    def write(i):
+        for _ in range(20):
+            cache.write("maze", str(tmp_path / f"source{i}"))
+
+    writers = [threading.Thread(target=write, args=(i,)) for i in range(count)]
+    reader = threading.Thread(target=read)
+    for thread in (reader, *writers):
+        thread.start()
+    for thread in writers:
+        thread.join()
+    stop.set()
+    reader.join()
+    assert seen and all(len(values) == 1 for values in seen)
+    assert [file.name for file in cache.folder.iterdir()] == ["maze"]
+
+
+def test_a_cache_that_fails_is_only_slow(tmp_path, opened, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.warns(UserWarning, match="no map is cached: .*choose another folder with level_cache"):
+        opened(COMPILED, level_cache=str(tmp_path / "file")).reset(seed=1)
+
+    def full(source, target):
+        Path(target).write_text("half")
+        raise OSError(28, "No space left on device")
+
+    cache = LevelCache(str(tmp_path / "cache"))
+    monkeypatch.setattr(dmlab_levels.shutil, "copyfile", full)
+    with pytest.warns(UserWarning, match="No space left"):
+        cache.write("maze", str(tmp_path / "file"))
+    assert not list(cache.folder.iterdir())
+
+
+# Errors.
+
+
+@both
+@pytest.mark.parametrize(
+    ("level", "args", "message"),
+    [
+        ("nav_maze_static01", {}, "there is no such level; did you mean nav_maze_static_01"),
+        ("somewhere_else", {}, "there is no such level; levels are named as in game_scripts/levels"),
+        ("", {}, "names no level; write --env dmlab/nav_maze_static_01"),
+        (MAZE, {"settings": {"noSuchSetting": "1"}}, 'Invalid setting: "noSuchSetting" = "1".*see env_args.settings'),
+        (MAZE, {"settings": {"minimalUI": "yes"}}, "minimalUI = yes.*see env_args.settings"),
+        (MAZE, {"settings": {"minimalUI": True}}, 'settings.minimalUI is True, .* a string, minimalUI = "true"'),
+        (MAZE, {"settings": {"fps": 30}}, 'settings.fps is 30, but has to be a string, fps = "30"'),
+        (MAZE, {"settings": "fps=30"}, "settings is 'fps=30', but has to be a table of strings"),
+        (MAZE, {"width": 82}, "width is 82, but has to be a multiple of 4"),
+        (MAZE, {"height": 84.0}, "height is 84.0, but has to be of type int"),
+        (MAZE, {"depth": 1}, "depth is 1, but has to be of type bool"),
+        (MAZE, {"action_repeat": 0}, "action_repeat is 0, but has to be at least 1"),
+        (MAZE, {"level_seeds": -1}, "level_seeds is -1, but has to be at least 0"),
+        (MAZE, {"renderer": "gpu"}, "renderer is 'gpu', but has to be software or hardware"),
+        (MAZE, {"hight": 84}, "env_args.hight does not fit dmlab/nav_maze_static_01; did you mean height"),
+        (MAZE, {"gravity": 1}, "env_args.gravity does not fit .*; it knows width, height, actions"),
+        (MAZE, {"observations": "VEL.TRANS"}, r"has to be a list of names, \[\"DEBUG.POS.TRANS\"\]"),
+        (MAZE, {"observations": ["VEL.TRAN"]}, "has no observation VEL.TRAN; did you mean VEL.TRANS"),
+        (MAZE, {"observations": ["SMELL"]}, "has no observation SMELL; it has RGB_INTERLEAVED, "),
+        (MAZE, {"observations": ["INSTR"]}, "INSTR of dmlab/nav_maze_static_01 is text, or has no fixed shape"),
+        (MAZE, {"observations": ["DEBUG.PLAYERS.HEALTH"]}, "is text, or has no fixed shape; leave it out"),
+        (MAZE, {"actions": "nav5"}, "actions 'nav5' is no set of actions; did you mean nav6"),
+        (MAZE, {"actions": "all"}, "'all' is no set of actions; name one of nav6, impala9, or write a table"),
+        (MAZE, {"actions": {}}, "actions is {}, but has to be a name, or a table with a row each"),
+        (MAZE, {"actions": {"go": [0, 0, 0, 1]}}, "actions.go is .* 7 whole numbers: LOOK_LEFT_RIGHT_PIXELS_PER_FRAME"),
+        (MAZE, {"actions": {"go": [0, 0, 0, 0.5, 0, 0, 0]}}, "actions.go is .* 7 whole numbers"),
+        (MAZE, {"actions": {"go": [0, 0, 0, 2, 0, 0, 0]}}, "actions.go .* has to be -1 to 1 in MOVE_BACK_FORWARD"),
+    ],
+)
+def test_errors_name_the_fix(lab, level, args, message):
+    with pytest.raises(ConfigError, match=message) as error:
+        describe(Config(env=f"dmlab/{level}", env_args=args))
+    assert "\n" not in str(error.value)
+
+
+def test_lab_without_its_files(lab, tmp_path):
+    config = Config(env=f"dmlab/{MAZE}", env_args={"runfiles": str(tmp_path / "gone")})
+    with pytest.raises(ConfigError, match="its runfiles are not in .*gone; name their folder with --env_args"):
+        describe(config)
+    assert describe(Config(env=f"dmlab/{MAZE}", env_args={"runfiles": str(tmp_path)})).num_actions == 6
+
+
+@pytest.mark.parametrize(
+    ("level", "twin"),
+    [(MAZE, "NavMazeStatic"), ("nav_maze_random_goal_02", "NavMazeRandomGoal"), (ARENA, "SeekAvoid")],
+)
+def test_the_missing_module_has_an_equivalent(monkeypatch, level, twin):
+    monkeypatch.setitem(sys.modules, "deepmind_lab", None)
+    with pytest.raises(ConfigError) as error:
+        describe(Config(env=f"dmlab/{level}"))
+    for part in (f"dmlab/{level} needs the module deepmind_lab", "pip install gunreal[vizdoom]", f"gunreal/{twin}-v0"):
+        assert part in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import no_such_module", "deepmind_lab is installed, but misses the module no_such_module"),
+        ("raise ImportError('libOSMesa.so.8:\\n cannot open')", "can't be loaded: libOSMesa.so.8: cannot open"),
+    ],
+)
+def test_a_module_that_can_not_be_loaded(monkeypatch, tmp_path, code, message):
+    (tmp_path / "deepmind_lab.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "deepmind_lab", raising=False)
+    with pytest.raises(ConfigError, match=message):
+        describe(Config(env=f"dmlab/{MAZE}"))

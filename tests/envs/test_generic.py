@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from gunreal.config.schema import Config, ConfigError
+from gunreal.envs.make import describe, make
+
+IMAGE = spaces.Box(0, 255, (20, 30, 3), np.uint8)
+VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+TWO_IMAGES = spaces.Dict({"a": IMAGE, "b": IMAGE, "compass": VECTOR})
+
+
+class Fake(gymnasium.Env):
+    """Observes samples of any space, ends after three steps, and tells what was done to it in `info`."""
+
+    def __init__(self, observation, action=None, key=None):
+        self.observation_space, self.action_space = observation, action or spaces.Discrete(2)
+        self._key = key
+
+    def _observe(self, action=0):
+        info = {"action": action, "speed": np.full(2, self.time, np.float32)}
+        return self.observation_space.sample(), info
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        self.time = 0
+        return self._observe()
+
+    def step(self, action):
+        self.time += 1
+        observation, info = self._observe(action)
+        return observation, 2.5, self.time == 3, self.time >= 3, info
+
+
+gymnasium.register("Fake-v0", Fake)
+
+
+def fake(space=IMAGE, action=None, **options):
+    return Config(env="Fake-v0", env_args={"observation": space, "action": action}, **options)
+
+
+def step(env, action=0, reset=False, seed=0):
+    n = env.num_envs
+    env.send(np.full(n, action, np.int32), np.full(n, reset), np.full(n, seed))
+    return env.recv()
+
+
+@pytest.mark.parametrize("shape", [(20, 30), (20, 30, 1), (20, 30, 3), (3, 20, 30), (1, 20, 30), (84, 84, 3)])
+def test_images_become_gray_squares(shape):
+    import cv2
+
+    space = spaces.Box(0, 255, shape, np.uint8)
+    env = make(fake(space), 2)
+    got = step(env, reset=True, seed=4).frame
+    space.seed(4)
+    image = space.sample()
+    assert got.shape == (2, 1, 84, 84) and got.dtype == np.uint8
+    if shape[0] in (1, 3):
+        image = image.transpose(1, 2, 0)
+    if 3 in shape:
+        image = np.rint(image @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)  # ITU-R BT.601
+    expected = cv2.resize(image.reshape(image.shape[:2]), (84, 84), interpolation=cv2.INTER_AREA)
+    np.testing.assert_allclose(got[1, 0].astype(int), expected, atol=2)
+    env.close()
+
+
+@pytest.mark.parametrize("size", [64, 84])
+@pytest.mark.parametrize(
+    "shape", [(20, 30), (20, 30, 1), (20, 30, 3), (3, 20, 30), (1, 20, 30), (84, 84, 3), (3, 84, 84), (84, 84)]
+)
+def test_rgb_frames_keep_their_channels_and_gray_ones_get_three(shape, size):
+    import cv2
+
+    space = spaces.Box(0, 255, shape, np.uint8)
+    config = fake(space, observation="rgb", frame_size=size, frame_stack=1)
+    assert describe(config).observation == (3, size, size)
+    env = make(config, 2)
+    got = step(env, reset=True, seed=4).frame
+    space.seed(4)
+    image = space.sample()
+    assert got.shape == (2, 3, size, size) and got.dtype == np.uint8
+    planes = image if len(shape) == 3 and shape[0] in (1, 3) else image.reshape(*shape[:2], -1).transpose(2, 0, 1)
+    for channel, plane in zip(got[1], np.broadcast_to(planes, (3, *planes.shape[1:])), strict=True):
+        expected = cv2.resize(np.ascontiguousarray(plane), (size, size), interpolation=cv2.INTER_AREA)
+        np.testing.assert_array_equal(channel, expected)
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("space", "size"),
+    [
+        (spaces.Box(-1, 1, (3,), np.float64), 3),
+        (spaces.Box(-1, 1, (2, 4), np.float32), 8),
+        (spaces.Discrete(5), 5),
+        (spaces.MultiBinary(6), 6),
+    ],
+)
+def test_vectors_are_flat_float32(space, size):
+    env = make(fake(space), 2)
+    got = step(env, reset=True, seed=4).frame
+    space.seed(4)
+    assert got.shape == (2, size) and got.dtype == np.float32
+    np.testing.assert_allclose(got[0], spaces.flatten(space, space.sample()), rtol=1e-6)
+    assert describe(fake(space)).stack == 1
+    env.close()
+
+
+def test_bytes_of_a_vector_are_scaled():
+    space = spaces.Box(0, 255, (128,), np.uint8)
+    env = make(fake(space), 1)
+    got = step(env, reset=True, seed=4).frame
+    space.seed(4)
+    np.testing.assert_allclose(got[0], space.sample() / 255, rtol=1e-5)
+    env.close()
+
+
+def test_rewards_ends_and_actions():
+    env = make(fake(action=spaces.Discrete(4, start=-1)), 2, ("action",))
+    assert env.num_actions == 4
+    assert step(env, reset=True).reward.tolist() == [0, 0]
+    for t in range(3):
+        env.send(np.array([0, 3], np.int32), np.zeros(2, bool), np.zeros(2, np.int64))
+        result = env.recv()
+        assert result.extra["action"].tolist() == [-1, 2]  # the space starts at -1
+        assert result.reward.tolist() == [2.5, 2.5]  # raw
+        assert result.terminated.tolist() == [t == 2] * 2 and not result.truncated.any()  # never both
+    env.close()
+
+
+def test_gymnasium_time_limit_truncates():
+    env = make(Config(env="CartPole-v1", env_args={"max_episode_steps": 4}), 1)
+    step(env, reset=True)
+    assert [bool(step(env, t % 2).truncated[0]) for t in range(4)] == [False, False, False, True]
+    env.close()
+
+
+def test_dict_observations():
+    env = make(fake(spaces.Dict({"compass": VECTOR, "view": IMAGE})), 2, ("compass", "speed"))
+    result = step(env, reset=True)
+    assert result.frame.shape == (2, 1, 84, 84)
+    assert result.extra["compass"].shape == (2, 3)  # of the observation
+    assert step(env).extra["speed"].tolist() == [[1, 1], [1, 1]]  # of info
+    env.close()
+    assert describe(fake(spaces.Dict({"depth": IMAGE, "rgb": IMAGE}))).is_image
+
+
+def test_image_key_selects_the_entry():
+    depth = spaces.Box(0, 255, (84, 84, 1), np.uint8)
+    space = spaces.Dict({"depth": depth, "rgb": IMAGE, "compass": VECTOR})
+    frames = {}
+    for key in ("", "rgb", "depth"):
+        env = make(fake(space, image_key=key), 1)
+        frames[key] = step(env, reset=True, seed=4).frame[0]
+        env.close()
+    space.seed(4)
+    np.testing.assert_array_equal(frames["depth"][0], space.sample()["depth"][..., 0])
+    np.testing.assert_array_equal(frames[""], frames["rgb"])
+    assert (frames["rgb"] != frames["depth"]).any()
+
+
+def test_missing_extra_is_named():
+    env = make(Config(env="CartPole-v1"), 1, ("depth",))
+    with pytest.raises(ConfigError, match="'depth'"):
+        step(env, reset=True)
+    env.close()
+
+
+def test_ale_ids_without_the_atari_preprocessing():
+    spec = describe(Config(env="PongNoFrameskip-v4"))
+    assert (spec.frame, spec.num_actions) == ((1, 84, 84), 6)
+    assert describe(Config(env="PongNoFrameskip-v4", env_args={"obs_type": "ram"})).frame == (128,)
+
+
+def test_module_ids_and_registration():
+    assert describe(Config(env="gunreal.envs:gunreal/Catch-v0")).num_actions == 3
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (Config(env="CartPol-v1"), "unknown environment 'CartPol-v1': did you mean CartPole-v1"),
+        (Config(env="Pong-v5"), "did you mean .*ALE/Pong-v5"),
+        (Config(env="gunreal/Cach-v0"), "did you mean gunreal/Catch-v0"),
+        (Config(env="nomodule:Id-v0"), "no module 'nomodule'"),
+        (Config(env="CartPole-v1", env_args={"gravity": 1}), "env_args do not fit CartPole-v1: .*'gravity'"),
+        (Config(env="Pendulum-v1"), "continuous actions: wrap it"),
+        (fake(action=spaces.MultiDiscrete([2, 2])), "MultiDiscrete actions"),
+        (fake(spaces.Box(0, 255, (20, 30, 4), np.uint8)), "1 or 3 channels"),
+        (fake(spaces.Tuple([IMAGE, IMAGE])), "observes Tuple"),
+        (fake(TWO_IMAGES), r"several images \['a', 'b'\]: choose one with --image_key"),
+        (fake(TWO_IMAGES, image_key="c"), r"image_key 'c' is no image that .* observes: choose one of \['a', 'b'\]"),
+        (fake(TWO_IMAGES, image_key="compass"), r"image_key 'compass' is no image"),
+        (fake(spaces.Dict({"compass": VECTOR})), "none a uint8 image"),
+        (fake(spaces.Dict({"compass": VECTOR}), image_key="compass"), "none a uint8 image"),
+        (fake(image_key="rgb"), "image_key 'rgb': Fake-v0 observes no Dict; leave image_key out"),
+        (Config(env="CartPole-v1", observation="rgb"), "CartPole-v1 observes no uint8 image: leave observation out"),
+    ],
+)
+def test_errors_name_the_fix(config, message):
+    with pytest.raises(ConfigError, match=message) as error:
+        describe(config)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,164 @@
+"""The contract of `VectorEnv`, for every kind of environment, and `describe` and `restore`."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from gunreal.config.schema import Config, ConfigError
+from gunreal.envs.make import check_recorded, describe, make, restore
+from gunreal.experience.spec import Spec
+
+ENVS = ["ALE/Breakout-v5", "gunreal/Catch-v0", "gunreal/RareGoalMaze-v0", "CartPole-v1"]
+CONFIGS = [
+    *(Config(env=env) for env in ENVS),
+    Config(env="ALE/Breakout-v5", protocol="v5"),
+    Config(env="ALE/Breakout-v5", observation="rgb", frame_size=64),
+    Config(env="gunreal/Catch-v0", observation="rgb", frame_stack=1),
+]
+pytestmark = pytest.mark.filterwarnings("ignore:.*You are calling 'step")  # CartPole, past its end
+contract = pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.env}-{c.protocol}-{c.observation}")
+
+
+def random_actions(env, steps, seed=0):
+    return np.random.default_rng(seed).integers(env.num_actions, size=steps, dtype=np.int32)
+
+
+def step(env, actions, reset=False, seeds=0):
+    n = env.num_envs
+    env.send(np.broadcast_to(actions, n), np.broadcast_to(reset, n), np.broadcast_to(seeds, n))
+    return env.recv()
+
+
+def episode(env, index, seed, actions):
+    """Frames, rewards and ends of environment `index`, reset with `seed`; the others take the same actions."""
+    steps = [step(env, 0, np.arange(env.num_envs) == index, seed)]
+    for action in actions:
+        steps.append(step(env, action))
+        if steps[-1].terminated[index] or steps[-1].truncated[index]:
+            break
+    return tuple(np.array([getattr(s, name)[index] for s in steps]) for name in ("frame", "reward", "terminated"))
+
+
+@contract
+def test_step_shapes(config):
+    env = make(config, 3)
+    spec = describe(config)
+    for result in (step(env, 0, True, [1, 2, 3]), step(env, 1)):
+        assert result.frame.shape == (3, *spec.frame) and result.frame.dtype == spec.dtype
+        assert result.reward.shape == (3,) and result.reward.dtype == np.float32
+        assert result.terminated.shape == result.truncated.shape == (3,)
+        assert result.terminated.dtype == result.truncated.dtype == bool
+        assert result.extra == {}
+    assert (spec.frame, spec.dtype, spec.num_actions) == (env.frame, env.dtype, env.num_actions)
+    env.close()
+
+
+@contract
+def test_results_belong_to_the_caller(config):
+    env = make(config, 2)
+    first = step(env, 0, True, [1, 2])
+    copy = first.frame.copy()
+    for action in random_actions(env, 5):
+        step(env, action)
+    np.testing.assert_array_equal(first.frame, copy)
+    env.close()
+
+
+@contract
+def test_episode_is_a_function_of_seed_and_actions(config):
+    env, fresh = make(config, 3), make(config, 1)
+    actions = random_actions(env, 60)
+    step(env, 0, True, [1, 2, 3])
+    expected = episode(env, 1, 77, actions)
+    for action in random_actions(env, 37, seed=9):
+        done = step(env, action)
+        ended = done.terminated | done.truncated
+        if ended.any():
+            step(env, action, ended, [4, 5, 6])
+    for other, index in ((env, 1), (env, 2), (fresh, 0)):
+        for got, want in zip(episode(other, index, 77, actions), expected, strict=True):
+            np.testing.assert_array_equal(got, want)
+    env.close(), fresh.close()
+
+
+@contract
+def test_seeds_differ(config):
+    env = make(config, 5)
+    result = step(env, 0, True, np.arange(5))
+    if config.env.startswith("ALE/"):  # starts look alike, but differ in when they were served, or in sticky actions
+        for action in random_actions(env, 60):
+            result = step(env, action)
+    assert len(np.unique(result.frame.reshape(5, -1), axis=0)) > 1
+    env.close()
+
+
+@contract
+def test_reset_leaves_the_others_alone(config):
+    env, twin = make(config, 2), make(config, 2)
+    for e in (env, twin):
+        step(e, 0, True, [5, 6])
+    for t, action in enumerate(random_actions(env, 8)):
+        result, undisturbed = step(env, action, [False, t == 3], 9), step(twin, action)
+        np.testing.assert_array_equal(result.frame[0], undisturbed.frame[0])
+        if t == 3:
+            assert result.reward[1] == 0 and not result.terminated[1] and not result.truncated[1]
+    env.close(), twin.close()
+
+
+@contract
+def test_restore_continues_as_the_original(config):
+    seeds, lengths = [11, 12, 13], [7, 0, 3]
+    restored = make(config, 3)
+    actions = [random_actions(restored, length, seed=length) for length in lengths]
+    last = restore(restored, seeds, actions)
+    after = [step(restored, action) for action in (1, 0, 1)]
+    for i, (seed, taken) in enumerate(zip(seeds, actions, strict=True)):
+        original = make(config, 1)
+        frames, *_ = episode(original, 0, seed, taken)
+        np.testing.assert_array_equal(last.frame[i], frames[-1])
+        for action, result in zip((1, 0, 1), after, strict=True):
+            np.testing.assert_array_equal(result.frame[i], step(original, action).frame[0])
+        original.close()
+    restored.close()
+
+
+def test_restore_idles_through_short_episodes():
+    """CartPole falls over while it waits for the longest episode; it is put up again until its own start."""
+    config = Config(env="CartPole-v1")
+    balance = np.tile([0, 1], 30).astype(np.int32)
+    env, single = make(config, 2), make(config, 1)
+    last = restore(env, [3, 4], [balance, balance[:5]])
+    frames, *_ = episode(single, 0, 4, balance[:5])
+    np.testing.assert_array_equal(last.frame[1], frames[-1])
+    for action in (0, 1, 1):
+        np.testing.assert_array_equal(step(env, action).frame[1], step(single, action).frame[0])
+    env.close(), single.close()
+
+
+def test_describe_takes_constants_from_the_config():
+    config = Config(env="gunreal/Catch-v0", frame_size=42, frame_stack=2, t_max=5, discount=0.9, reward_clip=0.0)
+    assert describe(config) == Spec((1, 42, 42), 2, "uint8", 3, 5, 0.9, 0.0)
+    assert describe(dataclasses.replace(config, observation="rgb")).observation == (6, 42, 42)
+    assert describe(Config(env="CartPole-v1")).stack == 1  # vectors are not stacked
+
+
+def test_no_framework_is_imported():
+    code = (
+        "import sys; from gunreal.config.schema import Config; from gunreal.envs.make import describe;"
+        "[describe(Config(env=e)) for e in ('ALE/Pong-v5', 'gunreal/Catch-v0')];"
+        "print([m for m in ('tensorflow', 'jax', 'keras', 'torch', 'pygame') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_what_tasks_record_is_looked_for_before_anything_starts():
+    config = Config(env="gunreal/Catch-v0")
+    check_recorded(config, [])
+    with pytest.raises(ConfigError, match="a task records 'depth'.*env_args depth=true"):
+        check_recorded(config, ["depth"])
+    check_recorded(Config(env="ALE/Pong-v5"), ["lives"])

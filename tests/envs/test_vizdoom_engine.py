@@ -1,0 +1,101 @@
+"""The engine's process: what it leaves behind, how it dies, and what is said where it is missing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import psutil
+import pytest
+from training import is_gone, wait_until
+
+import gunreal.envs  # noqa: F401  (registers the ids)
+from gunreal.config.schema import Config, ConfigError
+from gunreal.envs.make import describe, make
+from gunreal.envs.vizdoom_maze import NavMaze
+
+
+def test_nothing_is_left_behind(tmp_path, monkeypatch):
+    """Neither in the working directory nor in folders for temporary files and shared memory, not even while it runs."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    monkeypatch.chdir(tmp_path)
+    env = NavMaze()
+    before = set(psutil.Process().children())
+    for _ in range(2):  # it can be closed and used again
+        env.reset(seed=0)
+        (engine,) = set(psutil.Process().children()) - before
+        name = engine.cmdline()[engine.cmdline().index("+viz_instance_id") + 1]
+        env.step(0)
+        assert not list(Path("/dev/shm").glob(f"*{name}"))
+        assert [entry.name for entry in tmp_path.rglob("*")] == ["scratch"]
+        env.close()
+        engine.wait(5)
+    assert [entry.name for entry in tmp_path.rglob("*")] == ["scratch"]
+
+
+_OWNER = """
+import psutil, time
+from gunreal.envs.vizdoom_maze import NavMaze
+env = NavMaze()
+env.reset(seed=0)
+print(psutil.Process().children()[0].pid, flush=True)
+while True:
+    env.step(0)
+"""
+
+
+def test_a_killed_owner_takes_its_engine_along():
+    owner = subprocess.Popen([sys.executable, "-c", _OWNER], stdout=subprocess.PIPE, text=True)
+    engine = psutil.Process(int(owner.stdout.readline()))
+    assert os.getpgid(engine.pid) == engine.pid  # Ctrl-C in a terminal is the owner's alone
+    owner.send_signal(signal.SIGKILL)
+    owner.wait()
+    wait_until(lambda: is_gone(engine.pid), 10)
+
+
+def test_an_engine_that_dies_is_an_error():
+    env = NavMaze()
+    with pytest.raises(RuntimeError, match="has to be reset first"):
+        env.step(0)
+    before = set(psutil.Process().children())
+    env.reset(seed=0)
+    (engine,) = set(psutil.Process().children()) - before
+    engine.kill()
+    for attempt in (lambda: env.step(0), lambda: env.step(0), lambda: env.reset(seed=0)):
+        with pytest.raises(RuntimeError, match="ViZDoom has stopped"):
+            attempt()
+    env.close()
+    assert env.reset(seed=0)[0].any()
+    env.close()
+
+
+def test_without_vizdoom_the_error_says_what_to_install(monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "vizdoom"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "vizdoom", None)
+    for name in [name for name in gymnasium.registry if name.startswith("Vizdoom")]:
+        monkeypatch.delitem(gymnasium.registry, name)
+    for name in ("gunreal/NavMazeStatic-v0", "VizdoomMyWayHome-v1"):
+        with pytest.raises(ConfigError, match=r"pip install gunreal\[vizdoom\]"):
+            describe(Config(env=name))
+
+
+@pytest.mark.parametrize("name", ["VizdoomMyWayHome-v1", "vizdoom.gymnasium_wrapper:VizdoomDefendCenter-v1"])
+def test_the_environments_of_vizdoom_itself(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # these write to it
+    config = Config(env=name)
+    assert describe(config).frame == (1, 84, 84)
+    envs = make(config, 1)
+    for t in range(20):
+        envs.send(np.full(1, t % envs.num_actions, np.int32), np.array([t == 0]), np.zeros(1, np.int64))
+        frame = envs.recv().frame
+        assert frame.std() > 5
+    envs.close()

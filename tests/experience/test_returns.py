@@ -1,0 +1,74 @@
+"""Returns and reward clipping, against hand-worked numbers and recursions written out slowly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gunreal.experience.returns import clip_rewards, n_step_returns, rollout_returns
+
+
+def slow_return(rewards, discounts, truncated, values_t, t):
+    """The sum of what follows step `t`, written forwards."""
+    total, factor = 0.0, 1.0
+    for k in range(t, len(rewards)):
+        total += factor * rewards[k]
+        factor *= discounts[k]
+        if truncated[k] or k == len(rewards) - 1:
+            return total + factor * values_t[k]
+    raise AssertionError
+
+
+def test_clip_rewards():
+    rewards = np.array([-7.0, -0.5, 0.0, 2.0])
+    np.testing.assert_array_equal(clip_rewards(rewards, 1.0), np.float32([-1, -0.5, 0, 1]))
+    np.testing.assert_array_equal(clip_rewards(rewards, 0.0), np.float32(rewards))
+    assert clip_rewards(rewards, 0.0).dtype == clip_rewards(rewards, 1.0).dtype == np.float32
+
+
+def test_n_step_returns_by_hand():
+    # 4 = 1 + 0.5 * 6; 6 = 2 + 0.5 * 8; 8 = 3 + 0.5 * 10
+    np.testing.assert_array_equal(n_step_returns([1, 2, 3], [0.5, 0.5, 0.5], 10.0), np.float32([4, 6, 8]))
+
+
+def test_terminal_reward_is_in_the_return_and_nothing_behind_it_is():
+    np.testing.assert_array_equal(n_step_returns([0, 1, 100], [0.5, 0.0, 0.5], 10.0), np.float32([0.5, 1, 105]))
+
+
+def test_n_step_returns_of_cells_broadcast_the_discount():
+    rng = np.random.default_rng(0)
+    rewards, bootstrap = rng.normal(size=(5, 3, 2)), rng.normal(size=(3, 2))
+    discounts = np.array([0.9, 0.9, 0.0, 0.9, 0.9])
+    returns = n_step_returns(rewards, discounts, bootstrap)
+    assert returns.dtype == np.float32 and returns.shape == (5, 3, 2)
+    for t in range(5):
+        for i in range(3):
+            for j in range(2):
+                values_t = np.full(5, bootstrap[i, j])
+                expected = slow_return(rewards[:, i, j], discounts, np.zeros(5, bool), values_t, t)
+                assert returns[t, i, j] == pytest.approx(expected, abs=1e-5)
+
+
+def test_rollout_returns_restart_behind_a_truncation():
+    rewards, discounts = np.array([[1.0, 2.0, 100.0, 3.0]]), np.full((1, 4), 0.5)
+    truncated = np.array([[False, True, False, False]])
+    values_t = np.array([[7.0, 8.0, 9.0, 10.0]])
+    # 8 = 3 + 0.5 * 10; 104 = 100 + 0.5 * 8; 6 = 2 + 0.5 * 8 (the truncated state's value); 4 = 1 + 0.5 * 6
+    np.testing.assert_array_equal(
+        rollout_returns(rewards, discounts, truncated, values_t), np.float32([[4, 6, 104, 8]])
+    )
+
+
+def test_rollout_returns_against_the_sum_written_forwards():
+    rng = np.random.default_rng(1)
+    shape = (16, 9)
+    rewards, values_t = rng.normal(size=shape), rng.normal(size=shape)
+    discounts = np.where(rng.random(shape) < 0.2, 0.0, 0.99)
+    truncated = rng.random(shape) < 0.2
+    returns = rollout_returns(rewards, discounts, truncated, values_t)
+    expected = [
+        [slow_return(rewards[b], discounts[b], truncated[b], values_t[b], t) for t in range(shape[1])]
+        for b in range(shape[0])
+    ]
+    assert returns.dtype == np.float32
+    np.testing.assert_allclose(returns, expected, atol=1e-5)

@@ -1,0 +1,208 @@
+"""Compiled prediction and training: threads, padding, layouts, and TensorFlow against JAX.
+
+Run as a script it makes one update from the state in its first argument, so that another backend can be compared.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from learners import (
+    BACKEND,
+    CONFIG,
+    SPEC,
+    assert_equal_states,
+    gradients,
+    make_batch,
+    make_learner,
+    make_past,
+    with_vtrace,
+)
+
+from gunreal.config.schema import Config
+from gunreal.experience.replay import empty_observations
+from gunreal.learning import backend
+
+ROOT = Path(__file__).parents[2]
+KINDS = ("small", "mlp", "lstm")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def selected():
+    backend.select(BACKEND)
+
+
+def test_select_refuses_a_second_backend():
+    import keras  # noqa: F401
+
+    other = next(name for name in backend.BACKENDS if name != BACKEND)
+    with pytest.raises(RuntimeError, match=f"already loaded with {BACKEND}"):
+        backend.select(other)
+    with pytest.raises(ValueError, match="use tensorflow or jax"):
+        backend.select("torch")
+
+
+@pytest.mark.parametrize("name", backend.BACKENDS)
+def test_threads_of_an_operation(name):
+    pytest.importorskip(name)
+    asked = {
+        "tensorflow": "import tensorflow; print(tensorflow.config.threading.get_intra_op_parallelism_threads())",
+        "jax": "import os; print(os.environ['XLA_FLAGS'].count('--xla_cpu_multi_thread_eigen=false'))",
+    }
+    twice = f"from gunreal.learning.backend import select; select({name!r}, threads=1); select({name!r}, threads=1)"
+    command = [sys.executable, "-c", f"{twice}; {asked[name]}"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert done.stdout == "1\n", done.stderr
+
+
+def test_only_the_backend_imports_frameworks():
+    for path in (ROOT / "gunreal").rglob("*.py"):
+        found = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                found.add(node.module.split(".")[0])
+        assert path.name == "backend.py" or not found & {"tensorflow", "jax"}, path
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_predictions_do_not_depend_on_the_batch_around_them(layout):
+    learner, images = make_learner(layout=layout), make_batch(count=5)["observations"]
+    logits, value = learner.predict("base", images)
+    (bootstrap,) = learner.predict("fit", images)
+    assert logits.shape == (35, 3) and value.shape == (35,) and bootstrap.shape == (35,)
+    for part in (slice(0, 1), slice(1, 4), slice(4, 15), slice(15, 35)):
+        np.testing.assert_allclose(learner.predict("base", images[part])[0], logits[part], atol=1e-5)
+        np.testing.assert_allclose(learner.predict("base", images[part])[1], value[part], atol=1e-5)
+        np.testing.assert_allclose(learner.predict("fit", images[part])[0], bootstrap[part], atol=1e-5)
+
+
+def test_layouts_share_their_weights_and_agree():
+    last, first, batch = make_learner(layout="nhwc"), make_learner(layout="nchw", seed=4), make_batch()
+    first.set_state(last.get_state())
+    for one, two in zip(*(x.predict("base", batch["observations"]) for x in (last, first)), strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-5)
+    last.train(batch, 1e-3), first.train(batch, 1e-3)
+    for name, gradient in gradients(last.get_state()).items():
+        np.testing.assert_allclose(gradients(first.get_state())[name], gradient, atol=1e-5, err_msg=name)
+
+
+def test_what_is_transferred_as_float_is_computed_alike():
+    bytewise, floats, batch = (
+        make_learner(),
+        make_learner(dataclasses.replace(CONFIG, transfer="float32")),
+        make_batch(),
+    )
+    for head in ("base", "fit"):
+        pair = [learner.predict(head, batch["observations"]) for learner in (bytewise, floats)]
+        np.testing.assert_array_equal(pair[0][0], pair[1][0])
+    assert bytewise.train(batch, 1e-3) == floats.train(batch, 1e-3)
+    assert_equal_states(bytewise.get_state(), floats.get_state())
+    assert batch["observations"].dtype == np.uint8  # the caller's
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's")
+@pytest.mark.parametrize("spread", [False, True])
+def test_an_operation_keeps_nests_and_sees_its_variables_change(spread):
+    import tensorflow as tf
+
+    scale = tf.Variable(2.0)
+
+    def function(arrays, shift):
+        return {"b": arrays["b"] * scale + shift, "a": (arrays["a"], shift)}
+
+    vector = tf.TensorSpec((None,), "float32")
+    operation = backend._Operation(function, [{"b": vector, "a": vector}, tf.TensorSpec((), "float32")], spread)
+    arrays = {"b": np.array([1, 2], np.float32), "a": np.array([3], np.float32)}
+    for factor in (2.0, 5.0):
+        scale.assign(factor)
+        outputs = operation(arrays, np.float32(10))
+        assert outputs["b"].numpy().tolist() == [10 + factor, 10 + 2 * factor]
+        assert outputs["a"][0].numpy().tolist() == [3] and outputs["a"][1].numpy() == 10
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's")
+def test_an_operation_uses_gathered_observations_in_place():
+    """What starts elsewhere, is small, can't be written or is not in one piece is copied; results are the same."""
+    import tensorflow as tf
+
+    operation = backend._Operation(lambda x: tf.reduce_sum(tf.cast(x, "int64")), [tf.TensorSpec(None, "uint8")])
+    observations = empty_observations(SPEC, 99)
+    observations[:] = 1
+    elsewhere = empty_observations(SPEC, 100).ravel()[16:][: observations.size].reshape(observations.shape)
+    elsewhere[:] = 1
+    frozen = observations.view()
+    frozen.flags.writeable = False
+    for array in (observations, elsewhere, frozen, observations[::2], observations[:1, 0, :2]):
+        assert operation(array).numpy() == array.size
+        tensor, shared = operation._tensor(array), array is observations
+        observations[:], elsewhere[:] = 2, 2
+        assert (tensor.numpy() == (2 if shared else 1)).all() and tensor.shape == array.shape
+        observations[:], elsewhere[:] = 1, 1
+
+
+def test_threads_predict_while_one_trains():
+    learner, images, failures = make_learner(Config(max_batch=12)), make_batch()["observations"], []
+
+    def predict(head, count):
+        try:
+            for _ in range(20):
+                assert all(np.isfinite(x).all() and len(x) == count for x in learner.predict(head, images[:count]))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=predict, args=x) for x in (("base", 1), ("base", 5), ("fit", 3), ("fit", 21))]
+    for thread in threads:
+        thread.start()
+    for seed in range(10):
+        learner.train(make_batch(seed=seed), 1e-3)
+    for thread in threads:
+        thread.join()
+    assert not failures and learner.version == 10
+
+
+def test_tensorflow_and_jax_agree(tmp_path):
+    """Losses, gradients and the updated weights, from the same weights and batch; three sequences, so JAX pads."""
+    other = next(name for name in backend.BACKENDS if name != BACKEND)
+    pytest.importorskip(other)
+    learners = {kind: make_learner(kind=kind) for kind in KINDS}
+    for kind, learner in learners.items():
+        np.savez(tmp_path / f"{kind}.npz", **learner.get_state())
+    command = [sys.executable, __file__, str(tmp_path)]
+    path = os.pathsep.join(sys.path)
+    environment = {**os.environ, "KERAS_BACKEND": other, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""}
+    subprocess.run(command, check=True, env=environment, timeout=240)
+    for kind, learner in learners.items():
+        one, two = update(learner, kind), dict(np.load(tmp_path / f"{kind}_after.npz"))
+        assert one.keys() == two.keys()
+        for name, array in one.items():
+            scale = 10 if name.startswith("optimizer/") else 1  # to the gradients' size
+            np.testing.assert_allclose(scale * array, scale * two[name], atol=1e-4, err_msg=f"{kind} {name}")
+
+
+def update(learner, kind):
+    batch, inputs = make_batch(), (make_batch()["observations"],)
+    if kind == "lstm":
+        batch, inputs = with_vtrace(batch), (*inputs, make_past(21, 1))
+    outputs = [*learner.predict("base", *inputs), *learner.predict("fit", *inputs)]
+    metrics = learner.train(batch, 1e-4)
+    found = {f"output/{place}": output for place, output in enumerate(outputs)}
+    return {**found, **{f"metric/{k}": np.array(v) for k, v in metrics.items()}, **learner.get_state()}
+
+
+if __name__ == "__main__":
+    backend.select(BACKEND)
+    for kind in KINDS:
+        learner = make_learner(kind=kind)
+        learner.set_state(np.load(Path(sys.argv[1]) / f"{kind}.npz"))
+        np.savez(Path(sys.argv[1]) / f"{kind}_after.npz", **update(learner, kind))

@@ -1,0 +1,146 @@
+"""Updates by hand, skipped updates, and the state that is saved."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+import numpy as np
+import pytest
+from learners import BACKEND, CONFIG, assert_equal_states, gradients, make_batch, make_learner
+
+from gunreal.config.schema import Config
+from gunreal.learning import backend
+from gunreal.learning.learner import make_optimizer
+
+
+@pytest.fixture(scope="module", autouse=True)
+def selected():
+    backend.select(BACKEND)
+
+
+def test_rmsprop_keeps_epsilon_inside_the_square_root():
+    import keras
+
+    optimizer = make_optimizer(Config(optimizer="rmsprop", rms_decay=0.99, epsilon=0.1))
+    optimizer.learning_rate = 0.5
+    variable = keras.Variable(np.float32([1.0]))
+    optimizer.apply([keras.ops.convert_to_tensor(np.float32([2.0]))], [variable])
+    # g = 0.01 * 2^2 = 0.04; theta = 1 - 0.5 * 2 / sqrt(0.04 + 0.1)  (GA3C, eq. 3)
+    assert variable.numpy()[0] == pytest.approx(1 - 1 / np.sqrt(0.14), rel=1e-6)
+
+
+def test_unknown_optimizers_are_explained():
+    with pytest.raises(ValueError, match="use rmsprop or adam"):
+        make_optimizer(Config(optimizer="sgd"))
+
+
+def test_train_reports_the_loss_and_applies_the_learning_rate():
+    learner, batch = make_learner(Config(max_grad_norm=0.0)), make_batch()
+    before = learner.get_state()
+    assert learner.train(batch, 0.0)["skipped"] == 0.0
+    rested = learner.get_state()
+    moved = []
+    for rate in (1e-4, 2e-4):
+        learner.set_state(before)
+        metrics = learner.train(batch, rate)
+        moved.append(learner.get_state()["weights/torso/fc3/kernel"] - before["weights/torso/fc3/kernel"])
+    np.testing.assert_array_equal(rested["weights/torso/fc3/kernel"], before["weights/torso/fc3/kernel"])
+    np.testing.assert_allclose(moved[1], 2 * moved[0], atol=1e-6)
+    assert np.abs(moved[0]).max() > 1e-5
+    assert learner.version == 1
+    assert metrics["loss_total"] == pytest.approx(metrics["loss_base"] + 0.25 * metrics["loss_fit"], abs=1e-5)
+
+
+def test_training_lowers_the_loss():
+    learner, batch = make_learner(), make_batch()
+    found = [learner.train(batch, 1e-3)["loss_fit"] for _ in range(20)]
+    assert found[-1] < 0.5 * found[0]
+    assert learner.version == 20
+
+
+def test_gradients_are_clipped_by_their_global_norm():
+    batch, clipped = make_batch(), make_learner(dataclasses.replace(CONFIG, max_grad_norm=0.01))
+    free = make_learner()
+    norm = free.train(batch, 1e-3)["grad_norm"]
+    assert norm > 0.01 and clipped.train(batch, 1e-3)["grad_norm"] == pytest.approx(norm)
+    for name, gradient in gradients(free.get_state()).items():
+        np.testing.assert_allclose(gradients(clipped.get_state())[name], gradient * 0.01 / norm, atol=1e-7)
+    squares = sum(np.sum(gradient**2) for gradient in gradients(free.get_state()).values())
+    assert np.sqrt(squares) == pytest.approx(norm, rel=1e-4)
+
+
+def test_small_gradients_are_not_clipped():
+    batch, wide, free = make_batch(), make_learner(dataclasses.replace(CONFIG, max_grad_norm=1e6)), make_learner()
+    wide.train(batch, 1e-3), free.train(batch, 1e-3)
+    assert_equal_states(wide.get_state(), free.get_state())
+
+
+def test_threads_compute_gradients_at_the_same_time_and_apply_them_one_after_the_other(monkeypatch):
+    learner, alone, batches = make_learner(), make_learner(), [make_batch(seed=seed) for seed in range(2)]
+    of_first = [alone._gradient(batch)[0] for batch in batches]
+    gradient, both, versions = learner._gradient, threading.Barrier(2, timeout=60), {}
+
+    def together(batch):
+        computed = gradient(batch)
+        both.wait()  # breaks unless the other thread gets here before this one's update is applied
+        return computed
+
+    monkeypatch.setattr(learner, "_gradient", together)
+
+    def train(place):
+        versions[place] = learner.train(batches[place], 1e-3)["version"]
+
+    threads = [threading.Thread(target=train, args=(place,)) for place in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(versions.values()) == [0, 1] and learner.version == 2
+    for place in sorted(versions, key=versions.get):
+        alone._apply(of_first[place], 1.0, 1e-3)
+    alone.version = 2
+    assert_equal_states(learner.get_state(), alone.get_state())
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])
+def test_non_finite_updates_are_skipped(bad):
+    learner, batch = make_learner(Config()), make_batch()
+    learner.train(batch, 1e-3)
+    before = learner.get_state()
+    broken = make_batch()
+    broken["base"]["returns"][1, 1] = bad  # 1e30: a finite target whose square is not
+    assert learner.train(broken, 1e-3)["skipped"] == 1.0
+    assert_equal_states(learner.get_state(), before)
+    assert learner.version == 1
+    assert learner.train(batch, 1e-3)["skipped"] == 0.0
+    assert learner.version == 2
+
+
+@pytest.mark.parametrize("optimizer", ["rmsprop", "adam"])
+def test_a_restored_learner_goes_on_exactly(optimizer):
+    config = dataclasses.replace(CONFIG, optimizer=optimizer)
+    learner, other = make_learner(config), make_learner(config, seed=4)
+    for seed in range(2):
+        learner.train(make_batch(seed=seed), 1e-3)
+    state = learner.get_state()
+    assert learner.weights_sha256() != other.weights_sha256()
+    other.set_state(state)
+    assert other.version == 2 and learner.weights_sha256() == other.weights_sha256()
+    batch = make_batch(5, seed=2)
+    assert learner.train(batch, 1e-3) == other.train(batch, 1e-3)
+    assert_equal_states(learner.get_state(), other.get_state())
+    assert learner.weights_sha256() == other.weights_sha256()
+    assert any((state[name] != array).any() for name, array in learner.get_state().items())  # the state is a copy
+
+
+def test_a_state_that_does_not_fit_is_refused_as_a_whole():
+    learner = make_learner()
+    before = learner.get_state()
+    with pytest.raises(ValueError, match="weights/fit/0/kernel is missing"):
+        learner.set_state(make_learner(tasks=()).get_state())
+    with pytest.raises(ValueError, match="weights/fit/0/kernel is unexpected"):
+        make_learner(tasks=()).set_state(before)
+    with pytest.raises(ValueError, match=r"policy/bias has shape \(7,\) instead of \(3,\)"):
+        learner.set_state({**before, "weights/policy/bias": np.zeros(7, np.float32)})
+    assert_equal_states(learner.get_state(), before)

@@ -1,0 +1,201 @@
+"""The losses' values against slow NumPy and hand-worked numbers, and the paths of their gradients."""
+
+from __future__ import annotations
+
+import math
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from gunreal.experience.returns import rollout_returns
+from gunreal.learning import losses
+
+EPSILON = 1e-3
+
+
+@pytest.fixture
+def steps():
+    rng = np.random.default_rng(0)
+    return {
+        "logits": rng.normal(size=(3, 4, 5)).astype(np.float32),
+        "action": rng.integers(0, 5, (3, 4)).astype(np.int32),
+        "advantage": rng.normal(size=(3, 4)).astype(np.float32),
+        "mask": (rng.random((3, 4)) < 0.6).astype(np.float32),
+    }
+
+
+def slow_softmax(logits):
+    exps = [math.exp(x) for x in logits]
+    return [x / sum(exps) for x in exps]
+
+
+def kept(mask):
+    return list(zip(*np.nonzero(mask), strict=True))
+
+
+def gradient(function, at):
+    """Gradient of a scalar function of one array, in whichever backend runs."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return np.asarray(jax.grad(function)(at))
+    import tensorflow as tf
+
+    x = tf.constant(at)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = function(x)
+    return tape.gradient(y, x, unconnected_gradients=tf.UnconnectedGradients.ZERO).numpy()
+
+
+def test_masked_mean():
+    assert float(losses.masked_mean(np.float32([1, 2, 30]), np.float32([1, 1, 0]))) == 1.5
+    assert float(losses.masked_mean(np.float32([1, 2]), np.float32([0, 0]))) == 0.0
+
+
+def test_policy_gradient_loss_by_hand():
+    # pi = (1/4, 3/4); action 1 with advantage 2: -2 log(0.75 + 0.05)
+    logits = np.log(np.float32([[[1, 3]]]))
+    loss = losses.policy_gradient_loss(logits, np.int32([[1]]), np.float32([[2]]), np.float32([[1]]), 0.05)
+    assert float(loss) == pytest.approx(-2 * math.log(0.8), abs=1e-6)
+
+
+def test_policy_gradient_loss(steps):
+    terms = [
+        -math.log(slow_softmax(steps["logits"][i])[steps["action"][i]] + EPSILON) * steps["advantage"][i]
+        for i in kept(steps["mask"])
+    ]
+    assert float(losses.policy_gradient_loss(**steps, epsilon=EPSILON)) == pytest.approx(np.mean(terms), abs=1e-5)
+
+
+def test_epsilon_bounds_the_loss_of_an_impossible_action():
+    logits, one = np.float32([[[0, -1000]]]), np.float32([[1]])
+    loss = losses.policy_gradient_loss(logits, np.int32([[1]]), one, one, 1e-6)
+    assert float(loss) == pytest.approx(-math.log(1e-6), rel=1e-5)
+
+
+def test_no_gradient_flows_into_the_advantage(steps):
+    def loss(advantage):
+        return losses.policy_gradient_loss(steps["logits"], steps["action"], advantage, steps["mask"], EPSILON)
+
+    assert not gradient(loss, steps["advantage"]).any()
+
+
+def test_policy_gradient(steps):
+    """d/dz_a of -log(pi_k + eps) adv / n is -adv pi_k (1[a = k] - pi_a) / (pi_k + eps) / n (GA3C, below eq. 5)."""
+    expected = np.zeros_like(steps["logits"])
+    for i in kept(steps["mask"]):
+        pi, k = slow_softmax(steps["logits"][i]), steps["action"][i]
+        for a in range(5):
+            expected[i][a] = -steps["advantage"][i] * pi[k] * ((a == k) - pi[a]) / (pi[k] + EPSILON)
+    expected /= steps["mask"].sum()
+    found = gradient(
+        lambda logits: losses.policy_gradient_loss(**{**steps, "logits": logits}, epsilon=EPSILON), steps["logits"]
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_entropy(steps):
+    terms = [-sum(p * math.log(p + EPSILON) for p in slow_softmax(steps["logits"][i])) for i in kept(steps["mask"])]
+    assert float(losses.entropy(steps["logits"], steps["mask"], EPSILON)) == pytest.approx(np.mean(terms), abs=1e-5)
+
+
+def test_entropy_of_a_uniform_policy():
+    assert float(losses.entropy(np.zeros((1, 1, 4), np.float32), np.ones((1, 1), np.float32), 0.0)) == pytest.approx(
+        math.log(4), abs=1e-6
+    )
+
+
+def test_value_loss_and_its_gradients():
+    value, returns, mask = np.float32([[1, 2, 3]]), np.float32([[3, 2, 9]]), np.float32([[1, 1, 0]])
+    assert float(losses.value_loss(value, returns, mask)) == 1.0  # (0.5 * 2^2 + 0) / 2
+    np.testing.assert_array_equal(gradient(lambda v: losses.value_loss(v, returns, mask), value), [[-1, 0, 0]])
+    assert not gradient(lambda r: losses.value_loss(value, r, mask), returns).any()
+
+
+def test_masked_steps_change_nothing(steps):
+    other = np.where(steps["mask"][..., None] > 0, steps["logits"], 7 * steps["logits"])
+    for function in (
+        lambda logits: losses.entropy(logits, steps["mask"], EPSILON),
+        lambda logits: losses.policy_gradient_loss(**{**steps, "logits": logits}, epsilon=EPSILON),
+    ):
+        assert float(function(other)) == float(function(steps["logits"]))
+        assert not gradient(function, steps["logits"])[steps["mask"] == 0].any()
+        assert ops.shape(function(other)) == ()
+
+
+def slow_vtrace(log_rho, reward, discount, truncated, value, value_t):
+    """IMPALA's eq. 1 as it is written, a sum over the future of every step, for one rollout."""
+    steps = len(reward)
+    behind = [value_t[t] if truncated[t] or t == steps - 1 else value[t + 1] for t in range(steps)]
+    rho = [min(1.0, math.exp(x)) for x in log_rho]
+    target = []
+    for s in range(steps):
+        total, factor = value[s], 1.0
+        for t in range(s, steps):
+            total += factor * rho[t] * (reward[t] + discount[t] * behind[t] - value[t])
+            factor *= discount[t] * rho[t]
+            if truncated[t]:
+                break
+        target.append(total)
+    next_target = [value_t[t] if truncated[t] or t == steps - 1 else target[t + 1] for t in range(steps)]
+    return target, [rho[t] * (reward[t] + discount[t] * next_target[t] - value[t]) for t in range(steps)]
+
+
+@pytest.fixture
+def rollouts():
+    """Three rollouts of eight steps: one within an episode, one with a termination, one with a truncation."""
+    rng = np.random.default_rng(4)
+    names = ("log_rho", "reward", "discount", "truncated", "value", "value_t")
+    found = {name: rng.normal(size=(3, 8)).astype(np.float32) for name in names}
+    found["discount"], found["truncated"] = np.full((3, 8), 0.9, np.float32), np.zeros((3, 8), np.float32)
+    found["discount"][1, 3], found["truncated"][2, 4] = 0, 1
+    return found
+
+
+def test_vtrace_against_the_papers_sum(rollouts):
+    target, advantage = (np.asarray(x) for x in losses.vtrace(**rollouts))
+    for i in range(3):
+        slow = slow_vtrace(**{name: array[i] for name, array in rollouts.items()})
+        np.testing.assert_allclose((target[i], advantage[i]), slow, atol=1e-5)
+
+
+def test_vtrace_on_policy_is_the_n_step_return(rollouts):
+    rollouts["log_rho"][:] = 0
+    target, advantage = (np.asarray(x) for x in losses.vtrace(**rollouts))
+    names = ("reward", "discount", "truncated", "value_t")
+    rewards, discounts, truncated, value_t = (rollouts[name] for name in names)
+    returns = rollout_returns(rewards, discounts, truncated > 0, value_t)
+    np.testing.assert_allclose(target, returns, atol=1e-5)
+    np.testing.assert_allclose(advantage, returns - rollouts["value"], atol=1e-5)
+
+
+def test_vtrace_looks_past_no_episodes_end(rollouts):
+    before = [np.asarray(x) for x in losses.vtrace(**rollouts)]
+    for name in ("reward", "value", "log_rho"):
+        rollouts[name][1, 4:] += 1
+        rollouts[name][2, 5:] += 1
+    for old, new in zip(before, losses.vtrace(**rollouts), strict=True):
+        np.testing.assert_array_equal(old[1, :4], np.asarray(new)[1, :4])
+        np.testing.assert_array_equal(old[2, :5], np.asarray(new)[2, :5])
+
+
+def test_no_gradient_flows_through_vtrace(rollouts):
+    for name in ("log_rho", "value", "value_t"):
+        for place in (0, 1):
+            loss = gradient(lambda x: ops.sum(losses.vtrace(**{**rollouts, name: x})[place]), rollouts[name])  # noqa: B023
+            assert not loss.any()
+
+
+def test_the_plain_policy_gradient_of_vtrace(steps):
+    found = gradient(
+        lambda logits: losses.policy_gradient_loss(**{**steps, "logits": logits}, epsilon=0.0), steps["logits"]
+    )
+    expected = np.zeros_like(steps["logits"])
+    for i in kept(steps["mask"]):
+        for a in range(5):
+            pi = slow_softmax(steps["logits"][i])[a]
+            expected[i][a] = -steps["advantage"][i] * ((a == steps["action"][i]) - pi) / steps["mask"].sum()
+    np.testing.assert_allclose(found, expected, atol=1e-6)

@@ -1,0 +1,263 @@
+"""The network: shapes, layouts, initial weights, heads, and the passes that serve all tasks."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import random
+from typing import ClassVar
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from learners import SPEC as IMAGES
+from learners import Fit
+
+from gunreal.experience.spec import Spec
+from gunreal.learning import losses
+from gunreal.learning.network import Features, Network
+from gunreal.tasks.base import AuxiliaryTask
+
+ATARI = Spec((1, 84, 84), 4, "uint8", 6)
+VECTORS = Spec((4,), 1, "float32", 2, t_max=4)
+WEIGHTS = {"entropy": 0.01, "value_weight": 0.5, "log_epsilon": 1e-6}
+
+
+@dataclasses.dataclass(frozen=True)
+class Value(AuxiliaryTask):
+    """Uses the actor-critic's value, as value replay does."""
+
+    name: ClassVar[str] = "again"
+
+    def loss(self, outputs, batch):
+        return losses.value_loss(outputs["value"], batch["returns"], batch["mask"])
+
+    def bootstrap(self, outputs):
+        return outputs["value"][:, 0]
+
+
+TASKS = (Fit(), Value())
+
+
+def build(spec=IMAGES, tasks=(), **options):
+    return Network(spec, tasks, **{"hidden": 16, "seed": 3, **options})
+
+
+def observations(spec, count, seed=0):
+    rng = np.random.default_rng(seed)
+    if spec.dtype == "uint8":
+        return rng.integers(0, 256, (count, *spec.observation), dtype=np.uint8)
+    return rng.normal(size=(count, *spec.observation)).astype(np.float32)
+
+
+def run(network, method, *arguments, **options):
+    """Calls a method as the backends do, compiled: TensorFlow's CPU kernels know NCHW convolutions only so."""
+    function = functools.partial(getattr(network, method), **options)
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        function = tf.function(function)
+    return function(*arguments)
+
+
+def loss(network, batch):
+    total, metrics = run(network, "loss", batch, **WEIGHTS)
+    return float(total), {name: float(value) for name, value in metrics.items()}
+
+
+def numpy(tensor):
+    return keras.ops.convert_to_numpy(tensor)
+
+
+def arrays(network):
+    return {name: v.numpy() for name, v in zip(network.names, network.trainable_variables, strict=True)}
+
+
+def variable_shapes(network):
+    return {name: array.shape for name, array in arrays(network).items()}
+
+
+def make_batch(network, count, seed=0):
+    rng = np.random.default_rng(seed)
+    steps = (count, network.spec.t_max)
+    mask = np.ones(steps, np.float32)
+    mask[0, -1] = 0
+    returns = rng.normal(size=steps).astype(np.float32)
+    action = rng.integers(0, network.spec.num_actions, steps).astype(np.int32)
+    batch = {
+        "observations": observations(network.spec, count * sum(network.lengths), seed),
+        "base": {"action": action, "returns": returns, "mask": mask},
+    }
+    for task in network.tasks:
+        if task.name == "fit":
+            target = rng.normal(size=(count, 3, 2)).astype(np.float32)
+            batch["fit"] = {"target": target, "mask": np.ones((count, 3), np.float32)}
+        else:
+            batch["again"] = {"returns": -returns, "mask": mask}
+    return batch
+
+
+def slow_convolution(x, kernel, bias, stride):
+    """Unpadded, `x` `[H, W, C]`, `kernel` `[kh, kw, C, filters]`, then ReLU."""
+    size = kernel.shape[0]
+    rows, columns = ((n - size) // stride + 1 for n in x.shape[:2])
+    y = np.zeros((rows, columns, kernel.shape[-1]))
+    for i in range(rows):
+        for j in range(columns):
+            window = x[i * stride : i * stride + size, j * stride : j * stride + size]
+            y[i, j] = np.tensordot(window, kernel, 3) + bias
+    return np.maximum(y, 0)
+
+
+@pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
+def test_torso_against_slow_numpy(data_format):
+    network = build(data_format=data_format)
+    image = observations(IMAGES, 1)
+    weights = arrays(network)
+    x = image[0].transpose(1, 2, 0) / 255
+    for name, stride in (("conv1", 4), ("conv2", 2)):
+        x = slow_convolution(x, weights[f"torso/{name}/kernel"], weights[f"torso/{name}/bias"], stride)
+    hidden = np.maximum(x.reshape(-1) @ weights["torso/fc3/kernel"] + weights["torso/fc3/bias"], 0)
+    features = run(network.torso, "features", image)
+    np.testing.assert_allclose(numpy(features.conv)[0], x.reshape(-1), atol=1e-5)
+    np.testing.assert_allclose(numpy(features.hidden)[0], hidden, atol=1e-5)
+
+
+def test_the_papers_sizes():
+    shapes = variable_shapes(Network(ATARI, ()))
+    assert shapes["torso/conv1/kernel"] == (8, 8, 4, 16)
+    assert shapes["torso/conv2/kernel"] == (4, 4, 16, 32)
+    assert shapes["torso/fc3/kernel"] == (2592, 256)
+    assert shapes["policy/kernel"] == (256, 6) and shapes["value/kernel"] == (256, 1)
+
+
+@pytest.mark.parametrize(("stride", "flat"), [(4, 3 * 3), (3, 5 * 5), (2, 8 * 8), (1, 17 * 17)])
+def test_the_large_network(stride, flat):
+    shapes = variable_shapes(Network(ATARI, (), kind="large", first_stride=stride, hidden=8))
+    assert shapes["torso/conv1/kernel"] == (8, 8, 4, 32)
+    assert shapes["torso/conv3/kernel"] == (4, 4, 32, 64)
+    assert shapes["torso/fc4/kernel"] == (flat * 64, 8)
+
+
+@pytest.mark.parametrize(("spec", "kind"), [(IMAGES, "small"), (IMAGES, "mlp"), (VECTORS, "mlp")])
+def test_shapes(spec, kind):
+    network = build(spec, TASKS, kind=kind)
+    x = observations(spec, 5)
+    features = run(network.torso, "features", x)
+    assert features.hidden.shape == (5, 16) and features.conv.shape[0] == 5
+    logits, value = run(network, "predict", "base", x)
+    assert logits.shape == (5, spec.num_actions) and value.shape == (5,)
+    assert [run(network, "predict", name, x)[0].shape for name in ("fit", "again")] == [(5,), (5,)]
+    np.testing.assert_allclose(numpy(run(network, "predict", "again", x)[0]), numpy(value), atol=1e-6)
+
+
+def test_the_seed_alone_gives_torso_policy_and_value():
+    alone, together, other = arrays(build()), arrays(build(tasks=TASKS)), arrays(build(seed=4))
+    assert list(together)[: len(alone)] == list(alone)
+    for name, array in alone.items():
+        np.testing.assert_array_equal(array, together[name])
+    assert not np.array_equal(alone["torso/conv1/kernel"], other["torso/conv1/kernel"])
+
+
+def test_a_head_starts_the_same_whatever_was_built_before():
+    one = build(tasks=(Fit(),))
+    keras.layers.Dense(3).build((None, 4))
+    two = build(tasks=(Value(), Fit()))
+    assert one.names == two.names and len(set(one.names)) == len(one.names)
+    for name, array in arrays(one).items():
+        np.testing.assert_array_equal(array, arrays(two)[name])
+
+
+def test_building_leaves_the_global_generator_alone():
+    state = random.getstate()
+    build(tasks=TASKS)
+    assert random.getstate() == state
+
+
+def test_initial_policy_is_almost_uniform():
+    logits, _ = run(build(), "predict", "base", observations(IMAGES, 32))
+    assert np.abs(numpy(ops.softmax(logits)) - 1 / 3).max() < 0.02
+
+
+@pytest.mark.parametrize("side_by_side", [True, False])
+@pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
+def test_the_passes_of_an_update_are_those_of_each_task_alone(data_format, side_by_side, monkeypatch):
+    monkeypatch.setattr("gunreal.learning.backend.side_by_side", lambda: side_by_side)
+    network = build(tasks=TASKS, data_format=data_format)
+    batch = make_batch(network, count=3)
+    total, metrics = loss(network, batch)
+    base, fit, again = np.split(batch["observations"], np.cumsum([3 * n for n in network.lengths])[:-1])
+    assert [len(x) for x in (base, fit, again)] == [12, 9, 12]
+
+    def sequences(x, length):
+        return Features(*(ops.reshape(f, (3, length, -1)) for f in run(network.torso, "features", x)))
+
+    outputs = network.policy_value(sequences(base, 4).hidden)
+    mask, returns = batch["base"]["mask"], batch["base"]["returns"]
+    advantage = returns - numpy(outputs["value"])
+    policy = losses.policy_gradient_loss(outputs["logits"], batch["base"]["action"], advantage, mask, 1e-6)
+    entropy = losses.entropy(outputs["logits"], mask, 1e-6)
+    a3c = float(policy) + 0.5 * np.sum(0.5 * advantage**2 * mask) / mask.sum() - 0.01 * float(entropy)
+    loss_fit = float(Fit().loss(network.task_outputs(Fit(), sequences(fit, 3)), batch["fit"]))
+    loss_again = float(Value().loss(network.policy_value(sequences(again, 4).hidden), batch["again"]))
+    expected = {
+        "loss_base": a3c,
+        "loss_policy": float(policy),
+        "loss_value": np.sum(0.5 * advantage**2 * mask) / mask.sum(),
+        "entropy": float(entropy),
+        "value_mean": np.sum(numpy(outputs["value"]) * mask) / mask.sum(),
+        "loss_fit": loss_fit,
+        "loss_again": loss_again,
+        "loss_total": a3c + 0.25 * loss_fit + loss_again,
+    }
+    assert metrics.keys() == expected.keys()
+    for name, value in expected.items():
+        assert metrics[name] == pytest.approx(value, abs=1e-5), name
+    assert total == metrics["loss_total"]
+
+
+def test_layouts_agree():
+    batch = make_batch(build(tasks=TASKS), count=2)
+    last, first = (loss(build(tasks=TASKS, data_format=f), batch) for f in ("channels_last", "channels_first"))
+    assert last == (pytest.approx(first[0], abs=1e-5), pytest.approx(first[1], abs=1e-5))
+
+
+@pytest.mark.parametrize("kind", ["small", "mlp"])
+def test_bfloat16_computes_nearly_the_same(kind):
+    """Weights, outputs, losses and gradients are float32; eight bits of precision in between."""
+    exact, coarse = (build(tasks=TASKS, kind=kind, precision=p) for p in ("float32", "bfloat16"))
+    assert keras.config.dtype_policy().name == "float32"  # what is built later is not changed
+    assert {keras.backend.standardize_dtype(v.dtype) for v in coarse.trainable_variables} == {"float32"}
+    x = observations(IMAGES, 5)
+    for one, two in zip(run(exact, "predict", "base", x), run(coarse, "predict", "base", x), strict=True):
+        assert keras.backend.standardize_dtype(two.dtype) == "float32"
+        np.testing.assert_allclose(numpy(one), numpy(two), atol=0.02)
+        assert (numpy(one) != numpy(two)).any()
+    batch = make_batch(exact, count=3)
+    for name, value in loss(exact, batch)[1].items():
+        assert loss(coarse, batch)[1][name] == pytest.approx(value, rel=0.05, abs=0.02), name
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "message"),
+    [
+        (VECTORS, {"kind": "small"}, "needs images.*use the mlp"),
+        (Spec((1, 10, 84), 4, "uint8", 3), {"kind": "small"}, "too small"),
+        (IMAGES, {"kind": "tiny"}, "use small, large, lstm or mlp"),
+    ],
+)
+def test_misfits_are_explained(spec, options, message):
+    with pytest.raises(ValueError, match=message):
+        build(spec, **options)
+
+
+def test_heads_with_untrained_state_are_refused():
+    class Normed(Fit):
+        name: ClassVar[str] = "normed"
+
+        def head(self, spec):
+            return keras.layers.BatchNormalization()
+
+    with pytest.raises(ValueError, match="'normed'.*untrained state"):
+        build(tasks=(Normed(),))

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gunreal.records import checkpoint
+
+STATE = {
+    "torso/kernel": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "ring0/frame": np.arange(24, dtype=np.uint8).reshape(2, 3, 4).transpose(2, 0, 1),
+    "scalar": np.array(3, np.int64),
+    "empty": np.zeros((0, 4), np.float16),
+}
+
+
+def digest(state):
+    """SHA-256 of arrays with their names, shapes and types: equal only where every bit is."""
+    sha = hashlib.sha256()
+    for name in sorted(state):
+        array = np.ascontiguousarray(state[name])
+        sha.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        sha.update(array.tobytes())
+    return sha.hexdigest()
+
+
+def names(run_dir) -> list[str]:
+    return sorted(path.name for path in (run_dir / "checkpoints").iterdir())
+
+
+@contextlib.contextmanager
+def full_disk(nbytes: int):
+    """No file can grow beyond `nbytes`: writes are cut short and then fail, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_roundtrip_is_exact(tmp_path):
+    extra = {"metrics": {"step": 12, "scores": [1.5, -21.0]}, "nothing": None}
+    path = checkpoint.save(tmp_path, 12, STATE, extra, {"serial": b"\x00\xff" * 9, "none": b""}, score=1.5)
+    assert path.name == "step_000000000012.npz"
+    found = checkpoint.load(tmp_path)
+    assert (found.path, found.step, found.score, found.extra) == (path, 12, 1.5, extra)
+    assert found.blobs == {"serial": b"\x00\xff" * 9, "none": b""}
+    assert set(found.state) == set(STATE)
+    for name, array in STATE.items():
+        assert found.state[name].dtype == array.dtype
+        np.testing.assert_array_equal(found.state[name], array)
+    assert digest(found.state) == digest(STATE)
+    np.testing.assert_array_equal(np.load(path)["torso/kernel"], STATE["torso/kernel"])
+
+
+def test_digest_sees_every_bit_name_shape_and_type():
+    base = digest(STATE)
+    kernel = STATE["torso/kernel"]
+    changed = kernel.copy()
+    changed[0, 0] = -0.0  # equal to 0.0, but another bit
+    others = [changed, kernel.reshape(3, 2), kernel.view(np.int32)]
+    digests = {base, *(digest(STATE | {"torso/kernel": other}) for other in others)}
+    digests.add(digest({name: array for name, array in STATE.items() if name != "empty"}))
+    assert len(digests) == 5
+    assert digest(dict(reversed(STATE.items()))) == base
+
+
+def test_the_newest_and_the_best_are_kept(tmp_path):
+    for step, score in ((10, 1.0), (20, 5.0), (30, None), (40, float("nan")), (50, 2.0)):
+        checkpoint.save(tmp_path, step, {"x": np.array(step)}, {}, score=score, keep=2)
+    assert names(tmp_path) == ["best.npz", "step_000000000040.npz", "step_000000000050.npz"]
+    assert checkpoint.load(tmp_path).state["x"] == 50
+    best = checkpoint.load(tmp_path, "best")
+    assert (best.step, best.score, int(best.state["x"])) == (20, 5.0, 20)
+    checkpoint.save(tmp_path, 60, {"x": np.array(60)}, {}, score=5.0, keep=2)
+    assert checkpoint.load(tmp_path, "best").step == 60  # of equals, the longer trained one
+
+
+def test_best_without_hard_links(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError("no links here")))
+    checkpoint.save(tmp_path, 1, STATE, {}, score=0.0)
+    assert checkpoint.load(tmp_path, "best").step == 1
+    assert names(tmp_path) == ["best.npz", "step_000000000001.npz"]
+
+
+def test_going_back_gives_the_later_steps_up(tmp_path):
+    for step in (10, 20, 30):
+        checkpoint.save(tmp_path, step, STATE, {})
+    found = checkpoint.load(tmp_path, tmp_path / "checkpoints" / "step_000000000010.npz")
+    checkpoint.save(tmp_path, found.step + 5, STATE, {}, keep=3)
+    assert names(tmp_path) == ["step_000000000010.npz", "step_000000000015.npz"]
+    checkpoint.save(tmp_path, 15, STATE, {"again": 1}, keep=3)
+    assert checkpoint.load(tmp_path).extra == {"again": 1}
+
+
+def damaged(data: bytes) -> dict[str, bytes]:
+    middle = bytearray(data)
+    middle[data.index(b"\x93NUMPY") + 140] ^= 1  # inside an array's data
+    return {"truncated": data[:-30], "half": data[: len(data) // 2], "empty": b"", "flipped": bytes(middle)}
+
+
+@pytest.mark.parametrize("how", ["truncated", "half", "empty", "flipped"])
+def test_a_damaged_newest_one_is_skipped(tmp_path, capsys, how):
+    checkpoint.save(tmp_path, 1, STATE, {})
+    path = checkpoint.save(tmp_path, 2, STATE, {}, score=1.0)
+    os.unlink(tmp_path / "checkpoints" / "best.npz")
+    path.write_bytes(damaged(path.read_bytes())[how])
+    assert checkpoint.load(tmp_path).step == 1
+    warning = capsys.readouterr().err
+    assert str(path) in warning and "is damaged" in warning and warning.count("\n") == 1
+    with pytest.raises(FileNotFoundError, match="is damaged"):
+        checkpoint.load(tmp_path, path)
+
+
+def test_a_damaged_best_one_is_replaced(tmp_path):
+    checkpoint.save(tmp_path, 1, STATE, {}, score=100.0)
+    (tmp_path / "checkpoints" / "best.npz").unlink()
+    (tmp_path / "checkpoints" / "best.npz").write_bytes(b"PK\x03\x04 torn")
+    checkpoint.save(tmp_path, 2, STATE, {}, score=1.0)
+    assert checkpoint.load(tmp_path, "best").step == 2
+
+
+def test_none_at_all(tmp_path):
+    for which in ("newest", "best", tmp_path / "other.npz"):
+        with pytest.raises(FileNotFoundError) as caught:
+            checkpoint.load(tmp_path, which)
+        assert "\n" not in str(caught.value)
+
+
+def test_objects_are_refused_and_leave_nothing(tmp_path):
+    with pytest.raises(ValueError, match="Object arrays"):
+        checkpoint.save(tmp_path, 1, {"x": np.array([None])}, {})
+    assert names(tmp_path) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_FSIZE without a signal")
+def test_a_full_disk_leaves_the_older_ones(tmp_path):
+    checkpoint.save(tmp_path, 1, STATE, {})
+    with full_disk(100_000), pytest.raises(OSError):
+        checkpoint.save(tmp_path, 2, {"x": np.zeros(1_000_000, np.uint8)}, {})
+    assert names(tmp_path) == ["step_000000000001.npz"]
+    assert checkpoint.load(tmp_path).step == 1
+
+
+def test_a_kill_while_saving_leaves_the_older_ones(tmp_path):
+    checkpoint.save(tmp_path, 1, STATE, {})
+    code = (
+        "import sys, numpy as np; from gunreal.records import checkpoint\n"
+        "state = {str(i): np.zeros(1 << 20, np.uint8) for i in range(64)}\n"
+        f"step = 1\nwhile True: step += 1; checkpoint.save({str(tmp_path)!r}, step, state, {{}}, keep=1)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2])
+    while not list((tmp_path / "checkpoints").glob("*.tmp")):
+        assert process.poll() is None
+        time.sleep(0.001)
+    process.kill()
+    process.wait()
+    assert checkpoint.load(tmp_path).step >= 1
+    checkpoint.save(tmp_path, 10**9, STATE, {})
+    assert not any(name.endswith(".tmp") for name in names(tmp_path))

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import json
+import math
+import resource
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from gunreal.config.schema import ConfigError
+from gunreal.records.metrics import FILE, MetricsWriter, RunMetrics, read
+
+GAUGES = {"agents": 32, "predictors": 2, "trainers": 1, "memory_bytes": 10, "memory_limit": 100, "wait_ms": 2.5}
+
+
+def metrics(**kwargs) -> RunMetrics:
+    return RunMetrics(("base", "pc"), ("pc", "rp"), **kwargs)
+
+
+def snapshot(m: RunMetrics, seconds: float) -> dict:
+    return m.snapshot(GAUGES, {"base": 3, "pc": 0, "train": 7}, m._start + seconds)
+
+
+def test_a_line_before_anything_happened_has_all_keys():
+    line = snapshot(metrics(), 10)
+    expected = {"step", "seconds", "pps", "tps", "score_mean", "score_max", "trained", "updates", "episodes", "skipped"}
+    expected |= {"restarts", "policy_lag", "policy_lag_max", *GAUGES, "queue_base", "queue_pc", "queue_train"}
+    expected |= {
+        "batch_base",
+        "batch_pc",
+        "batch_train",
+        "loss_total",
+        "loss_policy",
+        "loss_value",
+        "loss_pc",
+        "loss_rp",
+    }
+    expected |= {"entropy", "value_mean", "grad_norm", "learning_rate"}
+    assert set(line) == expected
+    assert (
+        line["score_mean"] is line["score_max"] is line["policy_lag"] is line["loss_pc"] is line["batch_base"] is None
+    )
+    assert (line["step"], line["pps"], line["queue_train"], line["agents"], line["wait_ms"]) == (0, 0, 7, 32, 2.5)
+    json.dumps(line, allow_nan=False)
+
+
+def test_rates_and_means_are_of_the_interval_and_counts_of_the_run():
+    m = metrics()
+    for size in (8, 16):
+        m.acted(size)
+        m.predicted("base", size)
+    m.trained(160, [0, 2], {"loss_pc": 1.0, "entropy": 1.5, "learning_rate": 0.7})
+    m.trained(200, np.array([4]), {"loss_pc": 4.0, "entropy": 0.5, "learning_rate": 0.6})
+    line = snapshot(m, 10)
+    assert (line["step"], line["seconds"], line["pps"], line["tps"]) == (24, 10, 2.4, 36)
+    assert (line["batch_base"], line["batch_pc"], line["batch_train"]) == (12, None, 180)
+    assert (line["loss_pc"], line["entropy"], line["learning_rate"]) == (2.5, 1.0, 0.6)
+    assert (line["policy_lag"], line["policy_lag_max"]) == (2, 4)
+    m.acted(6)
+    m.trained(40, [1], {"loss_pc": 3.0})
+    m.restarted()
+    line = snapshot(m, 13)
+    assert (line["step"], line["seconds"], line["pps"]) == (30, 13, 2)
+    assert (line["trained"], line["updates"], line["restarts"], m.steps_trained) == (400, 3, 1, 400)
+    assert (line["loss_pc"], line["policy_lag_max"], line["batch_base"]) == (3, 1, None)
+    assert (line["entropy"], line["learning_rate"]) == (None, 0.6)
+
+
+def test_updates_that_are_not_finite_are_counted_and_in_no_mean():
+    m = metrics()
+    m.trained(20, [0], {"loss_pc": 2.0, "grad_norm": 1.0})
+    m.trained(20, [0], {"loss_pc": math.nan, "grad_norm": math.inf}, skipped=True)
+    line = snapshot(m, 1)
+    assert (line["loss_pc"], line["grad_norm"], line["skipped"], line["updates"]) == (2.0, 1.0, 1, 2)
+
+
+def test_scores_are_of_the_last_100_episodes():
+    m = metrics()
+    assert m.score_mean() is None
+    m.episode(1000.0)
+    for score in range(100):
+        m.episode(score)
+    line = snapshot(m, 1)
+    assert (line["score_mean"], line["score_max"], line["episodes"]) == (49.5, 99, 101)
+    assert m.score_mean() == 49.5
+
+
+def test_state_goes_on():
+    m = metrics()
+    m.acted(1000)
+    m.trained(20, [0], {}, skipped=True)
+    m.episode(3.0)
+    state = json.loads(json.dumps(m.state()))
+    resumed = metrics(state=state | {"seconds": 50.0})
+    resumed.acted(10)
+    line = snapshot(resumed, 5)
+    assert (line["step"], line["seconds"], line["pps"], line["score_mean"]) == (1010, 55, 2, 3)
+    assert (line["trained"], line["updates"], line["skipped"], line["episodes"]) == (20, 1, 1, 1)
+
+
+def test_threads_lose_no_count():
+    m = metrics()
+
+    def work():
+        for _ in range(2000):
+            m.acted(1)
+            m.predicted("base", 2)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    line = snapshot(m, 1)
+    assert (line["step"], line["batch_base"]) == (8000, 2)
+
+
+def test_lines_are_written_at_once_and_nan_is_null(tmp_path):
+    with MetricsWriter(tmp_path) as writer:
+        writer.write({"step": 1, "a": math.nan, "b": np.float32(0.5), "c": None, "d": -math.inf, "e": np.int64(3)})
+        assert read(tmp_path / FILE) == [{"step": 1, "a": None, "b": 0.5, "c": None, "d": None, "e": 3}]
+        writer.final({"step": 2}, "00ff", "steps")
+    assert read(tmp_path / FILE)[1] == {"step": 2, "weights_sha256": "00ff", "stopped_by": "steps"}
+
+
+def test_a_torn_last_line_is_left_out(tmp_path):
+    path = tmp_path / FILE
+    path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3, "lo')
+    assert read(path) == [{"step": 1}, {"step": 2}]
+    path.write_text('{"step": 1}\n{"step": 2}')
+    assert read(path) == [{"step": 1}, {"step": 2}]
+    path.write_text("")
+    assert read(path) == []
+
+
+def test_a_resumed_run_takes_back_what_it_will_do_again(tmp_path):
+    with MetricsWriter(tmp_path) as writer:
+        for step in (10, 20, 30):
+            writer.write({"step": step})
+    with open(tmp_path / FILE, "a") as file:
+        file.write('{"step": 4')
+    with MetricsWriter(tmp_path, step=20) as writer:
+        writer.write({"step": 25})
+    assert [line["step"] for line in read(tmp_path / FILE)] == [10, 20, 25]
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_a_folder_that_cannot_be_written_is_said_at_the_start(tmp_path):
+    with pytest.raises(ConfigError, match="make its folder writable"):
+        MetricsWriter(tmp_path / "none")
+    (tmp_path / FILE).write_text("no json\n{}\n")
+    with pytest.raises(ConfigError, match="is damaged"):
+        MetricsWriter(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_FSIZE without a signal")
+def test_a_full_disk_is_said_once_and_writing_goes_on_later(tmp_path, capsys):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with MetricsWriter(tmp_path) as writer:
+        writer.write({"step": 1, "x": 0.5})
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / FILE).stat().st_size + 5, before[1]))
+            for step in (2, 3):
+                writer.write({"step": step, "x": 0.5})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        warning = capsys.readouterr().err
+        assert warning.count("\n") == 1 and "can't write metrics" in warning and "training goes on" in warning
+        writer.write({"step": 4, "x": 0.5})
+    assert [line["step"] for line in read(tmp_path / FILE)] == [1, 4]

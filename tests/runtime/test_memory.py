@@ -1,0 +1,168 @@
+"""Memory limits from made-up and real cgroups, and what processes really hold."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from gunreal.runtime import memory
+
+MB = 2**20
+CGROUP, V1, V2 = "proc/self/cgroup", "sys/fs/cgroup/memory", "sys/fs/cgroup"
+NO_LIMIT_V1 = "9223372036854771712\n"
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    """Makes a tree of small files."""
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def test_the_flag_wins(tmp_path: Path):
+    write(tmp_path, {CGROUP: "0::/\n", f"{V2}/memory.max": f"{100 * MB}\n"})
+    assert memory.limit(800 * MB, tmp_path) == 800 * MB
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({CGROUP: "0::/a/b\n", f"{V2}/a/b/memory.max": "max\n", f"{V2}/a/memory.max": "5000\n"}, 5000),
+        ({CGROUP: "0::/a/b\n", f"{V2}/a/b/memory.max": "4000\n", f"{V2}/a/memory.max": "5000\n"}, 4000),
+        ({CGROUP: "0::/the/hosts/path\n", f"{V2}/memory.max": "3000\n"}, 3000),  # inside a container
+        (
+            {
+                CGROUP: "9:cpu,cpuacct:/\n4:memory:/job/step\n0::/\n",
+                f"{V1}/job/step/memory.limit_in_bytes": NO_LIMIT_V1,
+                f"{V1}/job/memory.limit_in_bytes": "2000\n",
+                f"{V1}/memory.limit_in_bytes": NO_LIMIT_V1,
+            },
+            2000,
+        ),
+        ({CGROUP: "0::/\n", f"{V2}/memory.max": "max\n"}, None),
+        ({CGROUP: "4:memory:/\n", f"{V1}/memory.limit_in_bytes": NO_LIMIT_V1}, None),
+        ({}, None),  # not Linux
+    ],
+)
+def test_limit_is_the_tightest_of_the_cgroups_and_the_ram(tmp_path: Path, files: dict[str, str], expected: int | None):
+    assert memory.limit(0, write(tmp_path, files)) == (expected or psutil.virtual_memory().total)
+
+
+def test_limit_of_this_machine():
+    assert 0 < memory.limit() <= psutil.virtual_memory().total
+
+
+def rollup(pss_kb: int, shmem_kb: int) -> str:
+    """The lines of `smaps_rollup` that matter, and its first one."""
+    head = "563c70472000-7fff1d30b000 ---p 00000000 00:00 0                          [rollup]\n"
+    return f"{head}Rss:  {10 * pss_kb} kB\nPss:  {pss_kb} kB\nPss_Shmem:  {shmem_kb} kB\nAnonymous:  {pss_kb // 4} kB\n"
+
+
+def test_in_use_sums_proportional_set_sizes(tmp_path: Path):
+    write(tmp_path, {"11/smaps_rollup": rollup(300, 200), "12/smaps_rollup": rollup(50, 0)})
+    assert memory.in_use([11, 12], tmp_path) == 350 * 1024
+    assert memory.own(11, tmp_path) == 100 * 1024
+    assert memory.allocated(11, tmp_path) == 75 * 1024
+
+
+def test_processes_that_are_gone_use_nothing(tmp_path: Path):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    write(tmp_path, {"11/smaps_rollup": rollup(300, 200)})
+    assert memory.in_use([11, gone.pid], tmp_path) == 300 * 1024
+    assert memory.own(gone.pid) == memory.allocated(gone.pid) == 0
+
+
+@linux
+def test_a_zombie_uses_nothing():
+    zombie = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+    try:
+        assert memory.in_use([zombie.pid]) == 0
+    finally:
+        zombie.wait()
+
+
+def test_without_smaps_rollup_the_shared_part_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    sizes = {11: (300, 200), 12: (250, 150), 13: (40, 0)}  # rss, shared
+
+    class Process:
+        def __init__(self, pid: int):
+            self.pid = pid
+
+        def memory_info(self) -> object:
+            rss, shared = sizes[self.pid]
+            return type("Memory", (), {"rss": rss, "shared": shared})
+
+    monkeypatch.setattr(psutil, "Process", Process)
+    assert memory.in_use([11, 12, 13], tmp_path) == 100 + 100 + 40 + 200
+    assert memory.own(12, tmp_path) == 100
+
+
+@pytest.fixture
+def segment() -> Iterator[tuple[int, np.ndarray]]:
+    """20 MB of shared memory of which nothing is written yet: its file descriptor and its bytes."""
+    fd = os.memfd_create("test")
+    os.ftruncate(fd, 20 * MB)
+    yield fd, np.frombuffer(mmap.mmap(fd, 20 * MB), np.uint8)
+    os.close(fd)
+
+
+HOLD = """
+import mmap, sys
+view = mmap.mmap(int(sys.argv[1]), int(sys.argv[2]))
+sum(view[i] for i in range(0, len(view), mmap.PAGESIZE))
+print("mapped", flush=True)
+sys.stdin.read()
+"""
+
+
+@linux
+def test_shared_memory_counts_once_and_only_when_written(segment: tuple[int, np.ndarray]):
+    # Python's own files are shared too: others that run it keep their part in this process's size from falling by 2 MB
+    # when the child starts.
+    idle = [subprocess.Popen([sys.executable, "-c", "print(flush=True); input()"], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE) for _ in range(3)]  # fmt: skip
+    try:
+        assert [other.stdout.readline() for other in idle] == [b"\n"] * 3
+        check_shared_memory(*segment)
+    finally:
+        for other in idle:
+            other.communicate(b"\n")
+
+
+def check_shared_memory(fd: int, view: np.ndarray):
+    before = memory.in_use([os.getpid()])
+    assert memory.unwritten([fd, fd]) == 40 * MB
+    view[: 5 * MB] = 1
+    assert memory.unwritten([fd]) == 15 * MB
+    assert memory.in_use([os.getpid()]) - before == pytest.approx(5 * MB, abs=MB)
+    view[:] = 1
+    assert memory.unwritten([fd]) == 0
+    command = [sys.executable, "-c", HOLD, str(fd), str(20 * MB)]
+    with subprocess.Popen(command, pass_fds=[fd], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin and child.stdout
+        assert child.stdout.readline() == "mapped\n"
+        own, half = memory.own(child.pid), memory.in_use([child.pid]) - memory.own(child.pid)
+        together = memory.in_use([os.getpid(), child.pid]) - before
+        child.stdin.close()
+    assert half == pytest.approx(10 * MB, abs=MB)
+    assert together == pytest.approx(own + 20 * MB, abs=2 * MB)
+
+
+@linux
+def test_allocated_is_neither_what_is_shared_nor_a_file():
+    before = memory.allocated(os.getpid())
+    held, shared = np.ones(2**23), mmap.mmap(-1, 2**25)
+    shared.write(b"x" * 2**25)
+    assert held.nbytes <= memory.allocated(os.getpid()) - before + 2**20 < held.nbytes + 2**23

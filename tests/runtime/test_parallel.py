@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gunreal.acting.agent import EXIT_BAD_INPUT
+from gunreal.acting.pool import AgentFailure, Pool
+from gunreal.config.schema import Config, ConfigError
+from gunreal.records.metrics import RunMetrics
+from gunreal.runtime import memory, parallel
+from gunreal.runtime.parallel import ParallelRun
+from gunreal.runtime.scheduler import Counts
+from gunreal.runtime.system import System
+from gunreal.train import prepare
+
+MIB = 2**20
+
+
+class FakeRemote:
+    """An agent process that does what a test says."""
+
+    def __init__(self, process, config, layout, outbox, failures=0):
+        self.process, self.failures, self.started = process, failures, 0.0
+        self.segment = SimpleNamespace(
+            end=np.zeros(2, np.int64), layout=SimpleNamespace(agents=2, slots=1), allowance=1
+        )
+        self.popen = SimpleNamespace(returncode=None, pid=1)
+        self.stuck, self.log = 0.0, []
+
+    def exited(self):
+        return self.popen.returncode is not None
+
+    def stuck_for(self):
+        return self.stuck
+
+    def errors(self):
+        return "Traceback: it hurts"
+
+    def trim_errors(self):
+        self.log.append("trim")
+
+    def kill(self):
+        self.log.append("kill")
+        self.popen.returncode = -9
+
+    def close(self):
+        self.log.append("close")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = SimpleNamespace(seconds=0.0)
+    monkeypatch.setattr(parallel.time, "monotonic", lambda: now.seconds)
+    monkeypatch.setattr(parallel, "Remote", FakeRemote)
+    monkeypatch.setattr(parallel.memory, "in_use", lambda pids: 500 * MIB)
+    return now
+
+
+def make_run(memory_limit=100_000 * MIB, **options):
+    config = Config(agents=6, agents_per_process=2, env_timeout=30, t_max=5, **options)
+    system = SimpleNamespace(
+        config=config,
+        spec=SimpleNamespace(t_max=5),
+        layout=SimpleNamespace(agents=2, nbytes=lambda: 50 * MIB),
+        requests={"base": None, "pc": None},
+        batcher=SimpleNamespace(next=None),
+        trainer=SimpleNamespace(work=None),
+        at_once=2,
+        resumed=None,
+        pool=Pool(rollouts=4),
+        metrics=RunMetrics(),
+        memory_limit=memory_limit,
+        outbox=None,
+        fail=None,
+    )
+    return ParallelRun(system)
+
+
+def test_all_processes_are_started_where_memory_allows(clock, capsys):
+    run = make_run()
+    run._start_affordable()
+    assert [remote.process for remote in run.remotes()] == [0, 1, 2] and run.counts == Counts(3, 1, 1)
+    assert capsys.readouterr().err == ""
+
+
+def test_as_many_processes_as_memory_allows(clock, capsys):
+    """The server has 500 MiB; each process is to have 50 MiB of rings, and 100 MiB beside them."""
+    run = make_run(memory_limit=900 * MIB)  # 95 % of it are 855
+    run._start_affordable()
+    assert len(run.remotes()) == run.counts.processes == 2
+    assert capsys.readouterr().err == "gunreal: started 4 of 6 agents: more would cross the memory limit\n"
+
+
+def test_no_process_fits(clock):
+    with pytest.raises(
+        ConfigError, match="limit of 600 MiB leaves no room .* server takes 500 MiB .* 2 agents 150 MiB"
+    ):
+        make_run(memory_limit=600 * MIB)._start_affordable()
+
+
+def test_dead_and_hanging_processes_are_replaced(clock, capsys):
+    run = make_run()
+    run._start_affordable()
+    dead, hanging, well = run.remotes()
+    for remote in run.remotes():
+        remote.segment.end[:] = 100
+    clock.seconds = 500.0
+    dead.popen.returncode, hanging.stuck, well.stuck = -11, 31.0, 29.0
+    run._supervise()
+    assert [remote.process for remote in run.remotes()] == [2, 3, 4]
+    assert dead.log == ["trim", "close"] and hanging.log == ["trim", "kill", "close"] and well.log == ["trim"]
+    err = capsys.readouterr().err
+    assert "agent process 0 ended with code -11; restarting it with empty replay:\nTraceback: it hurts\n" in err
+    assert "agent process 1 made no step for 30 s; restarting" in err
+    assert run.system.metrics.snapshot({}, {})["restarts"] == 2
+
+
+@pytest.mark.parametrize(
+    ("lived", "steps", "at_once"), [(5.0, 3, True), (5.0, 400, True), (500.0, 3, True), (500.0, 400, False)]
+)
+def test_what_fails_at_once(clock, lived, steps, at_once):
+    """Soon after its start, or before a first rollout: a slow machine's import takes as long as it takes."""
+    run = make_run()
+    run._start_affordable()
+    remote = run.remotes()[0]
+    remote.failures = 1
+    remote.segment.end[:], clock.seconds, remote.popen.returncode = steps, lived, 1
+    run._supervise()
+    assert run.remotes()[-1].failures == (2 if at_once else 0)
+
+
+def test_one_that_fails_again_and_again_ends_the_run_whatever_the_others_do(clock):
+    run = make_run()
+    run._start_affordable()
+    for well in run.remotes()[1:]:
+        well.segment.end[:] = 10_000
+    for process in (0, 3):
+        run.system.pool.get(process).popen.returncode = 1
+        run._supervise()
+        clock.seconds += 60  # the others have lived long
+        run.remotes()[-1].started = clock.seconds
+    run.system.pool.get(4).popen.returncode = 1
+    with pytest.raises(
+        AgentFailure, match="agent process 4 ended with code 1, 3 times in a row .*\nTraceback: it hurts$"
+    ):
+        run._supervise()
+    assert [remote.process for remote in run.remotes()] == [1, 2]
+
+
+def test_single_failures_of_many_end_nothing(clock):
+    run = make_run()
+    run._start_affordable()
+    for _ in range(2):
+        for remote in run.remotes():
+            remote.popen.returncode = 1
+        run._supervise()
+    assert [(remote.process, remote.failures) for remote in run.remotes()] == [(6, 2), (7, 2), (8, 2)]
+
+
+def test_bad_input_ends_the_run(clock):
+    run = make_run()
+    run._start_affordable()
+    run.remotes()[0].popen.returncode = EXIT_BAD_INPUT
+    with pytest.raises(ConfigError, match="^Traceback: it hurts$"):
+        run._supervise()
+
+
+def test_apply(clock, monkeypatch):
+    run = make_run()
+    sizes = {}
+    for name, crew in {**run.crews, "train": run.trainers}.items():
+        monkeypatch.setattr(crew, "resize", lambda size, name=name: sizes.__setitem__(name, size))
+    run._start_affordable()
+    first = run.remotes()
+    run.apply(Counts(5, 2, 3))
+    assert [remote.process for remote in run.remotes()] == [0, 1, 2, 3, 4] and run.counts == Counts(5, 2, 3)
+    assert sizes == {"base": 2, "pc": 2, "train": 3}
+    run.apply(Counts(1, 2, 2))  # the newest go
+    assert run.remotes() == first[:1] and first[1].log == first[2].log == ["close"] and first[0].log == []
+    assert sizes == {"base": 2, "pc": 2, "train": 2}
+
+
+def test_one_batch_more_is_ready_than_are_computed():
+    run, go_on, taken = make_run(), threading.Event(), []
+    run.trainers._fetch = lambda timeout: ["batch"]
+    run.trainers._work = lambda batch: (taken.append(batch), go_on.wait(60))
+    run.trainers.resize(6)
+    threading.Event().wait(0.3)
+    assert len(taken) == 3
+    run.trainers.resize(0)
+    go_on.set()
+    run.trainers.stop()
+    assert len(taken) == 3  # those that waited for a place took nothing once they were to end
+
+
+def test_removed_agents_return_their_memory(tmp_path):
+    """Three of four processes go: so do their replay rings and what they had for themselves."""
+    config = Config(env="gunreal/Catch-v0", agents=8, agents_per_process=2, replay_size=1000, steps=10**9, t_max=5)
+    system = System(config, *prepare(config), tmp_path, None)
+    seen = {}
+
+    def tick():
+        ends = [remote.segment.end.min() for remote in run.remotes()]
+        if not seen and len(ends) == 4 and min(ends) > 1050:  # the rings are full
+            seen["rings"] = 3 * system.layout.nbytes()
+            seen["own"] = sum(memory.own(remote.popen.pid) for remote in run.remotes()[1:])
+            seen["before"] = run.memory_in_use()
+            run.apply(Counts(1, 1, 1))
+            seen["steps"] = system.metrics.step
+        elif seen and system.metrics.step > seen["steps"] + 100:  # those that are left go on
+            seen["after"] = run.memory_in_use()
+            system.stop("steps")
+
+    try:
+        run = ParallelRun(system)
+        run.run(tick)
+    finally:
+        system.writer.close()
+        system.close()
+    assert seen["rings"] > 40 * MIB
+    # What processes share, Python's own files, counts for fewer when some go: not all of "own" comes back.
+    assert seen["before"] - seen["after"] > 0.95 * seen["rings"] + 0.4 * seen["own"]

@@ -1,0 +1,250 @@
+"""The scheduler's policies on simulated machines, and the bounds on what they may propose."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from gunreal.runtime.scheduler import MOVES, Annealing, Counts, Move, Observation, Queue, Scheduler, bounded
+
+ONES = Counts(1, 1, 1)
+POLICIES = {"annealing": lambda: Annealing(seed=0), "queue": Queue}
+
+
+class Machine(NamedTuple):
+    """A pipeline nearly as fast as its slowest stage, on cores that its stages share."""
+
+    env: float  # frames per second of one agent process on one core
+    predictor: float  # of one predictor
+    trainer: float  # of one trainer
+    device: float = 1e9  # of all trainers together
+    cores: int = 8
+    overhead: float = 0.02  # slowdown by each process and thread beyond the number of cores
+    memory: int = 10**12  # bytes
+    per_process: int = 1000  # bytes
+
+    def observe(self, counts: Counts, noise: float = 0.0) -> Observation:
+        """What an interval under these counts looks like."""
+        rates = self.env, self.predictor, self.trainer
+        env, predict, train = (rate * count for rate, count in zip(rates, counts, strict=True))
+        train = min(self.device, train)
+        frames = sum(rate**-8.0 for rate in (env, predict, train)) ** (-1 / 8)  # queues run empty and full now and then
+        wait = max(1, sum(frames / rate for rate in rates) / self.cores)
+        switching = 1 + self.overhead * max(0, sum(counts) - self.cores)
+        return Observation(
+            frames_per_second=frames / (wait * switching) * (1 + noise),
+            requests=2.0 if predict <= env else 0.2,
+            predictor_idle=1 - frames / predict,
+            trainer_idle=1 - frames / train,
+            blocked=max(0.0, 1 - train / min(env, predict)),
+            memory=self.per_process * counts.processes,
+            memory_limit=self.memory,
+            memory_per_process=self.per_process,
+        )
+
+    def best(self) -> float:
+        """The highest throughput of all settings."""
+        settings = itertools.starmap(Counts, itertools.product(range(1, 25), range(1, 9), range(1, 9)))
+        return max(self.observe(counts).frames_per_second for counts in settings)
+
+
+MACHINES = {
+    "slow environments": Machine(env=500, predictor=20_000, trainer=10_000),
+    "slow predictors": Machine(env=3000, predictor=1500, trainer=10_000, cores=12),
+    "slow trainers": Machine(env=3000, predictor=10_000, trainer=1500, cores=12),
+    "slow device": Machine(env=900, predictor=4000, trainer=2000, device=2500),
+    "balanced": Machine(env=1000, predictor=2500, trainer=2000, cores=16),
+    "two cores": Machine(env=2500, predictor=9000, trainer=4000, device=4000, cores=2),
+}
+
+
+def run(
+    scheduler: Scheduler, machine: Machine, counts: Counts, intervals: int, noise: float = 0.0, seed: int = 0
+) -> list[Counts]:
+    """The counts of every interval."""
+    rng = np.random.default_rng(seed)
+    history = [counts]
+    for _ in range(intervals):
+        history.append(scheduler.propose(history[-1], machine.observe(history[-1], noise * rng.standard_normal())))
+    return history
+
+
+def observation(**changes: float) -> Observation:
+    """A learner that starves with predictors at leisure, and memory enough."""
+    return Observation(1000.0, 0.0, 0.5, 0.5, 0.0, 0, 10**9, 1)._replace(**changes)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+@pytest.mark.parametrize("start", [ONES, Counts(15, 5, 5)])
+@pytest.mark.parametrize("name", MACHINES)
+def test_queue_reaches_nine_tenths_of_the_best_and_rests(name: str, start: Counts, noise: float):
+    machine = MACHINES[name]
+    history = run(Queue(), machine, start, 120, noise)
+    assert len(set(history[-30:])) == 1
+    assert machine.observe(history[-1]).frames_per_second >= 0.9 * machine.best()
+    assert min(map(min, history)) >= 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_queue_on_machines_at_random(seed: int):
+    rng = np.random.default_rng(seed)
+    rates = [float(rate) for rate in 10 ** rng.uniform([2.5, 2.5, 2.5, 3], [4, 4, 4, 5])]
+    machine = Machine(*rates, cores=int(rng.integers(2, 17)))
+    history = run(Queue(), machine, ONES, 200, noise=0.01)
+    assert len(set(history[-30:])) == 1
+    assert machine.observe(history[-1]).frames_per_second >= 0.9 * machine.best()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_queue_rests_where_throughput_is_flat_though_intervals_differ(seed: int):
+    machine = MACHINES["two cores"]
+    history = run(Queue(), machine, ONES, 120, noise=0.05, seed=seed)
+    assert len(set(history[-60:])) == 1
+    assert machine.observe(history[-1]).frames_per_second >= 0.9 * machine.best()
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", MACHINES)
+def test_annealing_reaches_nine_tenths_of_the_best(name: str, seed: int):
+    machine = MACHINES[name]
+    history = run(Annealing(seed), machine, ONES, 200, noise=0.01)
+    assert np.mean([machine.observe(counts).frames_per_second for counts in history[-50:]]) >= 0.9 * machine.best()
+    assert min(map(min, history)) >= 1
+    steps = [np.abs(np.subtract(a, b)).sum() for a, b in itertools.pairwise(history)]
+    assert max(steps) == 1
+
+
+def test_annealing_keeps_a_move_that_did_not_slow_training_and_takes_back_one_that_did():
+    scheduler, start = Annealing(seed=3), Counts(4, 4, 4)
+    trial = scheduler.propose(start, observation(frames_per_second=1000.0))
+    assert trial in [move(start) for move in MOVES]
+    second = scheduler.propose(trial, observation(frames_per_second=1000.0))  # equal: kept
+    assert second in [move(trial) for move in MOVES]
+    assert scheduler.propose(second, observation(frames_per_second=999.0)) == trial
+    assert scheduler.propose(trial, observation(frames_per_second=500.0)) != trial  # measured anew, then the next trial
+
+
+def test_annealing_tries_every_move_and_repeats_with_its_seed():
+    def moves(seed: int) -> list[Counts]:
+        scheduler, start = Annealing(seed), Counts(4, 4, 4)
+        tried = []
+        for _ in range(60):
+            tried.append(scheduler.propose(start, observation(frames_per_second=1000.0)))
+            scheduler.propose(tried[-1], observation(frames_per_second=1.0))
+        return tried
+
+    assert set(moves(0)) == {move(Counts(4, 4, 4)) for move in MOVES}
+    assert moves(0) == moves(0) != moves(1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "move"),
+    [
+        ({}, Move("processes", 1)),
+        ({"predictor_idle": 0.05, "requests": 3.0}, Move("processes", 1)),
+        ({"predictor_idle": 0.05, "requests": 0.1}, Move("processes", 1)),
+        ({"trainer_idle": 0.05, "blocked": 0.4}, Move("trainers", 1)),
+    ],
+)
+def test_queue_relieves_the_bottleneck(changes: dict[str, float], move: Move):
+    assert Queue().propose(Counts(2, 1, 1), observation(**changes)) == move(Counts(2, 1, 1))
+
+
+def test_queue_adds_predictors_once_more_agents_did_not_help():
+    busy = observation(predictor_idle=0.0, requests=3.0)
+    scheduler, counts = Queue(), Counts(2, 1, 1)
+    history = [counts := scheduler.propose(counts, busy) for _ in range(5)]
+    assert history == [Counts(3, 1, 1), Counts(2, 1, 1)] * 2 + [Counts(2, 2, 1)]
+
+
+def test_queue_sends_blocked_agents_home_once_more_trainers_did_not_help():
+    blocked = observation(trainer_idle=0.0, blocked=0.5)
+    scheduler, counts = Queue(), Counts(8, 1, 1)
+    history = [counts := scheduler.propose(counts, blocked) for _ in range(6)]
+    more, less = Counts(8, 1, 2), Counts(7, 1, 1)
+    assert history[:5] == [more, Counts(8, 1, 1), more, Counts(8, 1, 1), less]
+    assert history[5] == Counts(5, 1, 1)  # as many frames with one process less: kept, and two at once
+
+
+def test_queue_doubles_a_move_that_was_kept_and_begins_again_at_one_when_it_fails():
+    machine = Machine(env=100, predictor=10_000, trainer=10_000, cores=32)
+    history = [counts.processes for counts in run(Queue(), machine, ONES, 5)]
+    assert history == [1, 2, 4, 8, 16, 32]
+    scheduler = Queue()
+    counts = scheduler.propose(ONES, observation(frames_per_second=100.0))
+    counts = scheduler.propose(counts, observation(frames_per_second=200.0))
+    assert counts == Counts(4, 1, 1)
+    assert scheduler.propose(counts, observation(frames_per_second=100.0)) == Counts(2, 1, 1)
+    assert scheduler.propose(Counts(2, 1, 1), observation(frames_per_second=200.0)) == Counts(3, 1, 1)
+
+
+def test_queue_doubles_only_within_the_memory():
+    scheduler = Queue()
+    counts = scheduler.propose(ONES, observation(frames_per_second=100.0))
+    room = observation(frames_per_second=200.0, memory=800, memory_limit=1000, memory_per_process=100)
+    assert scheduler.propose(counts, room) == Counts(3, 1, 1)
+
+
+def test_queue_takes_idle_threads_away():
+    history = run(Queue(), MACHINES["slow environments"], Counts(6, 4, 4), 80)
+    assert history[-1].predictors == history[-1].trainers == 1
+
+
+def test_queue_searches_again_when_throughput_moved_at_rest():
+    scheduler, machine = Queue(), MACHINES["slow trainers"]
+    rest = run(scheduler, machine, ONES, 120)[-1]
+    assert run(scheduler, machine, rest, 5)[-1] == rest
+    faster = machine._replace(trainer=6000)
+    history = run(scheduler, faster, rest, 120)
+    assert faster.observe(history[-1]).frames_per_second >= 0.9 * faster.best()
+
+
+def test_nothing_moves_before_anything_was_trained():
+    for scheduler in (Annealing(0), Queue()):
+        assert scheduler.propose(ONES, observation(frames_per_second=0.0)) == ONES
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_memory_is_never_overshot(name: str):
+    machine = MACHINES["slow environments"]._replace(memory=7000)  # 6 processes are 86 %, 7 are 100 %
+    history = run(POLICIES[name](), machine, ONES, 200)
+    assert max(counts.processes for counts in history) == 6
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_counts_at_the_bound_are_the_ceiling_from_then_on(name: str):
+    scheduler, counts = POLICIES[name](), Counts(5, 2, 3)
+    scheduler.propose(counts, observation(memory=950, memory_limit=1000))
+    assert scheduler.ceiling == counts
+    for _ in range(100):  # memory is free again
+        counts = scheduler.propose(counts, observation(frames_per_second=1000.0 * math.prod(counts)))
+        assert all(count <= most for count, most in zip(counts, (5, 2, 3), strict=True))
+    scheduler.propose(Counts(4, 2, 3), observation(memory=960, memory_limit=1000))
+    assert scheduler.ceiling == (4, 2, 3)
+
+
+def test_bounded():
+    present = Counts(4, 2, 2)
+    assert bounded(Counts(0, 0, 9), present, observation()) == (1, 1, 9)
+    tight = observation(memory=700, memory_limit=1000, memory_per_process=125)
+    assert bounded(Counts(9, 2, 2), present, tight) == (6, 2, 2)  # 700 + 2 * 125 = 950 = 95 %
+    assert bounded(Counts(9, 2, 2), present, tight._replace(memory=701)) == (5, 2, 2)
+    assert bounded(Counts(9, 2, 2), present, tight._replace(memory=990)) == present  # used too much: not shrunk
+    assert bounded(Counts(9, 3, 1), present, observation(), ceiling=Counts(5, 2, 2)) == (5, 2, 1)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("cut", [1, 10, 11, 12, 60])
+def test_goes_on_exactly_from_its_state(name: str, cut: int):
+    machine = MACHINES["balanced"]._replace(memory=10_000)
+    whole = POLICIES[name]()
+    head = run(whole, machine, ONES, cut)
+    resumed = POLICIES[name]()
+    resumed.set_state(json.loads(json.dumps(whole.get_state())))
+    assert run(resumed, machine, head[-1], 40) == run(whole, machine, head[-1], 40)
+    assert resumed.get_state() == whole.get_state()

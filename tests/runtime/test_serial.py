@@ -1,0 +1,73 @@
+"""Serial runs follow from their seed and go on exactly; in processes of their own, for TensorFlow's determinism."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from training import Training
+
+from gunreal.records import metrics
+
+# The same run whole, and stopped by SIGTERM in the middle of rollouts; then the stopped one again from the start.
+PROGRAM = """
+import os, signal, sys
+import gunreal
+from gunreal.records.metrics import RunMetrics
+
+config, stop_at = eval(sys.argv[1]), int(sys.argv[2])
+acted = RunMetrics.acted
+
+def acted_and_stopped(self, steps):
+    acted(self, steps)
+    if self.step >= stop_at:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+for name in ("whole", "stopped", "stopped_again"):
+    if name != "whole":
+        RunMetrics.acted = acted_and_stopped
+    gunreal.train(gunreal.Config(name=name, **config), show=False)
+"""
+
+COMMON = {"serial": True, "metrics_seconds": 1000.0, "hidden": 32, "min_batch": 40, "replay_size": 100}
+CARTPOLE = COMMON | {"env": "CartPole-v1", "tasks": ("vr", "rp"), "agents": 6, "agents_per_process": 3, "t_max": 7}
+BREAKOUT = COMMON | {"env": "ALE/Breakout-v5", "tasks": ("pc", "vr", "rp"), "agents": 3}
+
+# A resumed LSTM has to find its state, and the action and reward before it.
+CATCH = COMMON | {"env": "gunreal/Catch-v0", "tasks": ("pc", "vr", "rp"), "agents": 3, "network": "lstm"}
+CATCH |= {"correction": "vtrace", "frame_stack": 1}
+
+
+def last_line(folder, name):
+    line = metrics.read(folder / "runs" / name / metrics.FILE)[-1]
+    keys = ("step", "trained", "updates", "episodes", "score_mean", "weights_sha256", "stopped_by")
+    return {key: line[key] for key in keys}
+
+
+@pytest.mark.parametrize(
+    ("config", "stop_at"),
+    [(CARTPOLE | {"steps": 900}, 431), (BREAKOUT | {"steps": 260}, 140), (CATCH | {"steps": 260}, 140)],
+    ids=["CartPole", "Breakout", "Catch-lstm-vtrace"],
+)
+def test_same_seed_same_weights_stopped_or_not(tmp_path, config, stop_at):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    with Training(tmp_path, repr(config), stop_at, name="whole", program=("program.py",)) as run:
+        assert run.end() == 0, run.stderr
+    whole, stopped, again = (last_line(tmp_path, name) for name in ("whole", "stopped", "stopped_again"))
+    assert whole["stopped_by"] == "steps" and whole["step"] >= config["steps"] and whole["updates"] >= 5
+    assert stopped["stopped_by"] == "SIGTERM" and stop_at <= stopped["step"] < stop_at + config["agents"]
+    assert stopped == again and stopped["weights_sha256"] != whole["weights_sha256"]
+
+    with Training(tmp_path, "--resume", "stopped") as run:
+        assert run.end() == 0, run.stderr
+    assert last_line(tmp_path, "stopped") == whole, json.dumps(stopped)
+
+
+def test_a_failed_run_saves_no_half_round(tmp_path):
+    """A serial run that fails keeps its last whole checkpoint; here it has none, and its metrics say why it ended."""
+    flags = ("--env", "scripted_env:Failing-v0", "--serial", "--agents", 2, "--hidden", 16, "--min_batch", 20)
+    marks = f'how="raise",at=200,times=9,marks="{tmp_path}"'
+    with Training(tmp_path, *flags, "--env_args", marks) as run:
+        assert run.end() == 1
+        assert run.stderr.endswith("RuntimeError: the emulator is on fire\n") and "scripted_env.py" in run.stderr
+        assert run.lines()[-1]["stopped_by"] == "error" and not run.checkpoints()

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from helpers import Bench, FakeLearner
+
+from gunreal.acting.pool import Member
+from gunreal.config.schema import Config
+from gunreal.experience import waits
+from gunreal.experience.spec import Spec
+from gunreal.learning import backend
+from gunreal.records import checkpoint
+from gunreal.runtime.system import System, make_layout
+from gunreal.tasks.registry import load_tasks
+from gunreal.train import prepare
+
+IMAGES = Spec((1, 84, 84), 4, "uint8", 6, t_max=20)
+
+
+class GridLearner(FakeLearner):
+    def predict(self, head, observations, past=None):
+        assert observations.shape == (1, 4, 84, 84) and observations.dtype == np.uint8
+        return (np.zeros((1, 20, 20) if head == "pc" else 1, np.float32),)
+
+
+def layout(**options):
+    config = Config(**({"tasks": ("pc", "vr", "rp")} | options))
+    return make_layout(config, IMAGES, load_tasks(config.tasks, config.task), GridLearner())
+
+
+def test_mailboxes_of_the_papers_tasks():
+    made = layout(agents=32, agents_per_process=16)
+    assert (made.agents, made.groups, made.replay_size, made.slots, made.extra) == (16, 2, 2000, 1, {})
+    assert made.mailboxes == {
+        "pc.bootstrap_step": ((), "int64"),
+        "pc.bootstrap": ((20, 20), "float32"),
+        "pc.sequence": ((1, 2), "int64"),
+        "pc:returns": ((1, 20, 20, 20), "float32"),
+        "pc:action": ((1, 20), "int32"),
+        "vr.bootstrap_step": ((), "int64"),
+        "vr.bootstrap": ((), "float32"),
+        "vr.sequence": ((1, 2), "int64"),
+        "vr:returns": ((1, 20), "float32"),
+        "rp.sequence": ((1, 2), "int64"),
+        "rp:class": ((1,), "int32"),
+    }
+    frames = 16 * (2000 + 3 * 20 + 4) * 84 * 84
+    assert frames < made.nbytes() < 1.02 * frames  # pixels are stored once, and are nearly all of it
+
+
+@pytest.mark.parametrize(
+    ("agents", "min_batch", "slots"),
+    [(1, 80, 4), (2, 80, 2), (4, 80, 2), (3, 100, 2), (8, 80, 1), (16, 80, 1), (16, 640, 3)],
+)
+def test_slots(agents, min_batch, slots):
+    """Batches of 4, 5 or 32 rollouts; all but one of a group's may already be in an earlier batch."""
+    assert layout(agents=agents, agents_per_process=agents, min_batch=min_batch).slots == slots
+
+
+def test_recorded_fields():
+    with Bench(tasks=["helpers:Tracer", "vr"]) as bench:
+        assert {name: field.key for name, field in bench.layout.extra.items()} == {"deep": "depth"}
+        assert bench.layout.mailboxes["tracer:sequence"] == ((bench.layout.slots, 2), "int64")
+
+
+@pytest.fixture
+def system(tmp_path):
+    system = make_system(tmp_path)
+    yield system
+    system.writer.close()
+
+
+def make_system(folder, resumed=None, **options):
+    options = {"tasks": ("vr", "rp"), "agents": 2, "agents_per_process": 2, "hidden": 8, "steps": 100} | options
+    config = Config(env="CartPole-v1", **options)
+    return System(config, *prepare(config), folder, resumed)
+
+
+def test_stop_keeps_the_first_reason(system):
+    assert system.stopped_by == ""
+    system.stop("SIGTERM")
+    system.fail(ZeroDivisionError("one"))
+    system.fail(KeyError("two"))
+    assert system.stopped_by == "SIGTERM" and isinstance(system.failure, ZeroDivisionError)
+    system.close()
+
+
+def test_the_budget_ends_the_run(system):
+    member = Member(system.pool.next_process(), system.layout)
+    system.pool.add(member)
+    requests = np.array([(0, 0), (0, 1)], system.requests["base"].dtype)
+    for _ in range(49):
+        system.predict("base", requests)
+    system.predict("vr", requests)  # bootstraps are no agent steps
+    assert system.metrics.step == 98 and system.stopped_by == ""
+    system.predict("base", requests)
+    assert system.metrics.step == 100 and system.stopped_by == "steps"
+    line = system.snapshot(2, 1, 1, 10**9)
+    assert (line["agents"], line["memory_bytes"], line["batch_base"], line["queue_train"]) == (2, 10**9, 2.0, 0)
+    assert line["memory_limit"] == system.memory_limit > 10**9
+    system.close()
+
+
+@pytest.mark.parametrize("serial", [False, True])
+def test_waits_are_of_the_members_that_are_there(tmp_path, monkeypatch, serial):
+    now = [0.0]
+    monkeypatch.setattr(waits.time, "monotonic", lambda: now[0])
+    system = make_system(tmp_path, serial=serial)
+    members = [Member(system.pool.next_process(), system.layout) for _ in range(2)]
+    for member in members:
+        system.pool.add(member)
+    assert system.snapshot(4, 1, 1, 0)["wait_ms"] is None
+    for member, seconds in zip(members, (0.25, 4.0), strict=True):
+        member.segment.waits.begin(0)
+        now[0] += seconds
+        member.segment.waits.end(0)
+    system.pool.remove(1).close()
+    assert system.snapshot(4, 1, 1, 0)["wait_ms"] == (None if serial else 250.0)  # in lockstep nobody waits
+    assert system.snapshot(4, 1, 1, 0)["wait_ms"] is None
+    system.writer.close(), system.close()
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_how_many_gradients_at_a_time(tmp_path, monkeypatch, gpu):
+    monkeypatch.setattr(backend, "has_gpu", lambda: gpu)
+    monkeypatch.setattr(backend, "cores", lambda: 3)
+    system = make_system(tmp_path)
+    assert system.at_once == (1 if gpu else 3)
+    system.writer.close(), system.close()
+
+
+def test_episodes_are_drained(system):
+    system.episodes.put(np.array([(0, 5, 2.5), (0, 3, -1.5)], system.episodes.dtype))
+    system.drain_episodes()
+    line = system.snapshot(2, 1, 1, 0)
+    assert (line["episodes"], line["score_mean"], line["score_max"]) == (2, 0.5, 2.5)
+    system.close()
+
+
+def test_a_checkpoint_goes_on(system, tmp_path):
+    system.metrics.acted(60)
+    system.pool.next_process()
+    system.save(state={"ring0/action": np.arange(3)}, blobs={"note": b"x"}, scheduler={"kind": "off"})
+    saved = checkpoint.load(tmp_path)
+    assert saved.step == 60 and saved.blobs == {"note": b"x"} and saved.extra["scheduler"] == {"kind": "off"}
+    other = make_system(tmp_path, saved, seed=5)
+    assert other.learner.weights_sha256() == system.learner.weights_sha256()
+    assert other.metrics.step == 60 and other.pool.next == 1  # agents get new seeds
+    system.close(), other.close()
+
+
+def test_a_full_disk_is_reported(system, monkeypatch, capsys):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save", full)
+    system.save()
+    err = capsys.readouterr().err
+    assert err.startswith("gunreal: no checkpoint at step 0: ") and "free some space" in err and err.count("\n") == 1
+    system.close()
+
+
+def test_close_leaves_nothing(tmp_path):
+    before = len(os.listdir("/proc/self/fd"))
+    system = make_system(tmp_path)
+    left = []
+
+    class Leaving(Member):
+        def leave(self):
+            left.append(("leave", self.process))
+            super().leave()
+
+        def close(self):
+            left.append(("close", self.process))
+            super().close()
+
+    for _ in range(2):
+        system.pool.add(Leaving(system.pool.next_process(), system.layout))
+    system.writer.close()
+    system.close()
+    assert left[:2] == [("leave", 0), ("leave", 1)]  # all are told before the first is waited for
+    assert ("close", 1) in left and system.pool.members() == []
+    assert len(os.listdir("/proc/self/fd")) <= before

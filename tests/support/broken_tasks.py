@@ -1,0 +1,140 @@
+"""Tasks that each break one rule of the contract, and one that keeps it; for test_testing.py.
+
+Not in the test module itself: agent processes import a task's module, and that must not import Keras.
+"""
+
+import numpy as np
+
+from gunreal.experience.spec import Field
+from gunreal.tasks.base import Sequence, pad, uniform_sequence
+from gunreal.tasks.reward_prediction import RewardPrediction
+from gunreal.tasks.value_replay import ValueReplay
+
+
+class Recording(RewardPrediction):
+    """Stores a field of its own; keeps the contract."""
+
+    def record(self, spec):
+        return {"depth": Field("depth", (), "float32")}
+
+    def targets(self, replay, sequence, bootstrap):
+        return {"class": np.array(replay.get("depth", *sequence).sum() > 0, np.int32)}
+
+
+class Unpicklable(ValueReplay):
+    def __reduce__(self):
+        return ValueReplay, ()
+
+
+class BadName(ValueReplay):
+    name = "value replay"
+
+
+class BadFeatures(ValueReplay):
+    features = "pixels"
+
+
+class NotNone(ValueReplay):
+    def sample(self, replay, rng):
+        return uniform_sequence(replay, rng) or Sequence(0, 1)
+
+
+class TooLong(ValueReplay):
+    def sample(self, replay, rng):
+        drawn = uniform_sequence(replay, rng)
+        return drawn and Sequence(drawn.first, replay.spec.t_max + 1)
+
+
+class Incomplete(ValueReplay):
+    def sample(self, replay, rng):
+        return Sequence(replay.end - 1, 4) if len(replay) > 10 else None
+
+
+class TooOld(ValueReplay):
+    def sample(self, replay, rng):
+        return Sequence(replay.oldest - 1, 2) if replay.oldest else None
+
+
+class PastTruncation(ValueReplay):
+    def sample(self, replay, rng):
+        drawn = uniform_sequence(replay, rng)
+        return drawn and Sequence(min(drawn.first, replay.end - 4), 4)
+
+
+class NothingEver(ValueReplay):
+    def sample(self, replay, rng):
+        return None
+
+
+class Ragged(ValueReplay):
+    def targets(self, replay, sequence, bootstrap):
+        return {"returns": replay.get("reward", *sequence)}
+
+
+class Infinite(ValueReplay):
+    def targets(self, replay, sequence, bootstrap):
+        return {"returns": np.full(replay.spec.t_max, np.inf, np.float32)}
+
+
+class NamesMask(ValueReplay):
+    def targets(self, replay, sequence, bootstrap):
+        return {"mask": np.zeros(replay.spec.t_max, np.float32)}
+
+
+class NoArray(ValueReplay):
+    def targets(self, replay, sequence, bootstrap):
+        return {"returns": [0.0] * replay.spec.t_max}
+
+
+class IgnoresTermination(ValueReplay):
+    def targets(self, replay, sequence, bootstrap):
+        rewards = replay.get("reward", *sequence)
+        returns = rewards[::-1].cumsum()[::-1] + bootstrap
+        return {"returns": pad(returns.astype(np.float32), replay.spec.t_max)}
+
+
+class LoadsKeras(ValueReplay):
+    def targets(self, replay, sequence, bootstrap):
+        import keras  # noqa: F401
+
+        return super().targets(replay, sequence, bootstrap)
+
+
+class NoScalar(ValueReplay):
+    def loss(self, outputs, batch):
+        return (batch["returns"] - outputs["value"]) ** 2 * batch["mask"]
+
+
+class IgnoresMask(ValueReplay):
+    def loss(self, outputs, batch):
+        from keras import ops
+
+        return ops.mean((batch["returns"] - outputs["value"]) ** 2)
+
+
+class DividesByNothing(ValueReplay):
+    def loss(self, outputs, batch):
+        from keras import ops
+
+        error = (batch["returns"] - outputs["value"]) ** 2 * batch["mask"]
+        return ops.sum(error) / ops.sum(batch["mask"])
+
+
+class NotFinite(ValueReplay):
+    def loss(self, outputs, batch):
+        return super().loss(outputs, batch) * float("inf")
+
+
+class BadGradient(ValueReplay):
+    def loss(self, outputs, batch):
+        from keras import ops
+
+        # The gradient of a square root at 0 is infinite, and 0 times that is not a number.
+        return ops.sum(ops.sqrt(0.0 * outputs["value"]))
+
+
+class Detached(ValueReplay):
+    def loss(self, outputs, batch):
+        from keras import ops
+
+        return super().loss({"value": ops.stop_gradient(outputs["value"])}, batch)

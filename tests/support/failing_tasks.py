@@ -1,0 +1,40 @@
+"""Tasks that fail in the middle of a run; for test_processes.py."""
+
+import sys
+
+import numpy as np
+
+from gunreal.tasks.reward_prediction import RewardPrediction
+from gunreal.tasks.value_replay import ValueReplay
+
+
+def in_agent_process() -> bool:
+    """False in the server, where a dry run of each task has to pass."""
+    return "gunreal.acting.pool" not in sys.modules
+
+
+class LossRaises(ValueReplay):
+    def loss(self, outputs, batch):
+        raise RuntimeError("the loss is at a loss")
+
+
+class SampleRaises(RewardPrediction):
+    def sample(self, replay, rng):
+        if in_agent_process():
+            raise RuntimeError("the sampler is out of samples")
+        return super().sample(replay, rng)
+
+
+class TargetsRaise(ValueReplay):
+    def targets(self, replay, sequence, bootstrap):
+        if in_agent_process():
+            raise RuntimeError("the targets are missed")
+        return super().targets(replay, sequence, bootstrap)
+
+
+class Poisoned(ValueReplay):
+    """Its loss is not a number from each agent's 100th step on."""
+
+    def targets(self, replay, sequence, bootstrap):
+        targets = super().targets(replay, sequence, bootstrap)
+        return {"returns": np.full_like(targets["returns"], np.nan)} if replay.end > 100 else targets

@@ -1,0 +1,102 @@
+"""A small learner with one task, and batches for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import ClassVar
+
+import numpy as np
+
+from gunreal.config.schema import Config
+from gunreal.experience.replay import Past
+from gunreal.experience.spec import Spec
+from gunreal.learning import backend
+from gunreal.tasks.base import AuxiliaryTask
+
+SPEC = Spec((1, 28, 36), 2, "uint8", 3, t_max=4)
+CONFIG = Config(optimizer="adam", max_grad_norm=0.0, max_batch=12)
+BACKEND = os.environ.get("KERAS_BACKEND", "tensorflow")
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit(AuxiliaryTask):
+    """Fits given numbers from the convolution features of three frames."""
+
+    name: ClassVar[str] = "fit"
+    features: ClassVar[str] = "conv"
+    weight: float = 0.25
+
+    def length(self, t_max):
+        return 3
+
+    def head(self, spec):
+        import keras
+
+        return keras.layers.Dense(2)
+
+    def loss(self, outputs, batch):
+        from keras import ops
+
+        from gunreal.learning import losses
+
+        return losses.masked_mean(ops.sum(ops.square(outputs - batch["target"]), axis=-1), batch["mask"])
+
+    def bootstrap(self, outputs):
+        from keras import ops
+
+        return ops.max(outputs[:, 0], axis=-1)
+
+
+def make_learner(config=CONFIG, tasks=(Fit(),), seed=3, layout="auto", kind="small"):
+    from gunreal.learning.network import Network
+
+    spec = SPEC._replace(state=32) if kind == "lstm" else SPEC
+    network = Network(spec, tasks, kind=kind, hidden=16, data_format=backend.data_format(layout), seed=seed)
+    return backend.make_learner(network, config)
+
+
+def make_past(count, steps, seed=0):
+    rng = np.random.default_rng(seed)
+    last_action = rng.integers(-1, 3, (count, steps)).astype(np.int32)
+    last_reward = rng.normal(size=(count, steps)).astype(np.float32)
+    return Past(rng.normal(size=(count, 32)).astype(np.float32), last_action, last_reward)
+
+
+def make_batch(count=3, seed=0):
+    rng = np.random.default_rng(seed)
+    mask = np.ones((count, 4), np.float32)
+    mask[0, 2:] = 0
+    return {
+        "observations": rng.integers(0, 256, (count * 7, *SPEC.observation), dtype=np.uint8),
+        "base": {
+            "action": rng.integers(0, 3, (count, 4)).astype(np.int32),
+            "returns": rng.normal(size=(count, 4)).astype(np.float32),
+            "mask": mask,
+        },
+        "fit": {"target": rng.normal(size=(count, 3, 2)).astype(np.float32), "mask": np.ones((count, 3), np.float32)},
+    }
+
+
+def with_vtrace(batch):
+    """The same batch for a recurrent network that V-trace corrects."""
+    base = dict(batch["base"])
+    shape = base.pop("returns").shape
+    rng = np.random.default_rng(0)
+    names = ("log_mu", "reward", "value_t", "discount", "truncated")
+    base |= {name: rng.normal(size=shape).astype(np.float32) for name in names}
+    base["truncated"][...], base["discount"][...] = 0, 0.9
+    return {**batch, "base": base, "past": {"base": make_past(*shape)}}
+
+
+def gradients(state):
+    """Adam's first moments after its first update are a tenth of the gradients."""
+    moments = [state[name] for name in sorted(state) if name.startswith("optimizer/")][1:]
+    weights = [name for name in state if name.startswith("weights/")]
+    return {name: 10 * moment for name, moment in zip(weights, moments[::2], strict=True)}
+
+
+def assert_equal_states(one, two):
+    assert one.keys() == two.keys()
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, two[name], err_msg=name)

@@ -1,0 +1,48 @@
+"""Replay rings with a known content, for the tests of the ring and the tasks."""
+
+import numpy as np
+
+from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Layout, Segment
+from gunreal.experience.spec import Spec
+
+END = {"T": TERMINATED, "t": TRUNCATED, "-": 0}
+
+
+def episodes(text):
+    """Rows' flags of episodes in words: "--T" is three steps, the last of which terminates; "t" truncates. The last
+    episode may go on."""
+    flags = []
+    for word in text.split():
+        rows = [END[c] for c in word]
+        rows[0] |= FIRST
+        flags += rows + ([RESET] if word[-1] in "Tt" else [])
+    return flags
+
+
+def write(segment, agent, step, frame, flags, **values):
+    """Writes one row as an agent does; the row is complete once `segment.end` has passed it."""
+    arrays, row, ring = segment.arrays, step % segment.layout.ring, segment.layout.ring
+    arrays["frame"][agent, row] = frame
+    arrays["flags"][agent, row] = flags
+    arrays["age"][agent, row] = 0 if flags & FIRST else min(int(arrays["age"][agent, (step - 1) % ring]) + 1, 255)
+    for name, value in values.items():
+        arrays[name][agent, row] = value
+
+
+def make_replay(spec, flags, rewards=None, frames=None, actions=None, replay_size=100):
+    """A ring of one agent. `flags` are of its complete steps; `frames` may have one more, the newest observation."""
+    segment = Segment(Layout(spec, agents=1, groups=1, replay_size=replay_size, extra={}, slots=1, mailboxes={}))
+    count = len(flags)
+    rewards = np.zeros(count) if rewards is None else rewards
+    actions = np.zeros(count, int) if actions is None else actions
+    frames = np.zeros((count + 1, *spec.frame)) if frames is None else frames
+    for step in range(count):
+        write(segment, 0, step, frames[step], flags[step], reward=rewards[step], action=actions[step])
+    last = flags[-1] if count else RESET
+    newest = FIRST if last & RESET else RESET if last & (TERMINATED | TRUNCATED) else 0
+    write(segment, 0, count, frames[count] if len(frames) > count else 0, newest)
+    segment.end[0] = count
+    return segment.agent(0)
+
+
+VECTOR = Spec((1,), 1, "float32", num_actions=3, t_max=4, discount=0.5, reward_clip=1.0)

@@ -1,0 +1,105 @@
+"""Environments with a known course, and one that fails on demand; agent processes import them as `scripted_env:Id`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+
+SCRIPTED, FAILING = "scripted_env:Scripted-v0", "scripted_env:Failing-v0"
+
+
+def reward(t: int, action: int) -> float:
+    """Raw reward of an episode's step `t`; some are beyond a clip of 1."""
+    return 0.25 * (t - 2) + 0.5 * action
+
+
+class Scripted(gymnasium.Env):
+    """Episodes in words: "---T" terminates after four steps, "-t" is truncated after two, "~" never ends.
+
+    A reset with seed s begins word `s % number of words`. Observation: float32 `[s % 997, t, last action or -1]`; its
+    `info` has a "depth" of -t. With `log`, closing appends a line to that file.
+    """
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    action_space = gymnasium.spaces.Discrete(3)
+
+    def __init__(self, script: str = "---T", log: str = ""):
+        self._words, self._log = script.split(), log
+
+    def reset(self, *, seed=None, options=None):
+        self._word, self._tag, self._t = self._words[seed % len(self._words)], seed % 997, 0
+        return self._observe(-1)
+
+    def step(self, action):
+        gained = reward(self._t, action)
+        last = self._word[-1] != "~" and self._t == len(self._word) - 1
+        self._t += 1
+        observation, info = self._observe(action)
+        return observation, gained, last and self._word[-1] == "T", last and self._word[-1] == "t", info
+
+    def _observe(self, action):
+        return np.array([self._tag, self._t, action], np.float32), {"depth": np.float32(-self._t)}
+
+    def close(self):
+        if self._log:
+            with open(self._log, "a") as file:
+                file.write("closed\n")
+
+
+class Failing(Scripted):
+    """An endless episode that fails on its step `at` (0: when it is reset; -1: when an agent process opens it).
+
+    `how` is "raise", "sleep", "spin" (a loop that never ends), "kill" (the process dies as of a segmentation fault) or
+    "child" (it starts a process and then spins), or several, "raise,spin", each for one failure. Only the first `times`
+    failures happen; they are counted in the folder `marks`.
+    """
+
+    def __init__(self, how: str, at: int, times: int, marks: str):
+        super().__init__("~")
+        self._how, self._at, self._times, self._marks = how.split(","), at, times, Path(marks)
+        self._count = 0
+        if "gunreal.acting.pool" not in sys.modules:  # the server opens one too, to see what it looks like
+            self._fail_if(at == -1)
+
+    def reset(self, *, seed=None, options=None):
+        self._fail_if(self._at == 0)
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self._count += 1
+        self._fail_if(self._count == self._at)
+        return super().step(action)
+
+    def _fail_if(self, due: bool) -> None:
+        if not due:
+            return
+        for number in range(self._times):
+            try:
+                (self._marks / str(number)).touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            self._fail(self._how[number % len(self._how)])
+
+    def _fail(self, how: str) -> None:
+        if how == "raise":
+            raise RuntimeError("the emulator is on fire")
+        if how == "kill":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if how == "sleep":
+            time.sleep(1e6)
+        if how == "child":
+            child = subprocess.Popen(["sleep", "1000"])
+            (self._marks / "child").write_text(str(child.pid))
+        while True:
+            pass
+
+
+gymnasium.register("Scripted-v0", Scripted)
+gymnasium.register("Failing-v0", Failing)

@@ -1,0 +1,189 @@
+import pickle
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+from gradients import reached
+
+import gunreal
+from gunreal.experience.replay import RESET
+from gunreal.experience.spec import Spec
+from gunreal.tasks.depth_prediction import LINEAR, Z_BUFFER, DepthPrediction, subsample
+from gunreal.tasks.registry import synthetic_segment
+from gunreal.testing import check_task
+
+FRAMES = Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6)
+TASK = DepthPrediction()
+
+
+def slow_points(depth, rows, columns):
+    """The pixel in the middle of each cell of a grid over the middle half of the height."""
+    height, width = depth.shape
+    points = np.zeros((rows, columns), depth.dtype)
+    for i in range(rows):
+        for j in range(columns):
+            y = height // 4 + int((i + 0.5) * (height // 2) / rows)
+            x = int((j + 0.5) * width / columns)
+            points[i, j] = depth[y, x]
+    return points
+
+
+@pytest.mark.parametrize(
+    ("size", "grid"), [((84, 84), (4, 16)), ((64, 96), (8, 16)), ((9, 7), (4, 7)), ((2, 1), (1, 1))]
+)
+def test_subsample_against_loops(size, grid):
+    maps = np.random.default_rng(0).integers(256, size=(3, *size)).astype(np.uint8)
+    points = subsample(maps, *grid)
+    assert points.shape == (3, *grid) and points.dtype == np.uint8
+    for depth, of_map in zip(maps, points, strict=True):
+        np.testing.assert_array_equal(of_map, slow_points(depth, *grid))
+
+
+def test_floor_and_ceiling_are_left_out():
+    depth = np.zeros((84, 84), np.uint8)
+    depth[:21] = depth[63:] = 255
+    assert not subsample(depth, 4, 16).any()
+
+
+def test_edges_of_the_far_end_are_the_papers():
+    """Mirowski et al.: (d / 255)^10, cut at 0.05, 0.175, 0.3, 0.425, 0.55, 0.675 and 0.8."""
+    depth = np.arange(256)
+    papers = np.digitize((depth / 255) ** 10, [0.05, 0.175, 0.3, 0.425, 0.55, 0.675, 0.8])
+    np.testing.assert_array_equal(np.digitize(depth, Z_BUFFER), papers)
+    assert TASK.edges == (*LINEAR, *Z_BUFFER) and len(TASK.edges) == 20
+
+
+def test_edges_of_the_near_end_grow_geometrically():
+    ratios = np.array(LINEAR[2:]) / LINEAR[1:-1]
+    assert set(np.round(ratios, 2).tolist()) == {1.33, 1.5}
+
+
+def test_targets_against_counting():
+    segment = synthetic_segment(FRAMES, TASK.record(FRAMES), 200)
+    replay, rng = segment.agent(0), np.random.default_rng(0)
+    lengths = set()
+    for _ in range(100):
+        first, length = sequence = TASK.sample(replay, rng)
+        band = TASK.targets(replay, sequence, None)["band"]
+        assert band.shape == (6, 4, 16) and band.dtype == np.int32
+        for row in range(length):  # terminations and resets are crossed; each row has its own map
+            points = segment.arrays["depth"][0, (first + row) % segment.layout.ring]
+            np.testing.assert_array_equal(band[row], sum((points >= edge).astype(int) for edge in TASK.edges))
+        assert not band[length:].any()
+        lengths.add(length)
+    assert {1, 6} <= lengths  # truncated ones among them
+
+
+def test_only_the_points_are_stored():
+    field = TASK.record(FRAMES)["depth"]
+    maps = np.random.default_rng(0).integers(256, size=(3, 84, 84)).astype(np.uint8)
+    assert (field.key, field.shape, field.dtype) == ("depth", (4, 16), "uint8")
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(field)).convert(maps), subsample(maps, 4, 16))
+
+
+def test_a_sequence_starts_on_no_reset_and_ends_with_a_truncation():
+    replay = synthetic_segment(FRAMES, TASK.record(FRAMES), 400).agent(0)
+    rng = np.random.default_rng(1)
+    for _ in range(100):
+        first, length = TASK.sample(replay, rng)
+        assert not replay.get("flags", first, 1)[0] & RESET
+        assert length == replay.sequence_length(first, 6)
+
+
+def test_loss_and_gradient_by_hand():
+    task = DepthPrediction(rows=1, columns=2, edges=(100,))
+    logits = np.zeros((1, 2, 1, 2, 2), np.float32)
+    logits[0, 0, 0, 0] = [np.log(3), 0]  # 3/4 on band 0, which is right
+    logits[0, 1] = 50  # masked
+    batch = {"band": np.array([[[[0, 1]], [[1, 0]]]], np.int32), "mask": np.array([[1, 0]], np.float32)}
+    outputs = tf.Variable(logits)
+    with tf.GradientTape() as tape:
+        loss = task.loss(outputs, batch)
+    assert float(loss) == pytest.approx((np.log(4 / 3) + np.log(2)) / 2, rel=1e-5)
+    gradient = np.zeros_like(logits)
+    gradient[0, 0, 0] = np.array([[-0.25, 0.25], [0.5, -0.5]]) / 2
+    np.testing.assert_allclose(tape.gradient(loss, outputs), gradient, atol=1e-6)
+
+
+def test_head_has_128_units_and_a_softmax_for_each_point():
+    head = DepthPrediction(rows=2, columns=3, edges=(10, 20, 30)).head(FRAMES)
+    logits = head(np.ones((5, 6, 32), np.float32))
+    assert logits.shape == (5, 6, 2, 3, 4)
+    assert [tuple(v.shape) for v in head.trainable_variables] == [(32, 128), (128,), (128, 24), (24,)]
+
+
+def test_gradient_reaches_the_whole_torso_and_nothing_else():
+    segment = synthetic_segment(FRAMES, TASK.record(FRAMES), 200)
+    assert reached(TASK, segment) == ({"torso/conv1", "torso/conv2", "torso/fc3", "depth"}, {"policy", "value"})
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "message"),
+    [
+        (Spec((4,), 1, "float32", 2), {}, "depth needs image observations and a map 'depth'.* float32 4: leave depth"),
+        (FRAMES, {"rows": 19}, "depth.rows is 19: choose it from 1 to 18 for frames of 36x36 pixels"),
+        (FRAMES, {"columns": 0}, "depth.columns is 0: choose it from 1 to 36"),
+        (FRAMES, {"edges": ()}, r"depth.edges is \[\]: give ascending numbers from 1 to 255"),
+        (FRAMES, {"edges": [5, 5]}, r"depth.edges is \[5, 5\]"),
+        (FRAMES, {"edges": (0, 5)}, "depth.edges"),
+        (FRAMES, {"edges": (5, 256)}, "depth.edges"),
+    ],
+)
+def test_check_names_the_fix(spec, options, message):
+    with pytest.raises(ValueError, match=message):
+        DepthPrediction(**options).check(spec)
+
+
+def test_keeps_the_contract():
+    check_task(DepthPrediction, rows=2, columns=5, edges=[64, 128])
+
+
+class Walls(gymnasium.Env):
+    """A wall at one of three distances, each with a stripe at another place; an episode has four steps."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {
+            "image": gymnasium.spaces.Box(0, 255, (84, 84, 1), np.uint8),
+            "depth": gymnasium.spaces.Box(0, 255, (84, 84), np.uint8),
+        }
+    )
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        self.kind = np.random.default_rng(seed).integers(3)
+        return self.observe(), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self.observe(), 0.0, False, self.steps == 4, {}
+
+    def observe(self):
+        image = np.zeros((84, 84, 1), np.uint8)
+        image[:, self.kind * 28 : (self.kind + 1) * 28] = 255
+        return {"image": image, "depth": np.full((84, 84), (1, 40, 240)[self.kind], np.uint8)}
+
+
+gymnasium.register("Walls-v0", Walls)
+
+
+def test_it_is_learned_from_an_environment_that_gives_depth(tmp_path):
+    config = gunreal.Config(
+        env="Walls-v0",
+        tasks=("depth",),
+        task={"depth": {"weight": 1.0}},
+        serial=True,
+        agents=8,
+        steps=2000,
+        min_batch=40,
+        hidden=32,
+        frame_stack=1,
+        learning_rate=3e-3,
+        metrics_seconds=0.2,
+        logdir=str(tmp_path),
+        name="depth",
+    )
+    losses = [m["loss_depth"] for m in gunreal.train(config, show=False).metrics if m["loss_depth"] is not None]
+    assert losses[0] > 1.1  # ln 21 = 3.0 at the start; who does not look at the image stays above ln 3 = 1.1
+    assert losses[-1] < 0.3

@@ -1,0 +1,222 @@
+import subprocess
+import sys
+import textwrap
+from importlib.metadata import EntryPoint
+
+import numpy as np
+import pytest
+
+from gunreal.config.schema import ConfigError
+from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED
+from gunreal.experience.spec import Field, Spec
+from gunreal.tasks import registry
+from gunreal.tasks.pixel_control import PixelControl
+from gunreal.tasks.registry import load_tasks, synthetic_segment, target_arrays
+from gunreal.tasks.reward_prediction import RewardPrediction
+from gunreal.tasks.value_replay import ValueReplay
+
+SPEC = Spec((1, 16, 16), 2, "uint8", num_actions=3, t_max=5)
+
+PLUGIN = """
+import dataclasses
+from gunreal.tasks.base import AuxiliaryTask
+
+@dataclasses.dataclass(frozen=True)
+class Mine(AuxiliaryTask):
+    name = "mine"
+    units: int = 8
+    rate: float = 0.5
+    mode: str = "a"
+    deep: bool = False
+    sizes: tuple[int, ...] = (1, 2)
+    limit: int | None = None
+
+class Bare(AuxiliaryTask):
+    name = "bare"
+
+class Nameless(AuxiliaryTask):
+    pass
+
+class Reserved(AuxiliaryTask):
+    name = "base"
+
+class NoTask:
+    name = "notask"
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """Writes a module of the given name and source to the path."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def write(name, source):
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(source))
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        return tmp_path / f"{name}.py"
+
+    yield write
+    for path in tmp_path.glob("*.py"):
+        sys.modules.pop(path.stem, None)
+
+
+@pytest.fixture
+def mine(plugin):
+    plugin("my_plugin", PLUGIN)
+
+
+def offer(monkeypatch, **values):
+    points = [EntryPoint(name, value, registry.GROUP) for name, value in values.items()]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points)
+
+
+def test_built_in_tasks_in_the_order_named():
+    assert load_tasks(["rp", "pc", "vr"]) == (RewardPrediction(), PixelControl(), ValueReplay())
+    assert load_tasks([]) == ()
+
+
+def test_options_are_fields():
+    pc, vr = load_tasks(["pc", "vr"], {"pc": {"weight": 0.05, "cell": 2}, "vr": {"weight": 2}})
+    assert pc == PixelControl(weight=0.05, cell=2) and vr == ValueReplay(weight=2)
+
+
+def test_module_and_class(mine):
+    (task,) = load_tasks(["my_plugin:Mine"], {"mine": {"units": 16, "sizes": [3, 4], "limit": 7, "deep": True}})
+    assert task.units == 16 and task.limit == 7 and task.name == "mine"
+    assert load_tasks(["my_plugin:Bare"], {"bare": {"weight": 0.5}})[0].weight == 0.5
+
+
+def test_plug_in_by_entry_point(mine, monkeypatch):
+    offer(monkeypatch, mine="my_plugin:Mine")
+    assert [task.name for task in load_tasks(["vr", "mine"])] == ["vr", "mine"]
+
+
+def test_only_the_named_are_imported():
+    code = (
+        "import sys; from gunreal.tasks.registry import load_tasks; load_tasks(['vr'])\n"
+        "wrong = {'keras', 'tensorflow', 'jax', 'gunreal.tasks.pixel_control', 'gunreal.learning.network'}\n"
+        "wrong &= set(sys.modules)\n"
+        "assert not wrong, wrong"
+    )
+    subprocess.run([sys.executable, "-c", f"import sys; sys.path[:] = {sys.path}\n{code}"], check=True)
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "message"),
+    [
+        (["pcc"], {}, "there is no task 'pcc', did you mean 'pc'\\?; there is .*pc, .*rp, .*vr"),
+        (["nothing"], {}, "there is no task 'nothing'; there is"),
+        (["pc", "vr", "pc"], {}, "'pc' is named more than once"),
+        (["vr", "gunreal.tasks.value_replay:ValueReplay"], {}, "'vr' is named more than once"),
+        (["vr"], {"pc": {"weight": 1.0}}, r"options are set for 'pc', which is not among the tasks \(vr\): add it"),
+        (
+            ["pc"],
+            {"pc": {"wieght": 1.0}},
+            "'pc' has no option 'wieght', did you mean 'weight'\\?; it has cell, discount, ",
+        ),
+        (["pc"], {"pc": {"name": "x"}}, "'pc' has no option 'name'"),
+        (["pc"], {"pc": {"cell": 2.5}}, "pc.cell is 2.5: give a value of type int"),
+        (["pc"], {"pc": {"cell": True}}, "pc.cell is True: give a value of type int"),
+        (["pc"], {"pc": {"weight": "much"}}, "pc.weight is 'much': give a value of type float"),
+        (["pc"], {"pc": {"weight": -1.0}}, "pc.weight is -1.0: give a finite one of 0 or more"),
+        (["pc"], {"pc": {"weight": float("nan")}}, "pc.weight is nan"),
+        (["my_plugin:Mine"], {"mine": {"mode": 3}}, "mine.mode is 3: give a value of type str"),
+        (["my_plugin:Mine"], {"mine": {"deep": 1}}, "mine.deep is 1: give a value of type bool"),
+        (["my_plugin:Mine"], {"mine": {"sizes": "12"}}, "mine.sizes is '12': give a value of type tuple"),
+        (["my_plugin:Mine"], {"mine": {"limit": "x"}}, "mine.limit is 'x': give a value of type int | None"),
+        (["my_plugin:Absent"], {}, "can't be loaded: AttributeError: module 'my_plugin' has no attribute 'Absent'"),
+        (["my_plugin:NoTask"], {}, "is not a subclass of gunreal.tasks.base.AuxiliaryTask"),
+        (["my_plugin:Nameless"], {}, "Nameless.name is None: choose an identifier"),
+        (["my_plugin:Reserved"], {}, "Reserved.name is 'base': choose an identifier other than base"),
+        (["no_such_module:Task"], {}, "can't be loaded: ModuleNotFoundError: No module named 'no_such_module'$"),
+    ],
+)
+def test_mistakes_are_one_line_that_names_the_fix(mine, names, options, message):
+    with pytest.raises(ConfigError, match=message) as error:
+        load_tasks(names, options)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "message", "line"),
+    [
+        ("import math\nx = 1 / 0\n", "ZeroDivisionError: division by zero", 2),
+        ("import math\n\nimport surely_not_installed\n", "No module named 'surely_not_installed'", 3),
+        ("def f(:\n    pass\n", "invalid syntax|argument expected|parameter", 1),
+        ("import json\njson.loads('{')\n", "JSONDecodeError", None),
+    ],
+)
+def test_broken_plug_in_names_its_file_and_keeps_its_error(plugin, source, message, line):
+    path = plugin("broken_plugin", source)
+    with pytest.raises(ConfigError, match=message) as error:
+        load_tasks(["broken_plugin:Task"])
+    assert isinstance(error.value.__cause__, (ArithmeticError, ImportError, SyntaxError, ValueError))
+    assert line is None or f"({path}:{line})" in str(error.value)
+
+
+def test_entry_point_and_class_must_agree_on_the_name(mine, monkeypatch):
+    offer(monkeypatch, other="my_plugin:Mine")
+    with pytest.raises(ConfigError, match="Mine.name is 'mine': give the class and its entry point the same name"):
+        load_tasks(["other"])
+
+
+def test_two_packages_with_one_name(monkeypatch):
+    offer(monkeypatch, pc="another_package:PixelControl")
+    with pytest.raises(ConfigError, match="two installed packages offer a task 'pc'"):
+        load_tasks(["vr"])
+
+
+def test_the_same_entry_point_seen_twice_is_one(monkeypatch):
+    offer(monkeypatch, pc="gunreal.tasks.pixel_control:PixelControl")
+    assert load_tasks(["pc"]) == (PixelControl(),)
+
+
+def test_target_arrays():
+    assert target_arrays(ValueReplay(), SPEC, ()) == {"returns": ((5,), "float32")}
+    assert target_arrays(RewardPrediction(), SPEC) == {"class": ((), "int32")}
+    pc = PixelControl(cell=4)
+    assert target_arrays(pc, SPEC, (4, 4)) == {"returns": ((5, 4, 4), "float32"), "action": ((5,), "int32")}
+
+
+def test_target_arrays_of_a_task_that_records():
+    class Depth(RewardPrediction):
+        def record(self, spec):
+            return {"depth": Field("depth_map", (3, 2), "float32")}
+
+        def targets(self, replay, sequence, bootstrap):
+            return {"depth": replay.get("depth", *sequence)}
+
+    assert target_arrays(Depth(), SPEC) == {"depth": ((3, 3, 2), "float32")}
+
+
+def test_target_arrays_of_tasks_that_give_none():
+    class Never(ValueReplay):
+        def sample(self, replay, rng):
+            return None
+
+    class Lists(RewardPrediction):
+        def targets(self, replay, sequence, bootstrap):
+            return {"class": 1}
+
+    with pytest.raises(ConfigError, match="'vr': sample\\(\\) found nothing in 100 random steps"):
+        target_arrays(Never(), SPEC, ())
+    with pytest.raises(ConfigError, match="'rp': targets\\(\\) must give NumPy arrays by name"):
+        target_arrays(Lists(), SPEC)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 60, 1000])
+def test_synthetic_experience_keeps_the_rules_of_a_ring(steps):
+    segment = synthetic_segment(SPEC, {"depth": Field("depth", (2,), "int16")}, steps)
+    replay = segment.agent(0)
+    assert replay.end == steps and len(replay) == min(steps, 100)
+    count = len(replay)
+    flags, age, reward = (replay.get(name, replay.oldest, count) for name in ("flags", "age", "reward"))
+    done = flags & (TERMINATED | TRUNCATED) != 0
+    np.testing.assert_array_equal(done[:-1], (flags & RESET != 0)[1:])
+    np.testing.assert_array_equal((flags & RESET != 0)[:-1], (flags & FIRST != 0)[1:])
+    np.testing.assert_array_equal(flags & FIRST != 0, age == 0)
+    np.testing.assert_array_equal(np.diff(age.astype(int))[age[1:] > 0], 1)
+    assert not reward[flags & RESET != 0].any()
+    if steps == 1000:
+        assert set(reward.tolist()) == {-1, 0, 1}
+        assert (flags & TERMINATED).any() and (flags & TRUNCATED).any()

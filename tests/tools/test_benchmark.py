@@ -1,0 +1,158 @@
+"""The benchmark's command and arithmetic, and one small measurement of the real thing."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from training import wait_until
+
+from gunreal.config.schema import Config
+from gunreal.learning import backend
+
+TOOLS = Path(__file__).parents[2] / "tools"
+sys.path.insert(0, str(TOOLS))
+benchmark, measure, rates = (importlib.import_module(name) for name in ("benchmark", "measure", "rates"))
+steps_to_score = importlib.import_module("steps_to_score")
+CATCH = ["--env", "gunreal/Catch-v0", "--agents", "4", "--agents_per_process", "2", "--min_batch", "40"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--env gunreal/Catsh-v0", "unknown environment 'gunreal/Catsh-v0'"),
+        ("--env CartPole-v1", "task 'pc' does not fit CartPole-v1"),
+        ("--agnets 3", "unknown flag --agnets; did you mean agents?"),
+        ("--seconds 0", "--seconds is 0, but has to be above 0"),
+        ("--seconds soon", "argument --seconds: invalid float value: 'soon'"),
+        ("--json", "argument --json: expected one argument"),
+        ("--rounds -1", "--rounds is -1, but has to be above 0"),
+        ("--tune --lag nan", "--lag is nan"),
+        ("--tune --json x.json", "leave --task_sets, --json and --png out"),
+        ("--json nowhere/x.json", "can't write nowhere/x.json; choose a file"),
+        ("--json folder", "can't write folder"),
+        ("--png rates.jpg", "--png rates.jpg has to end with .png"),
+        ("--serial", "leave --serial and --scheduler out"),
+        ("--scheduler queue", "leave --serial and --scheduler out"),
+        ("--resume x", "there is no run 'x'"),
+        ("--task_sets pc,pc --env gunreal/Catch-v0", "task pc is named twice"),
+        ("rates", "unexpected argument 'rates'"),
+    ],
+)
+def test_bad_input(tmp_path, monkeypatch, capsys, words, message):
+    """One line, exit code 2, nothing measured and nothing written."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(measure.subprocess, "Popen", None)
+    (tmp_path / "folder").mkdir()
+    assert benchmark.main(words.split()) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith("benchmark.py: ") and err.count("\n") == 1 and message in err and out == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_task_sets():
+    config = Config(tasks=("vr", "rp"), task={"vr": {"weight": 0.5}})
+    default = benchmark.variants(config, "")
+    assert {name: (of.tasks, of.task) for name, of in default.items()} == {
+        "base": ((), {}),
+        "vr,rp": (("vr", "rp"), {"vr": {"weight": 0.5}}),
+    }
+    assert list(benchmark.variants(Config(), "")) == ["base", "pc,vr,rp"]
+    assert [of.tasks for of in benchmark.variants(config, "rp base vr").values()] == [("rp",), (), ("vr",)]
+
+
+def test_the_limit_is_of_cores_that_are_never_idle_or_of_a_gpu():
+    parts = [measure.Rate(1000.0, 0.3), measure.Rate(2000.0, 0.2), measure.Rate(500.0, 0.5)]
+    assert measure.limit(*parts, cores=2) == pytest.approx(2000.0)
+    assert measure.limit(*parts, cores=None) == pytest.approx(400.0)
+    assert measure.limit(measure.Rate(300.0, 0.3), *parts[1:], cores=None) == pytest.approx(300.0)
+
+
+def test_repeat_counts_items(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(measure.time, "process_time", lambda: 0.25 * now[0])
+
+    def action():
+        now[0] += 0.5
+
+    assert measure.repeat(action, 8, 2.0) == measure.Rate(16.0, 15.625)  # 32 in 2 s, which took 0.5 s of a core
+
+
+def row(pps: float, balanced: bool = True, **more) -> dict:
+    return {"pps": pps, "balanced": balanced, "gpu": False, "wait": {"p50_ms": 2 * pps}, "profile": {"base": {}}} | more
+
+
+def test_medians_are_of_balanced_rounds():
+    rows = [row(1.0, False), row(2.0), row(9.0, profile={"base": {"a": 0.5}}), row(4.0, wait={"p50_ms": None})]
+    found = rates.medians(rows)
+    assert (found["pps"], found["wait"]["p50_ms"], found["balanced"], found["rounds"]) == (4.0, 11.0, 3, 4)
+    assert found["profile"]["base"]["a"] == 0.0 and found["gpu"] is False
+    none = rates.medians(rows[:1])
+    assert (none["pps"], none["balanced"], none["rounds"]) == (1.0, 0, 1)
+
+
+def test_a_failed_measurement_says_why(monkeypatch, capsys):
+    monkeypatch.setattr(measure, "_BOOT", "raise ValueError('it hurts')")
+    with pytest.raises(measure.MeasurementFailed, match="^ValueError: it hurts$"):
+        measure.row(Config(env="gunreal/Catch-v0"), 1.0)
+    assert benchmark.main(["--env", "gunreal/Catch-v0"]) == 1
+    assert capsys.readouterr().err == "benchmark.py: ValueError: it hurts\n"
+
+
+@pytest.mark.timeout(300)
+def test_it_measures_base_and_tasks(tmp_path):
+    pytest.importorskip("matplotlib")
+    out, png = tmp_path / "rates.json", tmp_path / "rates.png"
+    words = ["--rounds", "1", "--seconds", "1", "--json", out, "--png", png, "--hidden", "32", *CATCH]
+    words += ["--replay_size", "20000"]  # not full at the end, however fast the machine is
+    command = [sys.executable, TOOLS / "benchmark.py", *words]
+    text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    found = json.loads(out.read_text())
+    assert list(found["sets"]) == ["base", "pc,vr,rp"] and found["about"]["cores"] == backend.cores()
+    for name, row in found["sets"].items():
+        assert min(row[key] for key in ("env", "predict", "train", "pps", "tps", "limit")) > 0
+        assert row["share"] == row["pps"] / row["limit"] and row["pps"] == found["rounds"][name][0]["pps"]
+        wait = row["wait"]
+        assert 0 < wait["p50_ms"] <= wait["p95_ms"] and wait["mean_ms"] > 0 and 0 < wait["share"] < 1.1
+        assert row["processes"] == 2 and 1 <= row["predictions"]["base"]["mean"] <= 4
+        assert sum(row["predictions"]["base"]["sizes"].values()) == row["predictions"]["base"]["count"]
+        assert row["cpu_ms"]["agents"] > 0 and row["alone_cpu_ms"]["train"] > 0
+        assert row["memory"]["with_full_rings"] > row["memory"]["bytes"] > 2e8
+        assert row["profile"]["base"]["backend._Operation.__call__"] > 0 and 0 < row["profile_cost"] < 0.5
+        assert row["bytes"]["gathered_predict"] >= 28_224 and "1" in row["predict_sizes"]
+        assert f"{row['pps']:,.0f}" in text
+    pc, base = (found["sets"][name]["bytes"]["gathered_train"] for name in ("pc,vr,rp", "base"))
+    assert pc > 3 * base  # three passes' worth of frames
+    assert png.stat().st_size > 10_000
+
+
+@pytest.mark.timeout(120)
+def test_interrupted(tmp_path):
+    """A Ctrl-C leaves no process: the measurement is told, and takes its agents with it."""
+    command = [sys.executable, TOOLS / "benchmark.py", "--task_sets", "base", *CATCH]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        family: list = []
+        me = measure.child_seconds.__globals__["psutil"].Process(process.pid)
+        wait_until(lambda: len(family.clear() or family.extend(me.children(recursive=True)) or family) >= 3)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr.read() == "benchmark.py: interrupted\n"
+    wait_until(lambda: not any(member.is_running() for member in family))
+
+
+def test_steps_to_score_waits_for_a_hundred_episodes():
+    steps_to = steps_to_score.steps_to
+    lines = [
+        {"step": 10, "episodes": 2, "score_mean": 1.0},
+        {"step": 20, "episodes": 100, "score_mean": 0.7},
+        {"step": 30, "episodes": 150, "score_mean": 0.8},
+    ]
+    assert steps_to(lines, 0.8) == 30
+    assert steps_to(lines, 0.9) is None
+    assert steps_to([{"step": 5, "episodes": 0, "score_mean": None}], 0.0) is None

@@ -1,0 +1,277 @@
+"""Comparing with other systems: arithmetic, the rounds, absent and failing peers, and what a measurement sees."""
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def tools(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    return importlib.import_module
+
+
+def interpreter(path, drive="", probe=""):
+    """A stand-in for the interpreter of a virtual environment: its sb3 imports by `probe` and trains by `drive`."""
+    path.write_text(
+        f"#!{sys.executable}\n"
+        "import os, subprocess, sys, time\n"
+        f"sys.path.insert(0, {str(ROOT / 'tools')!r})\n"
+        "import peers\n"
+        "def sb3(progress, *, envs=32):\n"
+        f"{textwrap.indent(drive or 'pass', '    ')}\n"
+        "peers.PEERS['sb3'] = peers.PEERS['sb3']._replace(drive=sb3, modules=(), packages=('psutil',))\n"
+        "if '--progress' not in sys.argv:\n"
+        f"{textwrap.indent(probe or 'pass', '    ')}\n"
+        "peers.main(sys.argv[2:])\n"
+    )
+    path.chmod(0o755)
+    return str(path)
+
+
+STEADY = """
+steps = 0
+while progress.report(steps):
+    steps += envs
+    until = time.process_time() + 0.005
+    while time.process_time() < until:
+        pass
+"""
+
+
+def command(*words):
+    return [sys.executable, str(ROOT / "tools/compare_peers.py"), "--cores", "1", *words]
+
+
+def run(*words):
+    return subprocess.run(command(*words), capture_output=True, text=True, timeout=120)
+
+
+QUICK = ("--seconds", "0.3", "--warmup", "0.1")
+
+
+def rounds(rate, cpu_ms, memory, others=0.0):
+    return {"rate": rate, "cpu_ms": cpu_ms, "memory": memory, "others": others}
+
+
+def test_ratios_are_to_the_fastest_system_that_is_not_ours(tools):
+    compare_peers = tools("compare_peers")
+    results = {
+        "gunreal": {"title": "G", "is_ours": True, "rounds": [rounds(1700.0, 1.0, 9e8), rounds(1900.0, 1.2, 9e8)]},
+        "sb3": {"title": "S", "is_ours": False, "rounds": [rounds(1000.0, 1.8, 5e8), rounds(1100.0, 2.2, 7e8)]},
+        "sf": {"title": "F", "is_ours": False, "rounds": [rounds(1200.0, 1.6, 1e9), rounds(1200.0, 1.6, 2e9)]},
+        "sb3:envs=9": {"title": "S", "is_ours": False, "rounds": [rounds(9999.0, 1.0, 1.0)], "failed": "crashed"},
+        "sf:envs=9": {"title": "F", "is_ours": False, "absent": "not there"},
+    }
+    best = compare_peers.summarise(results)
+    assert best == "sf"
+    assert results["gunreal"]["median"] == rounds(1800.0, 1.1, 9e8)
+    assert results["gunreal"]["ratio"] == pytest.approx({"rate": 1.5, "cpu_ms": 1.1 / 1.6, "memory": 0.6})
+    assert results["sb3"]["ratio"] == pytest.approx({"rate": 1050 / 1200, "cpu_ms": 1.25, "memory": 0.4})
+    assert results["sf"]["ratio"] == {"rate": 1.0, "cpu_ms": 1.0, "memory": 1.0}
+    assert "median" not in results["sb3:envs=9"] and "median" not in results["sf:envs=9"]
+
+    lines = compare_peers.table(results, best).splitlines()
+    assert lines[1].split() == ["gunreal", "1,800", "1.50", "1.10", "0.69", "900", "0.60", "0"]
+    assert lines[4:] == ["best peer: sf", "sb3:envs=9 (S) failed: crashed", "sf:envs=9 (F) absent: not there"]
+
+
+def test_without_a_peer_there_are_figures_but_no_ratios(tools):
+    compare_peers = tools("compare_peers")
+    results = {"gunreal": {"title": "G", "is_ours": True, "rounds": [rounds(1700.0, 1.0, 9e8, others=0.5)]}}
+    assert compare_peers.summarise(results) is None
+    assert "ratio" not in results["gunreal"]
+    text = compare_peers.table(results, None)
+    assert text.splitlines()[1].split() == ["gunreal", "1,700", "-", "1.00", "-", "900", "-", "50"]
+    assert "no peer was measured" in text and "other programs took 50%" in text
+
+
+def test_rounds_go_forth_and_back(tools, monkeypatch):
+    compare_peers = tools("compare_peers")
+    order = []
+    monkeypatch.setattr(compare_peers, "describe", lambda contestant: {"versions": {}, "settings": {}})
+
+    def measure(contestant, warmup, seconds):
+        order.append(contestant.label)
+        if contestant.label == "sf" and order.count("sf") == 2:
+            raise compare_peers.Failed("ended with code 3: boom")
+        return rounds(100.0, 1.0, 1e6)
+
+    monkeypatch.setattr(compare_peers, "measure", measure)
+    _, contestants = compare_peers.parse(["--peers", "gunreal,sb3,sf"])
+    results = compare_peers.compare(contestants, 4, 0.0, 1.0)
+    assert order == ["gunreal", "sb3", "sf"] + ["sf", "sb3", "gunreal"] + ["gunreal", "sb3"] + ["sb3", "gunreal"]
+    assert [len(row["rounds"]) for row in results.values()] == [4, 4, 1]
+    assert results["sf"]["failed"] == "ended with code 3: boom"
+
+
+def test_contestants_have_their_settings_and_interpreters(tools):
+    compare_peers, peers = tools("compare_peers"), tools("peers")
+    words = ["--peers", "gunreal,gunreal-tasks:min_batch=160,sb3:threads=1:processes=0,sf", "--python", "sf=/bin/sh"]
+    _, found = compare_peers.parse([*words, "--", "--agents", "16"])
+    assert found[0].settings == {"flags": ["--agents", "16"]}
+    assert found[1].settings == {"flags": ["--tasks=pc,vr,rp", "--agents", "16", "--min_batch=160"]}
+    assert found[2].settings == {"threads": 1, "processes": False} and found[3].settings == {}
+    assert [contestant.python for contestant in found] == [sys.executable] * 3 + ["/bin/sh"]
+    assert [contestant.is_ours for contestant in found] == [True, True, False, False]
+    assert set(found[2].settings) < set(peers.settings(peers.PEERS["sb3"].drive))
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--peers", "sb4"], "did you mean sb3?"),
+        (["--peers", "sb3,sb3"], "sb3 is named twice"),
+        (["--peers", "sb3:depth=3"], "not 'depth=3'"),
+        (["--peers", "sb3:envs=many"], "not 'envs=many'"),
+        (["--peers", "gunreal:agentz=3"], "did you mean agents?"),
+        (["--python", "sb3=/nowhere/python"], "/nowhere/python is no program"),
+        (["--python", "keras=/bin/sh"], "unknown system 'keras'"),
+        (["--rounds", "0"], "rounds has to be at least 1"),
+        (["--cores", "4096"], "correct --cores"),
+        (["--json", "/nowhere/out.json"], "does not exist"),
+        (["--", "--agents", "0"], "agents is 0"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(tools, capsys, words, named):
+    before = os.sched_getaffinity(0)
+    assert tools("compare_peers").main(words) == 2
+    error = capsys.readouterr().err
+    assert named in error and error.count("\n") == 1
+    assert os.sched_getaffinity(0) == before
+
+
+def test_it_measures_who_is_there_and_says_who_is_not(tmp_path):
+    python = interpreter(tmp_path / "python", STEADY)
+    missing = interpreter(tmp_path / "missing", probe="raise ModuleNotFoundError('No module named sample_factory')")
+    out = tmp_path / "out.json"
+    words = ["--peers", "sb3,sf,sb3:envs=64", "--rounds", "2", "--json", str(out), *QUICK]
+    done = run(*words, "--python", f"sb3={python}", "--python", f"sf={missing}")
+    assert done.returncode == 0, done.stderr
+    assert "sf (Sample Factory APPO) absent: ModuleNotFoundError: No module named sample_factory" in done.stdout
+    assert "pip install torch sample-factory" in done.stdout
+
+    found = json.loads(out.read_text())
+    systems = found["systems"]
+    assert list(systems) == ["sb3", "sf", "sb3:envs=64"] and found["cores"] == 1
+    assert found["best_peer"] in ("sb3", "sb3:envs=64")
+    for label, envs in (("sb3", 32), ("sb3:envs=64", 64)):
+        row = systems[label]
+        assert row["settings"] == {"envs": envs} and row["versions"]["psutil"] == psutil.__version__
+        assert len(row["rounds"]) == 2
+        for one in row["rounds"]:
+            assert one["steps"] % envs == 0 and one["rate"] == pytest.approx(one["steps"] / one["seconds"])
+            assert one["seconds"] >= 0.3 and one["memory"] > 1e6 and 0 <= one["others"] <= 1
+        median = row["median"]["rate"]
+        assert median == pytest.approx(sum(one["rate"] for one in row["rounds"]) / 2)
+        assert row["ratio"]["rate"] == pytest.approx(median / systems[found["best_peer"]]["median"]["rate"])
+
+
+def test_a_peer_that_fails_is_reported_and_the_others_go_on(tmp_path):
+    broken = interpreter(tmp_path / "python", "progress.report(1)\nraise RuntimeError('out of luck')")
+    out = tmp_path / "out.json"
+    tiny = ["--env", "gunreal/Catch-v0", "--agents", "4", "--min_batch", "40", "--hidden", "32"]
+    words = ["--peers", "sb3,gunreal", "--rounds", "1", "--json", str(out), *QUICK, "--python", f"sb3={broken}"]
+    done = run(*words, "--", *tiny)
+    assert done.returncode == 1, done.stderr
+    assert "failed: ended with code 1: RuntimeError: out of luck" in done.stdout
+    ours = json.loads(out.read_text())["systems"]["gunreal"]  # the real thing
+    assert ours["median"]["rate"] > 0 and ours["median"]["processes"] >= 2
+    assert ours["settings"] == {"flags": tiny} and "ratio" not in ours
+
+
+BUSY = """
+child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+print(child.pid, file=open({pid!r}, "w"), flush=True)
+steps = 0
+while progress.report(steps):
+    steps += 100
+    time.sleep(0.05)
+"""
+
+
+def gauged(gauge, tmp_path, drive):
+    python = interpreter(tmp_path / "python", drive)
+    return gauge.Gauge([python, "peers.py", "sb3"], tmp_path)
+
+
+def test_the_processes_of_a_peer_count_and_end_with_it(tools, tmp_path):
+    gauge, pid = tools("gauge"), tmp_path / "pid"
+    with gauged(gauge, tmp_path, BUSY.format(pid=str(pid))) as meter:
+        found = meter.measure(0.1, 0.5)
+    assert found["processes"] == 2 and found["steps"] % 100 == 0
+    assert found["cpu_ms"] * found["steps"] / 1000 > 0.05  # the child's: the parent sleeps
+    assert not psutil.pid_exists(int(pid.read_text()))
+
+
+def test_a_peer_that_stands_still_has_failed(tools, tmp_path, monkeypatch):
+    gauge = tools("gauge")
+    monkeypatch.setattr(gauge, "PATIENCE", 2.0)
+    monkeypatch.setattr(gauge, "GRACE", 0.1)
+    meter = gauged(gauge, tmp_path, "print('waiting for Godot', flush=True)\ntime.sleep(60)")
+    with pytest.raises(gauge.Failed, match="made no progress for 2 s: waiting for Godot"), meter:
+        meter.measure(0.0, 1.0)
+    assert not psutil.pid_exists(meter._popen.pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_a_peer_starts_ends_it_again(tools, tmp_path, monkeypatch, number):
+    gauge, started = tools("gauge"), []
+
+    class Popen(subprocess.Popen):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            started.append(self.pid)
+            signal.raise_signal(number)
+
+    before = signal.signal(number, signal.default_int_handler)
+    monkeypatch.setattr(gauge.subprocess, "Popen", Popen)
+    monkeypatch.setattr(gauge, "GRACE", 0.1)
+    try:
+        with pytest.raises(KeyboardInterrupt), gauged(gauge, tmp_path, "time.sleep(60)"):
+            pytest.fail("the signal was lost")
+        assert signal.getsignal(number) is signal.default_int_handler
+    finally:
+        signal.signal(number, before)
+    assert len(started) == 1 and not psutil.pid_exists(started[0])
+
+
+def test_progress_is_shared_through_a_file(tools, tmp_path):
+    Progress = tools("peers").Progress
+    watcher, driver = Progress(tmp_path / "progress"), Progress(tmp_path / "progress")
+    assert watcher.steps() == 0
+    assert driver.report(2**40) and watcher.steps() == 2**40
+    watcher.stop()
+    assert not driver.report(7) and watcher.steps() == 7
+    watcher.close()
+    driver.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_comparison_leaves_nothing_running(tmp_path, number):
+    pid = tmp_path / "pid"
+    python = interpreter(tmp_path / "python", BUSY.format(pid=str(pid)))
+    words = command("--peers", "sb3", "--seconds", "60", "--python", f"sb3={python}")
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (pid.exists() and pid.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130 and error == "compare_peers.py: interrupted\n"
+    with contextlib.suppress(psutil.NoSuchProcess):
+        psutil.Process(int(pid.read_text())).wait(10)
+    assert not psutil.pid_exists(int(pid.read_text()))

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOOL = Path(__file__).parents[2] / "tools" / "env_rate.py"
+
+
+def run(*words):
+    return subprocess.run([sys.executable, TOOL, "--seconds", "0.5", *words], capture_output=True, text=True)
+
+
+def test_it_compares_an_environment_with_its_engine():
+    done = run("--env", "gunreal/SeekAvoid-v0", "--agents", "2")
+    assert done.returncode == 0, done.stderr
+    line = r"gunreal/SeekAvoid-v0 x1: ([\d,]+) agent steps/s, bare engine ([\d,]+), ratio (\S+)\n"
+    found = re.fullmatch(line, done.stdout)
+    ours, engine = (int(found[i].replace(",", "")) for i in (1, 2))
+    assert float(found[3]) == pytest.approx(ours / engine, abs=0.002)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--env", "gunreal/Catch-v0"], "gunreal/Catch-v0 is none of gunreal's environments in ViZDoom"),
+        (["--env", "ALE/Pong-v5"], "ALE/Pong-v5 is none of gunreal's environments in ViZDoom"),
+        (["--seconds", "0"], "--seconds is 0"),
+        (["--secods", "3"], "unknown flag --secods"),
+    ],
+)
+def test_bad_input_is_one_line(words, reason):
+    done = run(*words)
+    assert done.returncode == 2
+    assert reason in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gunreal.config.schema import Config, ConfigError
+from gunreal.records.runs import prepare_run_dir
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+curves, plot = importlib.import_module("curves"), importlib.import_module("plot")
+Curve = curves.Curve
+
+
+def make_run(folder: Path, name: str, scores: list[float | None]) -> Path:
+    """A run with a line of metrics every 100 steps and 2 seconds."""
+    path = prepare_run_dir(Config(logdir=str(folder), name=name))
+    lines = [{"step": 100 * i, "seconds": 2.0 * i, "score_mean": score} for i, score in enumerate(scores)]
+    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_read_leaves_out_nulls(tmp_path):
+    curve = curves.read(make_run(tmp_path, "a", [None, 1, None, 3]), "seconds", "score_mean")
+    assert curve.label == "a" and curve.x.tolist() == [2, 6] and curve.y.tolist() == [1, 3]
+
+
+def test_smooth():
+    values = np.array([0.0, 3, 6, 9, 0])
+    assert curves.smooth(values, 1).tolist() == values.tolist()
+    assert curves.smooth(values, 3).tolist() == [1.5, 3, 6, 5, 4.5]
+    assert curves.smooth(values, 99).tolist() == [3.6] * 5
+
+
+def test_interval_against_all_resamples():
+    """The bootstrap's own definition: quantiles of the median over every one of the 6^6 possible resamples."""
+    values = np.array([3.0, 1, 4, 1.5, 9, 2.6])
+    medians = np.sort([np.median(draw) for draw in itertools.product(values, repeat=len(values))])
+    low, high = curves.interval(values[:, None] + [0, 10])
+    assert low == pytest.approx(np.quantile(medians, 0.025) + [0, 10], abs=0.3)
+    assert high == pytest.approx(np.quantile(medians, 0.975) + [0, 10], abs=0.7)
+
+
+@pytest.mark.parametrize("runs", range(1, 6))
+def test_interval_of_few_runs_is_their_range(runs):
+    values = np.random.default_rng(runs).normal(size=(runs, 4))
+    low, high = curves.interval(values)
+    assert low == pytest.approx(values.min(axis=0)) and high == pytest.approx(values.max(axis=0))
+
+
+def test_merge_over_the_common_part():
+    x = np.array([0.0, 100, 200])
+    (band,) = curves.merge("pc", [Curve("a", x, x), Curve("b", x, 3 * x), Curve("c", x[:2], 10 * x[:2])])
+    assert (band.label, band.runs, band.x.tolist()) == ("pc", 3, [0, 100])
+    assert (band.low.tolist(), band.y.tolist(), band.high.tolist()) == ([0, 100], [0, 300], [0, 1000])
+    assert [[part.tolist() for part in tail] for tail in band.tails] == [
+        [[100, 200], [100, 200]],
+        [[100, 200], [300, 600]],
+    ]
+
+
+def test_values_between_points_are_interpolated():
+    a, b = np.array([0.0, 100, 200]), np.array([50.0, 150])
+    (band,) = curves.merge("q", [Curve("q_1", a, a), Curve("q_2", b, b + 10)])
+    assert band.x.tolist() == [50, 100, 150]
+    assert band.y.tolist() == [55, 105, 155] and band.low.tolist() == [50, 100, 150]
+    assert [[part.tolist() for part in tail] for tail in band.tails] == [[[150, 200], [150, 200]]]
+
+
+def test_merge_of_long_runs_keeps_their_ends():
+    x = np.arange(5000.0)
+    (band,) = curves.merge("q", [Curve("a", x, x), Curve("b", x, x + 2)])
+    assert len(band.x) == 500 and band.x[[0, -1]].tolist() == [0, 4999] and band.y == pytest.approx(band.x + 1)
+
+
+def test_runs_without_a_common_part_are_not_merged():
+    members = [Curve("a_1", np.array([0.0, 1]), np.zeros(2)), Curve("a_2", np.array([5.0, 9]), np.zeros(2))]
+    assert [curve.label for curve in curves.merge("a", members)] == ["a (a_1)", "a (a_2)"]
+
+
+def make_runs(folder: Path, *names: str) -> list[Path]:
+    return [make_run(folder, name, [0, 1]) for name in names]
+
+
+def test_seeds_are_one_group(tmp_path):
+    pc1, pc2, pc10, vr, alone = make_runs(tmp_path, "pc-s1", "pc-s2", "pc-s10", "vr", "rp-s7")
+    groups = plot.group([str(pc1), str(vr), "pc-s2", "pc-s10", "rp-s7"], str(tmp_path))
+    assert groups == {"pc": [pc1, pc2, pc10], "vr": [vr], "rp-s7": [alone]}
+
+
+@pytest.mark.parametrize("names", [("pc", "vr"), ("Pong-v5", "Pong-v4"), ("a-20251121-093800", "a-20251121-093801")])
+def test_other_names_are_not_grouped(tmp_path, names):
+    assert plot.group(names, str(make_runs(tmp_path, *names)[0].parent)).keys() == set(names)
+
+
+def test_groups_can_be_switched_off(tmp_path):
+    make_runs(tmp_path, "pc-s1", "pc-s2")
+    assert list(plot.group(["pc-s1", "pc-s2"], str(tmp_path), suffix="")) == ["pc-s1", "pc-s2"]
+
+
+def test_labels_with_patterns(tmp_path, monkeypatch):
+    old, new, other = make_runs(tmp_path, "old-s1", "new-s2", "other")
+    (tmp_path / "old-s1.log").touch()
+    assert plot.group([f"all of it={tmp_path}/*-s?"]) == {"all of it": [new, old]}
+    assert plot.group(["both=o*", "b=new-s2"], str(tmp_path)) == {"both": [old, other], "b": [new]}
+    monkeypatch.chdir(tmp_path)
+    assert plot.group(["both=*-s?"]) == {"both": [Path("new-s2"), Path("old-s1")]}
+
+
+def test_a_name_with_an_equals_sign_is_a_run(tmp_path):
+    (path,) = make_runs(tmp_path, "lr=0.1")
+    assert plot.group(["lr=0.1"], str(tmp_path)) == {"lr=0.1": [path]}
+
+
+def test_a_link_is_shown_by_its_own_name(tmp_path):
+    (path,) = make_runs(tmp_path, "ablation-base-s1")
+    (tmp_path / "fig13-base-s1").symlink_to(path.name)
+    assert plot.group(["fig13-base-s1"], str(tmp_path)) == {"fig13-base-s1": [path]}
+
+
+def test_time_has_a_unit_that_suits_it():
+    for seconds, unit in ((119, "seconds"), (120, "minutes"), (7199, "minutes"), (7200, "hours")):
+        panel = curves.Panel("seconds", "score_mean", [Curve("a", np.array([0.0, seconds]), np.zeros(2))])
+        assert curves._x_axis(panel)[1] == f"training time ({unit})"
+
+
+def test_axes_say_what_they_show(tmp_path, monkeypatch):
+    """Labels with units and the smoothing, one legend, a colour for each curve, the same in both panels."""
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    paths = [make_run(tmp_path, name, [0, i, 2 * i, 1]) for i, name in enumerate(("a-s1", "a-s2", "b"))]
+    drawn = curves.panels({"all": paths[:2], "b": paths[2:]}, [("step", "score_mean"), ("seconds", "score_mean")], 3)
+    figures = []
+    monkeypatch.setattr(pyplot, "close", figures.append)
+    curves.draw(drawn, tmp_path / "a.svg", title="a title", note="a note", width=3)
+    left, right = figures[0].axes
+    assert (left.get_xlabel(), right.get_xlabel()) == ("agent steps", "training time (seconds)")
+    assert left.get_ylabel() == "score (mean of the last 100 episodes),\nmoving mean over 3 lines of metrics"
+    assert [text.get_text() for text in figures[0].legends[0].get_texts()] == ["all, 2 seeds", "b"]
+    colours = [[line.get_color() for line in axes.lines] for axes in (left, right)]
+    assert colours[0] == colours[1] and len(set(colours[0])) == 2
+    assert left.lines[0].get_ydata() == pytest.approx([0.25, 0.5, 5 / 6, 1])
+    assert figures[0].legends[0].get_title().get_text() == "a title" and figures[0].get_supxlabel() == "a note"
+
+
+def test_command_draws(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    import cv2
+
+    paths = [make_run(tmp_path, name, [None, -1, 0, i]) for i, name in enumerate(("a-s1", "a-s2", "b"))]
+    out = tmp_path / "curves.png"
+    common = ["--logdir", str(tmp_path), "--out", str(out)]
+    assert plot.main([*map(str, paths[:2]), "b", "--x", "seconds", *common]) == 0
+    assert capsys.readouterr().out == f"{out}\n"
+    picture = cv2.imread(str(out))
+    assert picture.shape == (750, 1200, 3) and picture.std() > 5
+    assert plot.main(["all=*", "--smooth", "3", *common]) == 0  # steps and time side by side
+    assert cv2.imread(str(out)).shape == (750, 1800, 3)
+
+
+def test_bad_input(tmp_path, capsys):
+    path = str(make_run(tmp_path, "a", [None, 1]))
+    pytest.importorskip("matplotlib")
+    for arguments, message in (
+        ([path + "x"], "there is no run"),
+        (["b=none*"], "no run matches 'none*'"),
+        ([path, "--y", "score"], "no values of score over step; it has score_mean, seconds, step"),
+        ([path, "--smooth", "2"], "odd number"),
+        ([path, "--group", "["], "no regular expression"),
+        ([path, "--out", str(tmp_path / "none" / "a.png")], "No such file"),
+        ([path, "--out", str(tmp_path / "a.abc")], "abc"),
+    ):
+        assert plot.main(arguments) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_without_matplotlib(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ConfigError, match=r"pip install 'gunreal\[plot\]'"):
+        curves.check_matplotlib()

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gunreal.experience.waits import Waited
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+soak = importlib.import_module("soak")
+
+
+def test_a_short_one(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(soak, "_EVERY", 1.0), monkeypatch.setattr(soak, "_ALIVE", 4.0)
+    monkeypatch.setattr(soak, "FLAT", 9.0)  # its rings and the framework's pools are still filling
+    flags = ["--env=gunreal/Catch-v0", "--tasks=pc,vr,rp", "--agents=4", "--agents_per_process=4", "--replay_size=60"]
+    code = soak.main(["--minutes=0.1", f"--json={tmp_path / 'soak.json'}", "--scheduler_seconds=1", *flags])
+    said = capsys.readouterr().out
+    assert code == 0 and "requests: all answered" in said and "left behind: nothing" in said
+    looks = json.loads((tmp_path / "soak.json").read_text())["looks"]
+    assert looks[-1]["steps"] > looks[0]["steps"] and all(look["total"] > look["server"] > 0 for look in looks)
+    assert len({(look["processes"], look["predictors"], look["trainers"]) for look in looks}) > 1
+
+
+def remote(process, end, answers):
+    counts = np.zeros((len(answers), 3), np.int64)
+    counts[:, 1] = answers
+    waits = SimpleNamespace(total=lambda: Waited(np.zeros(len(answers)), counts))
+    groups = [slice(index, index + 1) for index in range(len(end))]
+    return SimpleNamespace(process=process, groups=groups, segment=SimpleNamespace(end=np.array(end), waits=waits))
+
+
+def test_what_is_wrong_with_groups():
+    watch = soak.Watch(SimpleNamespace(), 1.0)
+    watch._last = {7: np.array([5, 5, 5, 5])}
+    run = SimpleNamespace(remotes=lambda: [remote(7, [9, 9, 5, 9], [9, 10, 6, 8]), remote(8, [3], [0])])
+    assert watch._wrong(run) == {
+        "process 7, group 2": "has stood still for 20 s at step 5",
+        "process 7, group 3": "has asked 10 times and got 8 answers",
+    }
+
+
+def test_spread_is_of_the_last_two_thirds():
+    looks = [{"server": size} for size in (50.0, 80.0, 100.0, 101.0, 99.0, 100.0)]
+    assert soak.spread(looks, "server") == pytest.approx(0.02)
+    assert soak.spread([{"agent": None}], "agent") == math.inf  # nothing seen is nothing shown
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [(["--minutes", "0"], "above 0"), (["--serial"], "agent processes"), (["--nosuch"], "unknown flag --nosuch")],
+)
+def test_bad_input(flags, said, capsys):
+    assert soak.main(flags) == 2
+    assert said in (error := capsys.readouterr().err) and error.count("\n") == 1
