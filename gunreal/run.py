@@ -11,7 +11,6 @@ import numpy as np
 
 from gunreal.acting.predictor import Learner, sample_actions
 from gunreal.config.schema import Config, ConfigError
-from gunreal.config.schema import load as load_config
 from gunreal.envs.make import describe
 from gunreal.experience.spec import Spec
 from gunreal.records import checkpoint, metrics, runs
@@ -136,4 +135,4 @@ def load(path: str | Path, which: str | Path = "newest") -> Run:
       ConfigError: there is no run at `path`.
     """
     folder = runs.find(str(path))
-    return Run(folder, Config(**load_config(folder / runs.CONFIG)), which)
+    return Run(folder, runs.saved_config(folder), which)

@@ -31,6 +31,9 @@ GA3C: Mapping[str, Any] = {  # the constants of configs/ga3c_pong.toml, without 
     "epsilon": 0.1,
     "max_grad_norm": 0.0,
     "reduction": "sum",
+    "correction": "epsilon",
+    "normalize_observations": "off",
+    "normalize_returns": False,
 }
 FOREVER = 10**9  # agent steps: the budget of a run that time ends
 

@@ -18,7 +18,7 @@ from typing import Any
 from experiments import FOREVER, TASKS, Experiment, Learning
 
 from gunreal.config import flags
-from gunreal.config.schema import Config, ConfigError, load
+from gunreal.config.schema import Config, ConfigError
 from gunreal.records import metrics, runs
 
 # Fields in which a run may differ from what is asked for and still be the same experiment.
@@ -184,15 +184,11 @@ def check(trainings: Sequence[Training]) -> None:
             continue
         if not (training.path / runs.CONFIG).is_file():
             raise ConfigError(f"{training.path} is there and is no run; choose another folder with --logdir")
-        differences = _differences(_saved(training.path), training.config)
+        differences = _differences(runs.saved_config(training.path), training.config)
         if differences:
             there = ", ".join(f"{field} {old!r}" for field, (old, _) in differences.items())
             asked = ", ".join(f"{new!r}" for _, new in differences.values())
             raise ConfigError(f"{training.path} has {there}, not {asked}; choose another folder with --logdir")
-
-
-def _saved(path: Path) -> Config:
-    return Config(**load(path / runs.CONFIG))
 
 
 def _differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
@@ -205,7 +201,8 @@ def share(trainings: Sequence[Training], logdir: str | Path) -> list[Training]:
     known = []
     for path in sorted(Path(logdir).glob(f"*/{runs.CONFIG}")):
         with contextlib.suppress(ConfigError):  # another version's
-            other = Training("", dataclasses.replace(_saved(path.parent), logdir=str(logdir), name=path.parent.name))
+            saved = runs.saved_config(path.parent)
+            other = Training("", dataclasses.replace(saved, logdir=str(logdir), name=path.parent.name))
             if not other.path.is_symlink() and (other.finished() or other.resumable()):
                 known.append(other)
     shared = []

@@ -48,7 +48,14 @@ class Config:
     image_key: str = field("", "entry of a Dict observation that is learned from; empty: its image")
     frame_size: int = field(84, "pixels, height and width", low=20, high=512)
     frame_stack: int = field(4, "frames of one observation; vectors are not stacked", low=1, high=64)
-    reward_clip: float = field(1.0, "rewards learned from are clipped to +-this; 0: never", low=0)
+    normalize_observations: str = field(
+        "element",
+        "running mean and deviation that observations are normalised with: of each element of a frame, or of a channel",
+        choices=("element", "channel", "off"),
+    )
+    reward_clip: float = field(
+        -1.0, "bound of the rewards that are learned from; 0: none; -1: 1 for Atari games, none elsewhere", low=-1
+    )
     # Tasks
     tasks: tuple[str, ...] = field((), "auxiliary tasks: entry-point names, or module:Class")
     task: dict[str, dict[str, Any]] = field({}, "options of tasks: pc.weight=0.05,pc.discount=0.95")
@@ -62,7 +69,7 @@ class Config:
     # Run
     logdir: str = field("runs", "folder of runs")
     name: str = field("", "folder of this run; empty: made from environment, tasks and time")
-    steps: int = field(6_000_000, "budget in agent steps", low=1)
+    steps: int = field(1_000_000, "budget in agent steps", low=1)
     seed: int = field(1, "of everything that is drawn by chance", low=0, high=2**31 - 1)
     serial: bool = field(False, "one thread in lockstep, bit-reproducible")
     checkpoint_minutes: float = field(5.0, "minutes between checkpoints", above=0)
@@ -108,15 +115,25 @@ class Config:
     epsilon: float = field(1e-5, "of the optimiser, inside RMSProp's square root", above=0)
     max_grad_norm: float = field(0.5, "gradients are clipped to this global norm; 0: never", low=0)
     discount: float = field(0.99, "gamma", low=0, high=1)
+    algorithm: str = field(
+        "a3c",
+        "objective of the policy: a3c (each batch once) or ppo (clipped, each batch several times)",
+        choices=("a3c", "ppo"),
+    )
+    ppo_epochs: int = field(4, "times that PPO learns from a batch", low=1, high=100)
+    ppo_minibatches: int = field(4, "updates of each PPO epoch", low=1, high=1000)
+    ppo_clip: float = field(0.1, "bound of PPO's ratio of probabilities, from 1", above=0)
+    gae_lambda: float = field(0.95, "decay of PPO's generalised advantage estimates", low=0, high=1)
     entropy: float = field(0.01, "beta, weight of the policy's entropy", low=0)
     reduction: str = field(
         "mean",
         "the loss is a batch's mean over agent steps, or GA3C's sum (large epsilons and clipping tell them apart)",
         choices=("mean", "sum"),
     )
+    normalize_returns: bool = field(True, "values and advantages in units of the returns' deviation (PopArt)")
     value_weight: float = field(0.5, "of the value loss, 0.5 (R - V)^2", low=0)
     correction: str = field(
-        "epsilon",
+        "vtrace",
         "of what lagging policies have done: GA3C's epsilon inside log pi, or V-trace",
         choices=("epsilon", "vtrace"),
     )

@@ -76,7 +76,10 @@ def describe(config: Config) -> Spec:
     env.close()
     stack = config.frame_stack if len(env.frame) == 3 else 1
     state = 2 * config.hidden if config.network == "lstm" else 0
-    return Spec(env.frame, stack, env.dtype, env.num_actions, config.t_max, config.discount, config.reward_clip, state)
+    clip = config.reward_clip
+    if clip < 0:
+        clip = 1.0 if config.env.startswith("ALE/") else 0.0
+    return Spec(env.frame, stack, env.dtype, env.num_actions, config.t_max, config.discount, clip, state)
 
 
 def check_recorded(config: Config, keys: Sequence[str]) -> None:

@@ -32,6 +32,34 @@ def n_step_returns(rewards: np.ndarray, discounts: np.ndarray, bootstrap: np.nda
     return returns
 
 
+def generalized_advantages(
+    rewards: np.ndarray,
+    discounts: np.ndarray,
+    truncated: np.ndarray,
+    values: np.ndarray,
+    values_t: np.ndarray,
+    decay: float,
+) -> np.ndarray:
+    """Generalised advantage estimates of rollouts that cross episode ends (Schulman et al. 2016, equation 16).
+
+    Args:
+      rewards, discounts, truncated, values_t: see `rollout_returns`.
+      values: `[B, T]`, the value of the state that each step was taken in.
+      decay: lambda; 0 for one-step errors, 1 for the returns less the values.
+
+    Returns:
+      float32 `[B, T]`.
+    """
+    rewards, discounts, values, values_t = (np.asarray(x, np.float32) for x in (rewards, discounts, values, values_t))
+    following = np.concatenate([values[:, 1:], values_t[:, -1:]], axis=1)
+    errors = rewards + discounts * np.where(truncated, values_t, following) - values
+    advantages = np.empty_like(errors)
+    advantage = np.zeros_like(errors[:, 0])
+    for t in reversed(range(errors.shape[1])):
+        advantage = advantages[:, t] = errors[:, t] + discounts[:, t] * decay * np.where(truncated[:, t], 0, advantage)
+    return advantages
+
+
 def rollout_returns(
     rewards: np.ndarray, discounts: np.ndarray, truncated: np.ndarray, values_t: np.ndarray
 ) -> np.ndarray:

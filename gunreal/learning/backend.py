@@ -16,6 +16,7 @@ import numpy as np
 
 from gunreal.experience.replay import ALIGN, Past
 from gunreal.learning.learner import Learner as Learner  # part of this module's interface
+from gunreal.learning.normalizer import Moments
 from gunreal.learning.padding import pad, pad_batch, pad_past, padded_size
 from gunreal.runtime import memory
 
@@ -186,23 +187,28 @@ class TensorFlowLearner(Learner):
         self._predict = {head: _Operation(functools.partial(network.predict, head), inputs) for head in self._heads}
         self._compiled: Any = None
         gradients = [tf.TensorSpec(variable.shape, "float32") for variable in self._variables]
-        self._optimize = _Operation(fused(self._optimizer_step), [gradients, *[tf.TensorSpec((), "float32")] * 2])
+        found = {
+            name: Moments(*(tf.TensorSpec(variable.shape, "float32") for variable in statistics.variables))
+            for name, statistics in network.statistics.items()
+        }
+        signature = [gradients, found, *[tf.TensorSpec((), "float32")] * 2]
+        self._optimize = _Operation(fused(self._optimizer_step), signature)
 
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
         inputs = (observations,) if past is None else (observations, past)
         return tuple(output.numpy() for output in self._predict[head](*inputs))
 
-    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray]:
+    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Moments]]:
         tf = self._tf
         with self._lock:  # two trainers may both bring the first batch
             if self._compiled is None:
                 signature = tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), batch)
                 spread = bool(self.network.tasks) and side_by_side()  # base alone is one part
                 self._compiled = _Operation(self._loss_gradient, [signature], spread)
-        gradients, values = self._compiled(batch)
-        return gradients, values.numpy()
+        gradients, values, found = self._compiled(batch)
+        return gradients, values.numpy(), found
 
-    def _loss_gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], Any]:
+    def _loss_gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], Any, dict[str, Moments]]:
         # A weight is read where it is first used. Another trainer's update in between may be seen in some and not in
         # others, as in A3C; to rule that out costs 5 % of an update.
         tf = self._tf
@@ -211,22 +217,29 @@ class TensorFlowLearner(Learner):
             tape.watch(weights)
             total, metrics = self._loss(batch)
         gradients = tape.gradient(total, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        return gradients, self._judge(total, metrics, gradients)
+        return gradients, self._judge(total, metrics, gradients), self.network.moments(batch, metrics)
 
-    def _apply(self, gradients: list[Any], scale: float, learning_rate: float) -> None:
-        self._optimize(gradients, np.float32(scale), np.float32(learning_rate))
+    def _apply(self, gradients: list[Any], found: dict[str, Moments], scale: float, learning_rate: float) -> None:
+        self._optimize(gradients, found, np.float32(scale), np.float32(learning_rate))
 
-    def _optimizer_step(self, gradients: list[Any], scale: Any, learning_rate: Any) -> tuple[()]:
+    def _optimizer_step(
+        self, gradients: list[Any], found: dict[str, Moments], scale: Any, learning_rate: Any
+    ) -> tuple[()]:
         self._optimizer.learning_rate.assign(learning_rate)
         self._optimizer.apply([scale * gradient for gradient in gradients], self._variables)
+        for variable, value in self.network.absorbed(found):
+            variable.assign(value)
         return ()
 
     def _read(self) -> list[Any]:
-        return [variable.value.numpy() for variable in [*self._variables, *self._slots]]
+        return [variable.value.numpy() for variable in self._kept()]
 
     def _write(self, arrays: list[np.ndarray]) -> None:
-        for variable, array in zip([*self._variables, *self._slots], arrays, strict=True):
+        for variable, array in zip(self._kept(), arrays, strict=True):
             variable.assign(array)
+
+    def _kept(self) -> list[Any]:
+        return [*self._variables, *self._statistics, *self._slots]
 
 
 class JaxLearner(Learner):
@@ -239,7 +252,7 @@ class JaxLearner(Learner):
 
         self._jax = jax
         # One tuple, swapped at once after an update: a prediction sees one version. Not donated: it may be in use.
-        self._weights = tuple(variable.value for variable in self._variables)
+        self._weights = tuple(variable.value for variable in (*self._variables, *self._statistics))
         self._state = tuple(variable.value for variable in self._slots)
         self._predict = {head: jax.jit(self._stateless_predict(head)) for head in self._heads}
         self._compiled = jax.jit(self._loss_gradient)
@@ -255,7 +268,8 @@ class JaxLearner(Learner):
     def _scope(self, weights: tuple[Any, ...]) -> Any:
         import keras
 
-        return keras.StatelessScope(state_mapping=list(zip(self._variables, weights, strict=True)))
+        variables = (*self._variables, *self._statistics)
+        return keras.StatelessScope(state_mapping=list(zip(variables, weights, strict=True)))
 
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
         count = len(observations)
@@ -263,35 +277,52 @@ class JaxLearner(Learner):
         outputs = self._predict[head](self._weights, pad(observations, size), past and pad_past(past, size))
         return tuple(output[:count] for output in self._jax.device_get(outputs))
 
-    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray]:
-        gradients, values = self._compiled(self._weights, pad_batch(batch, self.network.lengths))
-        return gradients, np.asarray(values)
+    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Moments]]:
+        gradients, values, found = self._compiled(self._weights, pad_batch(batch, self.network.lengths))
+        return gradients, np.asarray(values), found
 
-    def _loss_gradient(self, weights: tuple[Any, ...], batch: Mapping[str, Any]) -> tuple[list[Any], Any]:
-        def loss(weights: tuple[Any, ...]) -> tuple[Any, dict[str, Any]]:
-            with self._scope(weights):
+    def _loss_gradient(
+        self, weights: tuple[Any, ...], batch: Mapping[str, Any]
+    ) -> tuple[list[Any], Any, dict[str, Moments]]:
+        trained = len(self._variables)
+
+        def loss(trainable: tuple[Any, ...]) -> tuple[Any, dict[str, Any]]:
+            with self._scope((*trainable, *weights[trained:])):
                 return self._loss(batch)
 
-        (total, metrics), gradients = self._jax.value_and_grad(loss, has_aux=True)(weights)
-        return list(gradients), self._judge(total, metrics, gradients)
+        (total, metrics), gradients = self._jax.value_and_grad(loss, has_aux=True)(weights[:trained])
+        with self._scope(weights):
+            found = self.network.moments(batch, metrics)
+        return list(gradients), self._judge(total, metrics, gradients), found
 
-    def _apply(self, gradients: list[Any], scale: float, learning_rate: float) -> None:
+    def _apply(self, gradients: list[Any], found: dict[str, Moments], scale: float, learning_rate: float) -> None:
         how = np.float32(scale), np.float32(learning_rate)
-        self._weights, self._state = self._optimize(self._weights, self._state, gradients, *how)
+        self._weights, self._state = self._optimize(self._weights, self._state, gradients, found, *how)
 
     def _optimizer_step(
-        self, weights: tuple[Any, ...], state: tuple[Any, ...], gradients: list[Any], scale: Any, learning_rate: Any
+        self,
+        weights: tuple[Any, ...],
+        state: tuple[Any, ...],
+        gradients: list[Any],
+        found: dict[str, Moments],
+        scale: Any,
+        learning_rate: Any,
     ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         slots, scaled = iter(state), [scale * gradient for gradient in gradients]
-        rate = self._optimizer.learning_rate
+        rate, trained = self._optimizer.learning_rate, len(self._variables)
         variables = [learning_rate if v is rate else next(slots) for v in self._optimizer.variables]
-        new_weights, variables = self._optimizer.stateless_apply(variables, scaled, list(weights))
+        stepped, variables = self._optimizer.stateless_apply(variables, scaled, list(weights[:trained]))
         new_state = tuple(x for v, x in zip(self._optimizer.variables, variables, strict=True) if v is not rate)
-        return tuple(new_weights), new_state
+        new_weights = (*stepped, *weights[trained:])
+        with self._scope(new_weights):
+            absorbed = {id(variable): value for variable, value in self.network.absorbed(found)}
+        names = (*self._variables, *self._statistics)
+        return tuple(absorbed.get(id(v), x) for v, x in zip(names, new_weights, strict=True)), new_state
 
     def _read(self) -> list[Any]:
         return [*self._weights, *self._state]
 
     def _write(self, arrays: list[np.ndarray]) -> None:
         put = [self._jax.numpy.array(array) for array in arrays]
-        self._weights, self._state = tuple(put[: len(self._variables)]), tuple(put[len(self._variables) :])
+        kept = len(self._weights)
+        self._weights, self._state = tuple(put[:kept]), tuple(put[kept:])

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gunreal.learning.normalizer import Moments
+
 if TYPE_CHECKING:
     from gunreal.config.schema import Config
     from gunreal.experience.replay import Past
@@ -29,6 +31,7 @@ class Learner:
     def __init__(self, network: Network, config: Config):
         self.network, self._config = network, config
         self._variables = network.trainable_variables
+        self._statistics = [v for statistics in network.statistics.values() for v in statistics.variables]
         # Of observations on their way to the device; the torso casts and scales them there in either case.
         self._sent = "float32" if config.transfer == "float32" else network.spec.dtype
         self._optimizer = make_optimizer(config)
@@ -64,17 +67,18 @@ class Learner:
           that the weights had before this one was applied, those included that other threads applied meanwhile.
         """
         batch = {**batch, "observations": batch["observations"].astype(self._sent, copy=False)}
-        gradients, values = self._gradient(batch)
+        gradients, values, found = self._gradient(batch)
         metrics = dict(zip(self._metrics, values.tolist(), strict=True))
         with self._lock:
             metrics["version"] = self.version
             if not metrics["skipped"]:
-                self._apply(gradients, self._scale(metrics["grad_norm"]), learning_rate)
+                self._apply(gradients, found, self._scale(metrics["grad_norm"]), learning_rate)
                 self.version += 1
         return metrics
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """Copies of all weights ("weights/..."), the optimiser's state ("optimizer/...") and the "version"."""
+        """Copies of all weights ("weights/..."), running moments ("statistics/..."), the optimiser's state
+        ("optimizer/...") and the "version"."""
         with self._lock:
             state = dict(zip(self._state_names(), (np.array(x) for x in self._read()), strict=True))
             return {**state, "version": np.array(self.version, np.int64)}
@@ -93,16 +97,17 @@ class Learner:
             self.version = int(state["version"])
 
     def weights_sha256(self) -> str:
-        """Hash of all weights in order: equal hashes, equal networks."""
+        """Hash of all weights and moments in order: equal hashes, equal networks."""
         digest = hashlib.sha256()
         with self._lock:
-            for array in self._read()[: len(self._variables)]:
+            for array in self._read()[: len(self._variables) + len(self._statistics)]:
                 digest.update(np.asarray(array).tobytes())
         return digest.hexdigest()
 
     def _state_names(self) -> list[str]:
         weights = [f"weights/{name}" for name in self.network.names]
-        return weights + [f"optimizer/{place:03d}" for place in range(len(self._slots))]
+        moments = [f"statistics/{name}/{part}" for name in self.network.statistics for part in Moments._fields]
+        return weights + moments + [f"optimizer/{place:03d}" for place in range(len(self._slots))]
 
     @staticmethod
     def _check(state: Mapping[str, np.ndarray], own: Mapping[str, Any]) -> None:
@@ -122,6 +127,7 @@ class Learner:
             entropy=config.entropy,
             value_weight=config.value_weight,
             log_epsilon=config.log_epsilon if config.correction == "epsilon" else 0.0,
+            clip=config.ppo_clip,
         )
         if config.reduction == "sum":
             from keras import ops
@@ -147,15 +153,16 @@ class Learner:
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
         raise NotImplementedError
 
-    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray]:
-        """The gradients at the present weights, on the device, and the metrics' values."""
+    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Moments]]:
+        """The gradients at the present weights, on the device, the metrics' values, and the batch's moments."""
         raise NotImplementedError
 
-    def _apply(self, gradients: list[Any], scale: float, learning_rate: float) -> None:
-        """One step of the optimiser with `scale` times the gradients; the lock is held."""
+    def _apply(self, gradients: list[Any], found: dict[str, Moments], scale: float, learning_rate: float) -> None:
+        """One step of the optimiser with `scale` times the gradients, then the moments; the lock is held."""
         raise NotImplementedError
 
     def _read(self) -> list[Any]:
+        """Weights, moments, the optimiser's state."""
         raise NotImplementedError
 
     def _write(self, arrays: list[np.ndarray]) -> None:

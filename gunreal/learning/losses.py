@@ -35,6 +35,19 @@ def policy_gradient_loss(logits: Any, action: Any, advantage: Any, mask: Any, ep
     return -masked_mean(log_pi * ops.stop_gradient(advantage), mask)
 
 
+def clipped_policy_loss(log_rho: Any, advantage: Any, mask: Any, clip: float) -> Any:
+    """`-min(rho_t A_t, clip(rho_t, 1 - clip, 1 + clip) A_t)` (PPO, Schulman et al. 2017, equation 7).
+
+    Args:
+      log_rho: float32 `[B, T]`, `log pi(a_t|s_t) - log mu(a_t|s_t)`.
+      advantage: float32 `[B, T]`; no gradient flows into it.
+      mask: float32 `[B, T]`.
+      clip: how far the ratio may move from 1.
+    """
+    rho, advantage = ops.exp(log_rho), ops.stop_gradient(advantage)
+    return -masked_mean(ops.minimum(rho * advantage, ops.clip(rho, 1 - clip, 1 + clip) * advantage), mask)
+
+
 def entropy(logits: Any, mask: Any, epsilon: float) -> Any:
     """Entropy of the policy, `-sum_a pi(a) log(pi(a) + epsilon)`, in nats (GA3C, eq. 5); maximised, so subtract it.
 

@@ -15,9 +15,14 @@ from keras import ops
 
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
-from gunreal.learning import backend, losses
+from gunreal.learning import backend
+from gunreal.learning.normalizer import Moments, Statistics
+from gunreal.learning.objectives import actor_critic_loss
 from gunreal.learning.torso import Features, Torso, dense
 from gunreal.tasks.base import AuxiliaryTask
+
+_LEAST_RETURN_DEVIATION = 0.1  # else the noise of values would be learned from where there are no rewards yet
+_RETURNS_REMEMBERED = 100_000.0  # agent steps: returns grow as the policy improves
 
 
 class Network:
@@ -33,6 +38,7 @@ class Network:
       lengths: rows of each sequence of the batch: the base rollout's, then each task's.
       trainable_variables: torso, policy, value, heads.
       names: unique names of `trainable_variables`, the same in every process ("torso/conv1/kernel", "pc/0/kernel").
+      statistics: running moments that no gradient changes, by name: "observation", "return".
     """
 
     def __init__(
@@ -45,6 +51,8 @@ class Network:
         hidden: int = 256,
         data_format: str = "channels_last",
         precision: str = "float32",
+        normalize_observations: str = "off",
+        normalize_returns: bool = False,
         seed: int = 0,
     ):
         """Builds all layers.
@@ -57,6 +65,8 @@ class Network:
           hidden: units of the torso's last layer.
           data_format: of the convolutions, "channels_first" or "channels_last"; observations are NCHW in either.
           precision: "float32" or "bfloat16", of what the layers compute; weights, outputs and losses are float32.
+          normalize_observations: by the moments of every "element" of a frame or of every "channel", or "off".
+          normalize_returns: whether the value learns returns of mean 0 and deviation 1.
           seed: of the initial weights.
 
         Raises:
@@ -66,7 +76,12 @@ class Network:
         self.spec, self.tasks = spec, tuple(tasks)
         self.lengths = (spec.t_max, *(task.length(spec.t_max) for task in self.tasks))
         with _computing(precision):
-            self.torso = Torso(spec, kind, first_stride, hidden, data_format, seed)
+            self.torso = Torso(spec, kind, first_stride, hidden, data_format, normalize_observations, seed)
+        self.statistics: dict[str, Statistics] = {}
+        if self.torso.statistics:
+            self.statistics["observation"] = self.torso.statistics
+        if normalize_returns:
+            self.statistics["return"] = Statistics((), _LEAST_RETURN_DEVIATION, _RETURNS_REMEMBERED)
         depth = len(self.torso.layers) - self.torso.recurrent  # the same for "small" and "lstm"
         self._policy = dense("policy", spec.num_actions, 0.01, seed + depth)
         self._value = dense("value", 1, 1.0, seed + depth + 1)
@@ -104,8 +119,18 @@ class Network:
             self.trainable_variables.append(variable)
 
     def policy_value(self, hidden: Any) -> dict[str, Any]:
-        """The actor-critic's outputs: "logits" `[..., A]` and "value" `[...]`, of `hidden` `[..., Fh]`."""
-        return {"logits": self._policy(hidden), "value": ops.squeeze(self._value(hidden), axis=-1)}
+        """The actor-critic's outputs, of `hidden` `[..., Fh]`.
+
+        Returns:
+          "logits" `[..., A]`; "value" `[...]`, in the unit of the rewards; "scale", a scalar in the same unit: divide
+          errors of the value by it.
+        """
+        value, scale = ops.squeeze(self._value(hidden), axis=-1), 1.0
+        if "return" in self.statistics:
+            known = self.statistics["return"].now()
+            scale = self.statistics["return"].deviation(known)
+            value = value * scale + known.mean
+        return {"logits": self._policy(hidden), "value": value, "scale": scale}
 
     def task_outputs(self, task: AuxiliaryTask, features: Features, batch: Mapping[str, Any] | None = None) -> Any:
         """A task's outputs `[B, T, ...]`, of features `[B, T, F]`; `batch` is for heads that ask for it."""
@@ -142,19 +167,26 @@ class Network:
         return (task.bootstrap(self.task_outputs(task, features)),)
 
     def loss(
-        self, batch: Mapping[str, Any], *, entropy: float, value_weight: float, log_epsilon: float
+        self,
+        batch: Mapping[str, Any],
+        *,
+        entropy: float,
+        value_weight: float,
+        log_epsilon: float = 0.0,
+        clip: float = 0.0,
     ) -> tuple[Any, dict[str, Any]]:
         """The loss of all tasks, `a3c + sum(weight_i * loss_i)` (UNREAL, eq. 4).
 
         Args:
           batch: "observations" `[N, *spec.observation]`: the rows of the base rollouts (B * T), then each task's
-            (B * T_i); "base": {"action" int32, "mask" float32, and either "returns" float32 or what `losses.vtrace`
-            takes, all `[B, T]`}; for each task, by its name, its targets with a leading batch axis and "mask"
-            `[B, T_i]`. Of a recurrent network also "past": the `Past` of each part that sees "hidden" features, by its
-            name.
+            (B * T_i); "base": {"action" int32, "mask" float32, and float32 either "returns", what `losses.vtrace`
+            takes, or PPO's "returns", "advantage" and "log_mu", all `[B, T]`}; for each task, by its name, its targets
+            with a leading batch axis and "mask" `[B, T_i]`. Of a recurrent network also "past": the `Past` of each part
+            that sees "hidden" features, by its name.
           entropy: weight of the policy's entropy (beta).
           value_weight: weight of the value loss.
           log_epsilon: GA3C's epsilon inside the logarithms; 0 where V-trace corrects.
+          clip: of PPO's ratios.
 
         Returns:
           The total, and scalars by metric name; `loss_<task>` is unweighted.
@@ -166,7 +198,7 @@ class Network:
             features = self._unrolled(features, batch["past"], count)
         outputs = self.policy_value(features[0].hidden)
         total, metrics = actor_critic_loss(
-            base, outputs, entropy=entropy, value_weight=value_weight, log_epsilon=log_epsilon
+            base, outputs, entropy=entropy, value_weight=value_weight, log_epsilon=log_epsilon, clip=clip
         )
         for task, of_task in zip(self.tasks, features[1:], strict=True):
             targets = batch[task.name]
@@ -174,6 +206,39 @@ class Network:
             metrics[f"loss_{task.name}"] = loss
             total = total + task.weight * loss
         return total, {**metrics, "loss_total": total}
+
+    def moments(self, batch: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, Moments]:
+        """What a batch adds to `statistics`, by name.
+
+        Args:
+          batch: `loss`'s.
+          metrics: what `loss` gave for it.
+        """
+        found, weight = {}, ops.reshape(batch["base"]["mask"], (-1,))
+        if "observation" in self.statistics:
+            rows = self._split(batch["observations"], ops.shape(batch["base"]["mask"])[0])[0]
+            found["observation"] = self.torso.moments(rows, weight)
+        if "return" in self.statistics:
+            variance = ops.square(metrics["return_deviation"])
+            found["return"] = Moments(metrics["return_mean"], variance, ops.sum(weight))
+        return found
+
+    def absorbed(self, found: Mapping[str, Moments]) -> list[tuple[Any, Any]]:
+        """Variables that change when `statistics` take up `found` moments, each with its new value.
+
+        The value's layer changes with the moments of the returns such that it predicts what it predicted before
+        (PopArt, van Hasselt et al. 2016, section 2.2).
+        """
+        changed: list[tuple[Any, Any]] = []
+        for name, statistics in self.statistics.items():
+            known, new = statistics.now(), statistics.merged(found[name])
+            changed += zip(statistics.variables, new, strict=True)
+            if name == "return":
+                before, after = statistics.deviation(known), statistics.deviation(new)
+                kernel, bias = self._value.kernel, self._value.bias
+                changed.append((kernel, kernel.value * (before / after)))
+                changed.append((bias, (before * bias.value + known.mean - new.mean) / after))
+        return changed
 
     def _features(self, observations: Any, count: Any) -> list[Features]:
         """Each part's features `[count, length, F]`: of one pass, or each of its own where passes run side by side."""
@@ -208,37 +273,9 @@ class Network:
         return features
 
 
-def actor_critic_loss(
-    base: Mapping[str, Any], outputs: Mapping[str, Any], *, entropy: float, value_weight: float, log_epsilon: float
-) -> tuple[Any, dict[str, Any]]:
-    """The loss of the base rollouts and its metrics; see `Network.loss`, `outputs` are `Network.policy_value`'s."""
-    returns, advantage = _corrected(base, outputs)
-    policy = losses.policy_gradient_loss(outputs["logits"], base["action"], advantage, base["mask"], log_epsilon)
-    value = losses.value_loss(outputs["value"], returns, base["mask"])
-    policy_entropy = losses.entropy(outputs["logits"], base["mask"], log_epsilon)
-    total = policy + value_weight * value - entropy * policy_entropy
-    return total, {
-        "loss_base": total,
-        "loss_policy": policy,
-        "loss_value": value,
-        "entropy": policy_entropy,
-        "value_mean": losses.masked_mean(outputs["value"], base["mask"]),
-    }
-
-
 def _seen(task: AuxiliaryTask, features: Features) -> Any:
     """The features that a task's head asks for."""
     return features if task.features == "both" else getattr(features, task.features)
-
-
-def _corrected(base: Mapping[str, Any], outputs: Mapping[str, Any]) -> tuple[Any, Any]:
-    """What values and policy learn from, both `[B, T]`: returns and advantages, n-step or V-trace."""
-    if "returns" in base:
-        return base["returns"], base["returns"] - outputs["value"]
-    log_rho = losses.log_probability(outputs["logits"], base["action"]) - base["log_mu"]
-    return losses.vtrace(
-        log_rho, base["reward"], base["discount"], base["truncated"], outputs["value"], base["value_t"]
-    )
 
 
 @contextlib.contextmanager

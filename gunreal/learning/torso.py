@@ -13,6 +13,11 @@ from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
 from gunreal.learning import backend
+from gunreal.learning.normalizer import Moments, Statistics, moments
+
+_MOST_DEVIATIONS = 5.0  # from the mean, in which an input is clipped
+# Divisors of normalised inputs are no smaller. A pixel that has hardly ever changed would else drown the others.
+_LEAST_DEVIATION = {"uint8": 0.05, "float32": 1e-3}
 
 
 class Features(NamedTuple):
@@ -41,11 +46,15 @@ class Torso:
     Attributes:
       layers: in the order of their use, each with a unique name.
       recurrent: whether `unroll` has to follow.
+      statistics: of the frames, which are normalised by them; None where they are not.
     """
 
-    def __init__(self, spec: Spec, kind: str, first_stride: int, hidden: int, data_format: str, seed: int):
+    def __init__(
+        self, spec: Spec, kind: str, first_stride: int, hidden: int, data_format: str, normalize: str, seed: int
+    ):
         """See `network.Network`. Raises ConfigError where the network does not fit the observations."""
         self._spec = spec
+        self.statistics = _statistics(spec, normalize)
         self._compute = keras.config.dtype_policy().compute_dtype
         self._channels_last = data_format == "channels_last"
         self._is_conv = kind != "mlp"
@@ -86,11 +95,30 @@ class Torso:
 
     def _input(self, observations: Any) -> Any:
         """What the first layer takes."""
-        x = ops.cast(observations, self._compute) * self._scale
+        if self.statistics is None:
+            x = ops.cast(observations, self._compute) * self._scale
+        else:
+            x = ops.cast(self._normalized(ops.cast(observations, "float32") * self._scale), self._compute)
         if not self._is_conv:
             return ops.reshape(x, (-1, math.prod(self._spec.observation)))
         # After the cast: TensorFlow's transpose of bytes is slower than that of floats.
         return ops.transpose(x, (0, 2, 3, 1)) if self._channels_last else x
+
+    def _normalized(self, x: Any) -> Any:
+        """`x` less the mean of its pixel in one frame, divided by the deviation; every frame of a stack alike."""
+        assert self.statistics is not None
+        known = self.statistics.now()
+        repeats = (self._spec.stack, *[1] * (len(self._spec.frame) - 1))
+        mean = ops.tile(known.mean, repeats)
+        inverse = ops.tile(1.0 / self.statistics.deviation(known), repeats)
+        return ops.clip((x - mean) * inverse, -_MOST_DEVIATIONS, _MOST_DEVIATIONS)
+
+    def moments(self, observations: Any, weight: Any) -> Moments:
+        """Moments of the newest frame of `observations` `[N, *spec.observation]` whose `weight` `[N]` is 1."""
+        assert self.statistics is not None
+        newest = ops.cast(observations[:, -self._spec.frame[0] :], "float32") * self._scale
+        inner = [axis + 1 for axis, size in enumerate(self.statistics.variables[0].shape) if size == 1]
+        return moments(newest, weight, (0, *inner))
 
     def unroll(self, hidden: Any, past: Past) -> tuple[Any, Any]:
         """Runs the LSTM along sequences; at an episode's first step its state is reset to zeros.
@@ -114,6 +142,13 @@ class Torso:
             _, (h, c) = self._cell(x[:, t], [h * keep, c * keep])
             outputs.append(h)
         return ops.stack(outputs, axis=1), ops.concatenate([h, c], axis=-1)
+
+
+def _statistics(spec: Spec, normalize: str) -> Statistics | None:
+    if normalize == "off":
+        return None
+    shape = (spec.frame[0], *[1] * (len(spec.frame) - 1)) if normalize == "channel" else spec.frame
+    return Statistics(shape, _LEAST_DEVIATION[spec.dtype], math.inf)
 
 
 def _sizes(kind: str, first_stride: int, hidden: int) -> list[tuple[int, ...]]:

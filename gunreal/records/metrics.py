@@ -15,6 +15,7 @@
 | `queue_NAME` | waiting requests of a prediction queue; `queue_train`: waiting rollouts |
 | `batch_NAME` | mean size of a prediction; `batch_train`: of an update, in agent steps |
 | `loss_NAME`, `entropy`, `value_mean`, `grad_norm` | means over the updates since the last line |
+| `return_mean`, `return_deviation` | of the returns that the value learns, mean over the updates since the last line |
 | `learning_rate` | of the newest update |
 | `skipped`, `restarts` | updates that were not finite, and agent processes started again, since the run's start |
 
@@ -44,7 +45,7 @@ from gunreal.records.events import EventFile
 FILE = "metrics.jsonl"
 _COUNTS = ("step", "trained", "updates", "episodes", "skipped", "restarts")
 _GAUGES = ("agents", "predictors", "trainers", "memory_bytes", "memory_limit", "wait_ms")
-_MEANS, _LATEST = ("entropy", "value_mean", "grad_norm"), ("learning_rate",)
+_MEANS, _LATEST = ("entropy", "value_mean", "return_mean", "return_deviation", "grad_norm"), ("learning_rate",)
 _LOSSES = ("total", "policy", "value")  # of every run
 
 
@@ -92,21 +93,24 @@ class RunMetrics:
         with self._lock:
             self._means[f"batch_{queue}"].add(size)
 
-    def trained(self, steps: int, lags: Iterable[int], scalars: Mapping[str, float], skipped: bool = False) -> None:
+    def trained(
+        self, steps: int, lags: Iterable[int], scalars: Mapping[str, float], skipped: bool = False, batch: int = 0
+    ) -> None:
         """One learner update.
 
         Args:
-          steps: agent steps of the training batch.
+          steps: agent steps that are learned from for the first time.
           lags: learner updates since each of its rollouts was acted.
           scalars: `loss_<name>`, "entropy", "value_mean", "grad_norm", "learning_rate"; non-finite ones are in no mean.
           skipped: the update was not finite and changed nothing.
+          batch: agent steps of the update, where that is not `steps`.
         """
         lags = np.asarray(list(lags), np.int64)
         with self._lock:
             self._counts["updates"] += 1
             self._counts["trained"] += steps
             self._counts["skipped"] += skipped
-            self._means["batch_train"].add(steps)
+            self._means["batch_train"].add(batch or steps)
             for name, value in scalars.items():
                 if name in _LATEST:
                     self._latest[name] = float(value)

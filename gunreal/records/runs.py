@@ -21,6 +21,14 @@ CHANGEABLE = frozenset(
     + ("memory_limit", "max_batch", "env_timeout", "layout")
 )
 
+# The values that runs had before the field existed: their folders lack it.
+_BEFORE_FIELDS = {"normalize_observations": "off", "normalize_returns": False}
+
+
+def saved_config(run_dir: str | Path) -> Config:
+    """The configuration that a run's folder holds. Raises ConfigError as `gunreal.config.load` does."""
+    return Config(**{**_BEFORE_FIELDS, **load(Path(run_dir) / CONFIG)})
+
 
 def prepare_run_dir(config: Config) -> Path:
     """Makes the folder of a new run, `logdir/name`, and saves the configuration in it.
@@ -85,7 +93,7 @@ def resume_config(run_dir: str | Path, overrides: Mapping[str, Any]) -> Config:
       ConfigError: an override changes what defines the run (environment, tasks, network, learning), or is bad itself.
     """
     run_dir = Path(run_dir).resolve()
-    saved = Config(**load(run_dir / CONFIG))
+    saved = saved_config(run_dir)
     saved = dataclasses.replace(saved, logdir=str(run_dir.parent), name=run_dir.name)
     for name, value in overrides.items():
         value, kept = typed(name, value), getattr(saved, name)

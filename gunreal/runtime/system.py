@@ -42,6 +42,8 @@ def build_learner(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...]) 
         hidden=config.hidden,
         data_format=backend.data_format(config.layout),
         precision=config.precision,
+        normalize_observations=config.normalize_observations,
+        normalize_returns=config.normalize_returns,
         seed=config.seed,
     )
     return backend.make_learner(network, config)
@@ -110,7 +112,7 @@ class System:
         self.batcher = Batcher(self.pool, config, spec, tasks, self.rollouts)
         # More would be no faster. A GPU computes one after the other: a second trainer has its batch ready meanwhile.
         self.at_once = 1 if backend.has_gpu() else backend.cores()
-        self.trainer = Trainer(self.learner, config, self.metrics, self.at_once)
+        self.trainer = Trainer(self.learner, config, self.metrics, self.learner.network.lengths, self.at_once)
         self.memory_limit = memory.limit(config.memory_limit)
         self._waits = Reader()
 

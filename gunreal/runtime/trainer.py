@@ -13,8 +13,9 @@ from gunreal.acting.predictor import Learner
 from gunreal.config.schema import Config
 from gunreal.experience import queues
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Past, concatenate_pasts, empty_observations
-from gunreal.experience.returns import clip_rewards, rollout_returns
+from gunreal.experience.returns import clip_rewards, generalized_advantages, rollout_returns
 from gunreal.experience.spec import Spec
+from gunreal.learning.minibatches import minibatches
 from gunreal.records.metrics import RunMetrics
 from gunreal.tasks.base import AuxiliaryTask
 
@@ -24,7 +25,7 @@ class Batcher:
 
     def __init__(self, pool: Pool, config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], queue: queues.Pipe):
         self._pool, self._spec, self._tasks, self._queue = pool, spec, tasks, queue
-        self._vtrace = config.correction == "vtrace"
+        self._config = config
         self.rollouts = rollouts_per_batch(config)
         self.waiting: list[tuple[Member, int, int]] = []  # member, agent, first step
         self._lock = threading.Lock()
@@ -85,7 +86,7 @@ class Batcher:
         """One member's share of a batch, and what a recurrent network takes beside each part that it recurs over."""
         segment, spec = member.segment, self._spec
         steps = firsts[:, None] + np.arange(spec.t_max + 1)
-        part = {"base": _rollouts(segment.arrays, spec, agents[:, None], steps % segment.layout.ring, self._vtrace)}
+        part = {"base": _rollouts(segment.arrays, spec, agents[:, None], steps % segment.layout.ring, self._config)}
         past = {"base": segment.past(agents, steps[:, :-1])}
         segment.gather(np.repeat(agents, spec.t_max), steps[:, :-1].ravel(), outs[0])
         slots = firsts // spec.t_max % segment.layout.slots
@@ -112,17 +113,21 @@ class Batcher:
 
 
 def _rollouts(
-    arrays: dict[str, np.ndarray], spec: Spec, agents: np.ndarray, rows: np.ndarray, vtrace: bool = False
+    arrays: dict[str, np.ndarray], spec: Spec, agents: np.ndarray, rows: np.ndarray, config: Config
 ) -> dict[str, np.ndarray]:
-    """The A3C part of a batch from ring `rows` `[B, T + 1]`: action int32, mask float32, and the n-step returns or what
-    V-trace makes them of in the loss, float32, all `[B, T]`."""
+    """The actor-critic's part of a batch from ring `rows` `[B, T + 1]`: action int32, mask float32, and float32 what
+    the objective takes: n-step returns, V-trace's ingredients, or PPO's advantages; all `[B, T]`."""
     flags = arrays["flags"][agents, rows[:, :-1]]
     rewards = clip_rewards(arrays["reward"][agents, rows[:, :-1]], spec.reward_clip)
     discounts = np.where(flags & TERMINATED, np.float32(0), np.float32(spec.discount))
     truncated = flags & TRUNCATED != 0
     values_t = arrays["value"][agents, rows[:, 1:]]
-    if vtrace:
-        log_mu = arrays["log_mu"][agents, rows[:, :-1]]
+    log_mu = arrays["log_mu"][agents, rows[:, :-1]]
+    if config.algorithm == "ppo":
+        values = arrays["value"][agents, rows[:, :-1]]
+        advantage = generalized_advantages(rewards, discounts, truncated, values, values_t, config.gae_lambda)
+        targets = {"advantage": advantage, "returns": advantage + values, "log_mu": log_mu}
+    elif config.correction == "vtrace":
         targets = {"reward": rewards, "discount": discounts, "value_t": values_t, "log_mu": log_mu}
         targets["truncated"] = truncated.astype(np.float32)
     else:
@@ -144,19 +149,40 @@ def anneal(start: float, end: float, share: float) -> float:
     return start + (end - start) * min(max(share, 0.0), 1.0)
 
 
+def normalized(advantage: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """`advantage` with mean 0 and deviation 1 over the steps where `mask` is 1; both `[B, T]`, float32."""
+    kept = advantage[mask > 0]
+    return (advantage - kept.mean()) / (kept.std() + np.float32(1e-8)) if len(kept) else advantage
+
+
 class Trainer:
     """Turns batches into updates and reports each one.
 
     Args:
+      lengths: rows of a rollout, then of each task's sequences.
       at_once: how many gradients may be computed at a time. Each takes memory of its own, some 100 MB with three tasks.
     """
 
-    def __init__(self, learner: Learner, config: Config, metrics: RunMetrics, at_once: int = 1):
-        self._learner, self._config, self._metrics = learner, config, metrics
+    def __init__(
+        self, learner: Learner, config: Config, metrics: RunMetrics, lengths: tuple[int, ...], at_once: int = 1
+    ):
+        self._learner, self._config, self._metrics, self._lengths = learner, config, metrics, lengths
         self._turns = threading.BoundedSemaphore(at_once)
 
     def work(self, batch: dict[str, Any]) -> None:
-        """One update."""
+        """One update, or PPO's several."""
+        if self._config.algorithm != "ppo":
+            self._update(batch, batch["base"]["mask"].size)
+            return
+        config, base = self._config, batch["base"]
+        base["advantage"] = normalized(base["advantage"], base["mask"])
+        rng = np.random.default_rng([config.seed, self._learner.version])
+        parts = minibatches(batch, self._lengths, config.ppo_epochs, config.ppo_minibatches, rng)
+        for place, part in enumerate(parts):
+            self._update(part, part["base"]["mask"].size if place < config.ppo_minibatches else 0)
+
+    def _update(self, batch: dict[str, Any], new: int) -> None:
+        """One update with a batch of which `new` agent steps are learned from for the first time."""
         config = self._config
         acted = batch["base"].pop("version")
         rate = anneal(config.learning_rate, config.learning_rate_end, self._metrics.step / config.steps)
@@ -164,4 +190,4 @@ class Trainer:
             scalars = self._learner.train(batch, rate)
         skipped = scalars.pop("skipped") > 0
         lags = int(scalars.pop("version")) - acted
-        self._metrics.trained(lags.size, lags.ravel(), scalars | {"learning_rate": rate}, skipped)
+        self._metrics.trained(new, lags.ravel(), scalars | {"learning_rate": rate}, skipped, lags.size)

@@ -81,7 +81,8 @@ class AuxiliaryTask:
         A layer whose `call` has an argument `batch` is given `loss`'s: what it predicts may depend on the targets, such
         as the actions taken. `batch` is None where the layer is built (make all weights in `build`) and bootstraps.
 
-        None: the task reuses the actor-critic's outputs, a dict with "logits" `[B, T, A]` and "value" `[B, T]`.
+        None: the task reuses the actor-critic's outputs, a dict with "logits" `[B, T, A]`, "value" `[B, T]` and
+        "scale", the deviation of the returns: divide errors of the value by it.
         """
         return None
 

@@ -36,9 +36,10 @@ class ValueReplay(AuxiliaryTask):
         return {"returns": pad(n_step_returns(rewards, discounts, bootstrap), spec.t_max)}
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Any:
-        """Mean over the steps of `0.5 (R_t - V(s_t))^2`, as in the actor-critic's own value loss."""
+        """Mean over the steps of `0.5 ((R_t - V(s_t)) / scale)^2`, as in the actor-critic's own value loss."""
         from keras import ops
 
         from gunreal.learning.losses import masked_mean
 
-        return masked_mean(0.5 * ops.square(batch["returns"] - outputs["value"]), batch["mask"])
+        error = (batch["returns"] - outputs["value"]) / outputs["scale"]
+        return masked_mean(0.5 * ops.square(error), batch["mask"])

@@ -37,7 +37,7 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"frame_stack": 0}, "at least 1"),
         ({"first_stride": 5, "network": "large"}, "at least 1 and at most 4"),
         ({"first_stride": 2}, "--network large"),
-        ({"reward_clip": -1.0}, "at least 0"),
+        ({"reward_clip": -2.0}, "at least -1"),
         ({"tasks": ("pc", "pc")}, "named twice"),
         ({"tasks": ("pc", "")}, "empty name"),
         ({"tasks": "pc"}, "a list of strings"),

@@ -147,6 +147,12 @@ def test_describe_takes_constants_from_the_config():
     assert describe(Config(env="CartPole-v1")).stack == 1  # vectors are not stacked
 
 
+def test_rewards_are_clipped_in_atari_games_only_unless_told():
+    for env, clip in {"ALE/Pong-v5": 1.0, "gunreal/Catch-v0": 0.0}.items():
+        assert describe(Config(env=env)).reward_clip == clip
+        assert describe(Config(env=env, reward_clip=3.0)).reward_clip == 3.0
+
+
 def test_no_framework_is_imported():
     code = (
         "import sys; from gunreal.config.schema import Config; from gunreal.envs.make import describe;"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gunreal.experience.returns import clip_rewards, n_step_returns, rollout_returns
+from gunreal.experience.returns import clip_rewards, generalized_advantages, n_step_returns, rollout_returns
 
 
 def slow_return(rewards, discounts, truncated, values_t, t):
@@ -72,3 +72,33 @@ def test_rollout_returns_against_the_sum_written_forwards():
     ]
     assert returns.dtype == np.float32
     np.testing.assert_allclose(returns, expected, atol=1e-5)
+
+
+def slow_advantage(rewards, discounts, truncated, values, values_t, decay, t):
+    """The decayed sum of one-step errors from `t` on, written forwards."""
+    total, factor = 0.0, 1.0
+    for k in range(t, len(rewards)):
+        last = truncated[k] or k == len(rewards) - 1
+        following = values_t[k] if last else values[k + 1]
+        total += factor * (rewards[k] + discounts[k] * following - values[k])
+        factor *= discounts[k] * decay
+        if last:
+            break
+    return total
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.7, 1.0])
+def test_generalized_advantages_across_ends_of_episodes(decay):
+    rng = np.random.default_rng(2)
+    rewards, values, values_t = (rng.normal(size=(3, 6)) for _ in range(3))
+    discounts, truncated = np.full((3, 6), 0.9), np.zeros((3, 6), bool)
+    discounts[0, 2], truncated[1, 3] = 0, True
+    found = generalized_advantages(rewards, discounts, truncated, values, values_t, decay)
+    assert found.dtype == np.float32
+    for b in range(3):
+        for t in range(6):
+            row = (rewards[b], discounts[b], truncated[b], values[b], values_t[b])
+            assert found[b, t] == pytest.approx(slow_advantage(*row, decay, t), abs=1e-5)
+    if decay == 1:
+        returns = rollout_returns(rewards, discounts, truncated, values_t)
+        np.testing.assert_allclose(found + values, returns, atol=1e-5)

@@ -78,7 +78,7 @@ def test_small_gradients_are_not_clipped():
 
 def test_threads_compute_gradients_at_the_same_time_and_apply_them_one_after_the_other(monkeypatch):
     learner, alone, batches = make_learner(), make_learner(), [make_batch(seed=seed) for seed in range(2)]
-    of_first = [alone._gradient(batch)[0] for batch in batches]
+    of_first = [alone._gradient(batch) for batch in batches]
     gradient, both, versions = learner._gradient, threading.Barrier(2, timeout=60), {}
 
     def together(batch):
@@ -98,7 +98,8 @@ def test_threads_compute_gradients_at_the_same_time_and_apply_them_one_after_the
         thread.join()
     assert sorted(versions.values()) == [0, 1] and learner.version == 2
     for place in sorted(versions, key=versions.get):
-        alone._apply(of_first[place], 1.0, 1e-3)
+        gradients, _, found = of_first[place]
+        alone._apply(gradients, found, 1.0, 1e-3)
     alone.version = 2
     assert_equal_states(learner.get_state(), alone.get_state())
 

@@ -199,3 +199,10 @@ def test_the_plain_policy_gradient_of_vtrace(steps):
             pi = slow_softmax(steps["logits"][i])[a]
             expected[i][a] = -steps["advantage"][i] * ((a == steps["action"][i]) - pi) / steps["mask"].sum()
     np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_clipped_policy_loss_by_hand():
+    log_rho = np.log(np.float32([[1.5, 0.5, 1.5, 0.5, 9.0]]))
+    advantage, mask = np.float32([[1, 1, -1, -1, 7]]), np.float32([[1, 1, 1, 1, 0]])
+    # Clipped at 1.2 and 0.8 where that is the less: 1.2, 0.5, -1.5, -0.8
+    assert float(losses.clipped_policy_loss(log_rho, advantage, mask, 0.2)) == pytest.approx(0.6 / 4)

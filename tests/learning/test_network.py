@@ -207,6 +207,8 @@ def test_the_passes_of_an_update_are_those_of_each_task_alone(data_format, side_
         "loss_value": np.sum(0.5 * advantage**2 * mask) / mask.sum(),
         "entropy": float(entropy),
         "value_mean": np.sum(numpy(outputs["value"]) * mask) / mask.sum(),
+        "return_mean": returns[mask > 0].mean(),
+        "return_deviation": returns[mask > 0].std(),
         "loss_fit": loss_fit,
         "loss_again": loss_again,
         "loss_total": a3c + 0.25 * loss_fit + loss_again,

@@ -37,7 +37,7 @@ def test_a_line_before_anything_happened_has_all_keys():
         "loss_pc",
         "loss_rp",
     }
-    expected |= {"entropy", "value_mean", "grad_norm", "learning_rate"}
+    expected |= {"entropy", "value_mean", "return_mean", "return_deviation", "grad_norm", "learning_rate"}
     assert set(line) == expected
     assert (
         line["score_mean"] is line["score_max"] is line["policy_lag"] is line["loss_pc"] is line["batch_base"] is None

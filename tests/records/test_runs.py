@@ -63,3 +63,11 @@ def test_resume_refuses_what_defines_the_run(tmp_path):
     with pytest.raises(ConfigError, match="at least 1"):
         runs.resume_config(path, {"agents": 0})
     assert set(FIELDS) >= runs.CHANGEABLE
+
+
+def test_a_run_from_before_a_field_goes_on_without_what_it_brings(tmp_path):
+    path = runs.prepare_run_dir(Config(logdir=str(tmp_path), name="old"))
+    lines = (path / "config.toml").read_text().split("\n")
+    (path / "config.toml").write_text("\n".join(line for line in lines if not line.startswith("normalize_")))
+    resumed = runs.resume_config(path, {})
+    assert (resumed.normalize_observations, resumed.normalize_returns) == ("off", False)

@@ -24,7 +24,8 @@ def test_returns_by_hand():
         "value": np.array([[7, 7, 7, 7, 10]], np.float32),
         "version": np.array([[4, 4, 5, 5, 5]]),
     }
-    base = _rollouts(arrays, spec, np.array([[0]]), np.arange(5)[None])
+    arrays["log_mu"] = np.zeros((1, 5), np.float32)
+    base = _rollouts(arrays, spec, np.array([[0]]), np.arange(5)[None], Config(correction="epsilon"))
     returns, mask = base["returns"][0], base["mask"][0]
     assert returns[[0, 1, 3]].tolist() == [1.5, 1.0, 4.0]
     assert mask.tolist() == [1, 1, 0, 1]
@@ -175,7 +176,7 @@ def test_trainer_reports_each_update():
                 rates.append(learning_rate)
                 return {"loss_total": 2.0, "skipped": float(len(rates) == 2), "version": 9}
 
-        trainer = Trainer(Learner(), bench.config, metrics)
+        trainer = Trainer(Learner(), bench.config, metrics, (bench.config.t_max,))
         bench.start()
         bench.step(5, train=False)
         metrics.acted(25)
@@ -190,6 +191,28 @@ def test_trainer_reports_each_update():
         assert bench.batcher.next(0) is None
 
 
+def test_ppo_takes_advantages_and_learns_from_a_batch_several_times():
+    with Bench("--T", agents=4, steps=100, algorithm="ppo", ppo_epochs=3, ppo_minibatches=2, min_batch=16) as bench:
+        metrics, seen = RunMetrics(), []
+
+        class Learner:
+            version = 0
+
+            def train(self, batch, learning_rate):
+                seen.append(batch["base"])
+                return {"skipped": 0.0, "version": 0}
+
+        trainer = Trainer(Learner(), bench.config, metrics, (bench.config.t_max,))
+        bench.start()
+        bench.step(5, train=False)
+        trainer.work(bench.batcher.next(0))
+        assert [sorted(base) for base in seen] == [["action", "advantage", "log_mu", "mask", "returns"]] * 6
+        line = metrics.snapshot({}, {})
+        assert (line["updates"], line["trained"], line["batch_train"]) == (6, 16, 8)
+        epoch = np.concatenate([base["advantage"][base["mask"] > 0] for base in seen[:2]])
+        assert epoch.mean() == pytest.approx(0, abs=1e-5) and epoch.std() == pytest.approx(1, abs=1e-3)
+
+
 def test_no_more_updates_at_a_time_than_may_be():
     computing, most, two = [], [], threading.Barrier(2, timeout=60)
 
@@ -202,8 +225,8 @@ def test_no_more_updates_at_a_time_than_may_be():
             computing.pop()
             return {"skipped": 0.0, "version": 0}
 
-    trainer = Trainer(Learner(), Config(), RunMetrics(), at_once=2)
-    batch = {"base": {"version": np.zeros((1, 5), int)}}
+    trainer = Trainer(Learner(), Config(), RunMetrics(), (5,), at_once=2)
+    batch = {"base": {"version": np.zeros((1, 5), int), "mask": np.ones((1, 5), np.float32)}}
     threads = [threading.Thread(target=trainer.work, args=({**batch, "base": dict(batch["base"])},)) for _ in range(6)]
     for thread in threads:
         thread.start()

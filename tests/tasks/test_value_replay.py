@@ -84,7 +84,7 @@ def test_loss_and_gradient_by_hand():
     value = tf.Variable([[1.0, 2.0], [0.0, 9.0]])
     batch = {"returns": tf.constant([[2.0, 0.0], [-1.0, 0.0]]), "mask": tf.constant([[1.0, 1.0], [1.0, 0.0]])}
     with tf.GradientTape() as tape:
-        loss = TASK.loss({"value": value}, batch)
+        loss = TASK.loss({"value": value, "scale": 1.0}, batch)
     # 0.5 (1 + 4 + 1) over three steps; d/dV = (V - R) / 3
     assert float(loss) == pytest.approx(1.0)
     np.testing.assert_allclose(tape.gradient(loss, value), [[-1 / 3, 2 / 3], [1 / 3, 0]], rtol=1e-6)

@@ -1,0 +1,42 @@
+"""Minibatches: every rollout once an epoch, with the sequences that came with it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gunreal.experience.replay import Past
+from gunreal.learning.minibatches import minibatches, take
+
+LENGTHS = (4, 3)
+
+
+def make_batch(count):
+    """Every row says which rollout it is of."""
+    rows = [np.repeat(np.arange(count), length) for length in LENGTHS]
+    return {
+        "observations": np.concatenate(rows)[:, None],
+        "base": {"mask": np.tile(np.arange(count)[:, None], (1, 4))},
+        "fit": {"mask": np.tile(np.arange(count)[:, None], (1, 3)), "target": np.arange(count)},
+        "past": {"base": Past(np.arange(count)[:, None], *(np.tile(np.arange(count)[:, None], (1, 4)),) * 2)},
+    }
+
+
+def test_a_part_has_the_rows_of_its_rollouts():
+    part = take(make_batch(5), LENGTHS, np.array([3, 1]))
+    assert part["observations"][:, 0].tolist() == [3] * 4 + [1] * 4 + [3] * 3 + [1] * 3
+    assert part["base"]["mask"][:, 0].tolist() == [3, 1] and part["fit"]["target"].tolist() == [3, 1]
+    assert part["past"]["base"].state[:, 0].tolist() == [3, 1]
+    assert part["past"]["base"].last_action.shape == (2, 4)
+
+
+def test_every_rollout_once_an_epoch_in_a_new_order():
+    parts = list(minibatches(make_batch(7), LENGTHS, 3, 2, np.random.default_rng(0)))
+    assert [len(part["fit"]["target"]) for part in parts] == [4, 3] * 3
+    epochs = [[*one["fit"]["target"], *two["fit"]["target"]] for one, two in zip(parts[::2], parts[1::2], strict=True)]
+    assert all(sorted(epoch) == list(range(7)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+
+
+def test_no_more_parts_than_rollouts():
+    parts = list(minibatches(make_batch(2), LENGTHS, 1, 5, np.random.default_rng(0)))
+    assert [len(part["base"]["mask"]) for part in parts] == [1, 1]

@@ -1,0 +1,122 @@
+"""Running moments against NumPy over all samples at once; observations and returns that a network normalises."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from learners import BACKEND, CONFIG, SPEC, make_batch, make_learner
+
+from gunreal.learning import backend
+from gunreal.learning.normalizer import Moments, Statistics, merge, moments
+
+
+@pytest.fixture(scope="module", autouse=True)
+def selected():
+    backend.select(BACKEND)
+
+
+def numpy(x):
+    import keras
+
+    return keras.ops.convert_to_numpy(x)
+
+
+def absorb(statistics, new):
+    for variable, value in zip(statistics.variables, statistics.merged(new), strict=True):
+        variable.assign(value)
+
+
+@pytest.mark.parametrize(("axes", "kept"), [((0,), (2, 3, 4)), ((0, 2, 3), (2, 1, 1))])
+def test_moments_are_those_of_the_samples_that_count(axes, kept):
+    x = np.random.default_rng(0).normal(3, 2, (6, 2, 3, 4)).astype(np.float32)
+    weight = np.float32([1, 0, 1, 1, 0, 1])
+    found = moments(x, weight, axes)
+    chosen = x[weight > 0]
+    assert numpy(found.mean).shape == kept and float(found.count) == 4
+    np.testing.assert_allclose(numpy(found.mean), chosen.mean(axes).reshape(kept), rtol=1e-5)
+    np.testing.assert_allclose(numpy(found.variance), chosen.var(axes).reshape(kept), rtol=1e-5)
+
+
+def test_merged_moments_are_those_of_all_samples():
+    rng = np.random.default_rng(1)
+    parts = [rng.normal(place, place + 1, (n, 3)).astype(np.float32) for place, n in enumerate((1, 5, 40))]
+    statistics = Statistics((3,), 1e-3, 1e9)
+    for part in parts:
+        absorb(statistics, moments(part, np.ones(len(part), np.float32), (0,)))
+    together, known = np.concatenate(parts), statistics.now()
+    np.testing.assert_allclose(numpy(known.mean), together.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(numpy(known.variance), together.var(0), rtol=1e-5)
+    assert float(known.count) == 46
+
+
+def test_no_sample_changes_nothing():
+    statistics = Statistics((2,), 1e-3, 1e9)
+    absorb(statistics, moments(np.ones((3, 2), np.float32), np.zeros(3, np.float32), (0,)))
+    assert [numpy(x).tolist() for x in statistics.now()] == [[0, 0], [1, 1], 0]
+
+
+def test_old_samples_are_forgotten_once_there_are_most():
+    known = Moments(np.float32(0), np.float32(1), np.float32(100))
+    for _ in range(50):
+        known = merge(known, Moments(np.float32(5), np.float32(0), np.float32(20)), 100.0)
+    assert float(known.count) == 100
+    assert float(known.mean) == pytest.approx(5, abs=0.01) and float(known.variance) == pytest.approx(0, abs=0.05)
+
+
+def test_a_deviation_is_no_smaller_than_the_least():
+    statistics = Statistics((2,), 0.05, 1e9)
+    known = Moments(np.zeros(2, np.float32), np.float32([1e-6, 4.0]), np.float32(9))
+    np.testing.assert_allclose(numpy(statistics.deviation(known)), [0.05, 2.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "axis"), [("element", 0), ("channel", (0, 2, 3))])
+def test_the_network_sees_every_frame_of_a_stack_with_the_moments_of_what_was_trained_on(kind, axis):
+    learner = make_learner(dataclasses.replace(CONFIG, normalize_observations=kind))
+    batch = make_batch()
+    learner.train(batch, 1e-3)
+    newest = batch["observations"][:12, -1:] / np.float32(255)
+    kept = newest[batch["base"]["mask"].ravel() > 0]
+    mean, deviation = kept.mean(axis, keepdims=True), np.maximum(kept.std(axis, keepdims=True), 0.05)
+    torso = learner.network.torso
+    seen = numpy(torso._input(batch["observations"]))
+    if seen.shape[1:] != SPEC.observation:
+        seen = seen.transpose(0, 3, 1, 2)
+    expected = np.clip((batch["observations"] / np.float32(255) - mean) / deviation, -5, 5)
+    np.testing.assert_allclose(seen, expected, atol=1e-3)
+
+
+def test_padded_rows_are_in_no_moments():
+    """JAX pads a batch of 3 rollouts to 4; masked steps are in no moments either."""
+    learner = make_learner()
+    learner.train(make_batch(count=3), 1e-3)
+    state = learner.get_state()
+    assert state["statistics/observation/count"] == 10 and state["statistics/return/count"] == 10
+
+
+def test_a_new_scale_of_returns_leaves_the_values_as_they_are():
+    learner, other = (make_learner(dataclasses.replace(CONFIG, normalize_observations="off")) for _ in range(2))
+    batch = make_batch()
+    batch["base"]["returns"] = batch["base"]["returns"] * 50 + 300
+    logits, value = learner.predict("base", batch["observations"])
+    learner.train(batch, 0.0)
+    state = learner.get_state()
+    assert state["statistics/return/mean"] > 200 and state["statistics/return/variance"] > 1000
+    np.testing.assert_allclose(learner.predict("base", batch["observations"])[1], value, atol=1e-2)
+    before = other.get_state()
+    assert not np.allclose(state["weights/value/bias"], before["weights/value/bias"])
+
+
+def test_errors_of_values_are_in_units_of_the_returns_deviation():
+    """Rewards of another unit have the same losses once their scale is known."""
+    found = []
+    for unit in (1e3, 1e6):
+        learner, batch = make_learner(), make_batch()
+        batch["base"]["returns"] = batch["base"]["returns"] * np.float32(unit)
+        for _ in range(3):
+            metrics = learner.train(batch, 0.0)
+        found.append(metrics)
+    for name in ("loss_policy", "loss_value", "loss_base"):
+        assert found[1][name] == pytest.approx(found[0][name], rel=0.02), name
+    assert found[1]["return_deviation"] == pytest.approx(1000 * found[0]["return_deviation"], rel=1e-3)
