@@ -17,9 +17,9 @@ from typing import Any
 
 from experiments import FOREVER, TASKS, Experiment, Learning
 
-from gunreal.config import flags
+from gunreal.config import flags, folders
 from gunreal.config.schema import Config, ConfigError, load
-from gunreal.records import metrics, runs
+from gunreal.records import metrics
 
 # Fields in which a run may differ from what is asked for and still be the same experiment.
 _WATCHING = ("name", "logdir", "checkpoint_minutes", "keep_checkpoints", "metrics_seconds", "memory_limit")
@@ -182,7 +182,7 @@ def check(trainings: Sequence[Training]) -> None:
     for training in trainings:
         if not training.path.exists():
             continue
-        if not (training.path / runs.CONFIG).is_file():
+        if not (training.path / folders.CONFIG).is_file():
             raise ConfigError(f"{training.path} is there and is no run; choose another folder with --logdir")
         differences = _differences(_saved(training.path), training.config)
         if differences:
@@ -192,7 +192,7 @@ def check(trainings: Sequence[Training]) -> None:
 
 
 def _saved(path: Path) -> Config:
-    return Config(**load(path / runs.CONFIG))
+    return Config(**load(path / folders.CONFIG))
 
 
 def _differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
@@ -203,7 +203,7 @@ def _differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
 def share(trainings: Sequence[Training], logdir: str | Path) -> list[Training]:
     """Gives runs of other experiments that are the same a second name; returns those that got one."""
     known = []
-    for path in sorted(Path(logdir).glob(f"*/{runs.CONFIG}")):
+    for path in sorted(Path(logdir).glob(f"*/{folders.CONFIG}")):
         with contextlib.suppress(ConfigError):  # another version's
             other = Training("", dataclasses.replace(_saved(path.parent), logdir=str(logdir), name=path.parent.name))
             if not other.path.is_symlink() and (other.finished() or other.resumable()):

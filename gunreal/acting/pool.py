@@ -17,16 +17,19 @@ from typing import IO
 
 import numpy as np
 
-from gunreal.acting.agent import Assignment, Outbox, Worker, group_slices
+from gunreal.acting.agent import Outbox, Worker, group_slices
+from gunreal.acting.process import Assignment
 from gunreal.config.schema import Config
 from gunreal.experience import queues
-from gunreal.experience.replay import Layout, Segment
+from gunreal.experience.segment import Layout, Segment
+from gunreal.experience.waits import Waited
 from gunreal.tasks.base import AuxiliaryTask
 
-_BOOT = "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); from gunreal.acting.agent import main; main()"
-_STARTING = (
-    60.0  # seconds that a process may take beyond the environment's timeout until its first step: imports, opening
-)
+_BOOT = """import pickle, sys
+sys.path[:] = pickle.load(sys.stdin.buffer)
+from gunreal.acting.process import main
+main()"""
+_STARTING = 60.0  # seconds that a process may take beyond the environment's timeout until its first step
 _LEAVING = 1.0  # seconds that a process has for closing its environments
 _KEPT_ERRORS = 2**20  # bytes
 
@@ -227,3 +230,7 @@ class Pool:
     def members(self) -> list[Member]:
         """A snapshot, oldest first."""
         return list(self._members.values())
+
+    def waited(self) -> dict[int, Waited]:
+        """What each process's groups have waited for predictions so far, by process number."""
+        return {member.process: member.segment.waits.total() for member in self.members()}

@@ -7,7 +7,7 @@ import inspect
 import itertools
 import random
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -15,9 +15,9 @@ from keras import ops
 
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
-from gunreal.learning import backend, losses
+from gunreal.learning import losses
+from gunreal.learning.task import LearnedTask
 from gunreal.learning.torso import Features, Torso, dense
-from gunreal.tasks.base import AuxiliaryTask
 
 
 class Network:
@@ -38,7 +38,7 @@ class Network:
     def __init__(
         self,
         spec: Spec,
-        tasks: Sequence[AuxiliaryTask],
+        tasks: Sequence[LearnedTask],
         *,
         kind: str = "small",
         first_stride: int = 4,
@@ -46,6 +46,8 @@ class Network:
         data_format: str = "channels_last",
         precision: str = "float32",
         seed: int = 0,
+        fuse: Callable[..., Any] | None = None,
+        side_by_side: bool = False,
     ):
         """Builds all layers.
 
@@ -58,15 +60,17 @@ class Network:
           data_format: of the convolutions, "channels_first" or "channels_last"; observations are NCHW in either.
           precision: "float32" or "bfloat16", of what the layers compute; weights, outputs and losses are float32.
           seed: of the initial weights.
+          fuse: compiles a function of arrays to a single pass over them; None: it is called as it is.
+          side_by_side: whether parts of a batch go through the torso in passes of their own, which run side by side.
 
         Raises:
           ConfigError: the network does not fit the observations.
           ValueError: a head does not fit.
         """
-        self.spec, self.tasks = spec, tuple(tasks)
+        self.spec, self.tasks, self._side_by_side = spec, tuple(tasks), side_by_side
         self.lengths = (spec.t_max, *(task.length(spec.t_max) for task in self.tasks))
         with _computing(precision):
-            self.torso = Torso(spec, kind, first_stride, hidden, data_format, seed)
+            self.torso = Torso(spec, kind, first_stride, hidden, data_format, seed, fuse)
         depth = len(self.torso.layers) - self.torso.recurrent  # the same for "small" and "lstm"
         self._policy = dense("policy", spec.num_actions, 0.01, seed + depth)
         self._value = dense("value", 1, 1.0, seed + depth + 1)
@@ -88,7 +92,7 @@ class Network:
             self.names.append(f"{prefix}/{variable.name}")
             self.trainable_variables.append(variable)
 
-    def _build_head(self, task: AuxiliaryTask, features: Features, seed: int) -> None:
+    def _build_head(self, task: LearnedTask, features: Features, seed: int) -> None:
         with _seeded(zlib.crc32(f"{seed}/{task.name}".encode())):
             head = self._heads[task.name] = task.head(self.spec)
             if head is None:
@@ -107,7 +111,7 @@ class Network:
         """The actor-critic's outputs: "logits" `[..., A]` and "value" `[...]`, of `hidden` `[..., Fh]`."""
         return {"logits": self._policy(hidden), "value": ops.squeeze(self._value(hidden), axis=-1)}
 
-    def task_outputs(self, task: AuxiliaryTask, features: Features, batch: Mapping[str, Any] | None = None) -> Any:
+    def task_outputs(self, task: LearnedTask, features: Features, batch: Mapping[str, Any] | None = None) -> Any:
         """A task's outputs `[B, T, ...]`, of features `[B, T, F]`; `batch` is for heads that ask for it."""
         head = self._heads[task.name]
         if head is None:
@@ -177,7 +181,7 @@ class Network:
 
     def _features(self, observations: Any, count: Any) -> list[Features]:
         """Each part's features `[count, length, F]`: of one pass, or each of its own where passes run side by side."""
-        if backend.side_by_side():
+        if self._side_by_side:
             parts = [self.torso.features(rows) for rows in self._split(observations, count)]
         else:
             whole = self.torso.features(observations)
@@ -226,7 +230,7 @@ def actor_critic_loss(
     }
 
 
-def _seen(task: AuxiliaryTask, features: Features) -> Any:
+def _seen(task: LearnedTask, features: Features) -> Any:
     """The features that a task's head asks for."""
     return features if task.features == "both" else getattr(features, task.features)
 

@@ -52,7 +52,16 @@ def make_learner(config=CONFIG, tasks=(Fit(),), seed=3, layout="auto", kind="sma
     from gunreal.learning.network import Network
 
     spec = SPEC._replace(state=32) if kind == "lstm" else SPEC
-    network = Network(spec, tasks, kind=kind, hidden=16, data_format=backend.data_format(layout), seed=seed)
+    network = Network(
+        spec,
+        tasks,
+        kind=kind,
+        hidden=16,
+        data_format=backend.data_format(layout),
+        seed=seed,
+        fuse=backend.fused,
+        side_by_side=backend.side_by_side(),
+    )
     return backend.make_learner(network, config)
 
 
