@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from gunreal.config.schema import Config, ConfigError
@@ -19,6 +22,19 @@ _LAZY = {"train": "gunreal.train", "load": "gunreal.run", "Run": "gunreal.run"}
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'gunreal' has no attribute {name!r}")
-    import importlib
-
     return getattr(importlib.import_module(_LAZY[name]), name)
+
+
+class _Package(ModuleType):
+    """`gunreal.train` is the function, also after the module of that name, the command, has been imported.
+
+    `from gunreal.train import main` finds what else is in the module.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "train" and isinstance(value, ModuleType):
+            return  # Python binds a module that was imported to its package
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from gunreal.acting.predictor import Learner, sample_actions
+from gunreal.acting.episodes import play
+from gunreal.acting.predictor import sample_actions
+from gunreal.config import folders
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.make import describe
 from gunreal.experience.spec import Spec
-from gunreal.records import checkpoint, metrics, runs
+from gunreal.learning.learner import Learner
+from gunreal.records import checkpoint, metrics
 from gunreal.tasks import registry
 from gunreal.tasks.base import AuxiliaryTask
 
@@ -108,9 +111,7 @@ class Run:
         return actions.reshape(observation.shape[:lead])
 
     def evaluate(self, episodes: int = 30, **options: Any) -> np.ndarray:
-        """Unclipped scores of new episodes, float64 `[episodes]`; `options` are those of `gunreal.evaluate.play`."""
-        from gunreal.evaluate import play
-
+        """Unclipped scores of new episodes, float64 `[episodes]`; `options` are `acting.episodes.play`'s."""
         ended = play(self.learner, self.config, self.spec, episodes, **options)
         return np.array([episode.score for episode in sorted(ended)])
 
@@ -134,5 +135,5 @@ def load(path: str | Path, which: str | Path = "newest") -> Run:
     Raises:
       ConfigError: there is no run at `path`.
     """
-    folder = runs.find(str(path))
-    return Run(folder, runs.saved_config(folder), which)
+    folder = folders.find(str(path))
+    return Run(folder, folders.saved_config(folder), which)

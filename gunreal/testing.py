@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from gunreal.config.schema import Config
-from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Replay, Segment
+from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Replay
+from gunreal.experience.segment import Segment
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import AuxiliaryTask, Sequence
-from gunreal.tasks.registry import synthetic_segment
+from gunreal.experience.synthetic import synthetic_segment
+from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
 
 IMAGES = Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6)
 _SEQUENCES = 8  # of a batch
@@ -27,7 +28,7 @@ sys.path[:] = pickle.load(sys.stdin.buffer)
 sys.modules.update(dict.fromkeys(("keras", "tensorflow", "jax", "torch")))
 task, spec, bootstrap = pickle.load(sys.stdin.buffer)
 import numpy as np
-from gunreal.tasks.registry import target_arrays
+from gunreal.tasks.dry_run import target_arrays
 target_arrays(task, spec, bootstrap)
 """
 
@@ -77,7 +78,7 @@ def _experience(task: AuxiliaryTask, spec: Spec, steps: int | None = None, seed:
     return synthetic_segment(spec, task.record(spec), 100 * spec.t_max if steps is None else steps, seed)
 
 
-def _draw(task: AuxiliaryTask, replay: Replay, count: int) -> list[Sequence]:
+def _draw(task: AuxiliaryTask, replay: Replay, count: int) -> list[ReplaySequence]:
     rng = np.random.default_rng(1)
     draws = (task.sample(replay, rng) for _ in range(count))
     return [draw for draw in draws if draw is not None]
@@ -132,7 +133,7 @@ def _without_future(segment: Segment, first: int) -> Segment:
     return copy
 
 
-def _check_episode_end(task: AuxiliaryTask, segment: Segment, sequence: Sequence, bootstrap: Any) -> bool:
+def _check_episode_end(task: AuxiliaryTask, segment: Segment, sequence: ReplaySequence, bootstrap: Any) -> bool:
     """What lies behind a termination, experience or bootstrap, must not change the targets of the steps up to it.
 
     Returns whether there was a termination to look at.

@@ -9,19 +9,18 @@ import shutil
 import signal
 import sys
 import time
-import types
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gunreal.acting.agent import EXIT_BAD_INPUT
 from gunreal.acting.pool import AgentFailure
-from gunreal.config import flags
+from gunreal.acting.process import EXIT_BAD_INPUT
+from gunreal.config import flags, folders
 from gunreal.config.checks import check
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.make import check_recorded, describe
 from gunreal.experience.spec import Spec
-from gunreal.records import checkpoint, metrics, runs
+from gunreal.records import checkpoint, metrics
 from gunreal.tasks import registry
 from gunreal.tasks.base import AuxiliaryTask
 
@@ -53,7 +52,7 @@ def train(config: Config, *, resume: str | Path | None = None, show: bool = True
 
     Args:
       config: what to train.
-      resume: folder of a run to go on with; `config` is then `runs.resume_config(...)` of it.
+      resume: folder of a run to go on with; `config` is then `folders.resume_config(...)` of it.
       show: whether to show progress on standard output.
 
     Returns:
@@ -68,7 +67,7 @@ def train(config: Config, *, resume: str | Path | None = None, show: bool = True
 
     spec, tasks = prepare(config)
     resumed = _checkpoint(config, resume) if resume else None
-    run_dir = Path(resume) if resume else runs.prepare_run_dir(config)
+    run_dir = Path(resume) if resume else folders.prepare_run_dir(config)
     try:
         system = System(dataclasses.replace(config, name=run_dir.name), spec, tasks, run_dir, resumed)
         with _signals(system):
@@ -103,13 +102,13 @@ def _checkpoint(config: Config, run_dir: str | Path) -> checkpoint.Checkpoint:
 
 def _run(system: System, show: bool) -> None:
     from gunreal.records.display import Display
-    from gunreal.runtime.parallel import ParallelRun
-    from gunreal.runtime.serial import SerialRun
+    from gunreal.runtime.parallel import ParallelRunner
+    from gunreal.runtime.serial import SerialRunner
 
     config = system.config
     run: Any = None
     try:
-        run = SerialRun(system) if config.serial else ParallelRun(system)
+        run = SerialRunner(system) if config.serial else ParallelRunner(system)
         with Display(config) if show else contextlib.nullcontext() as display:
             run.run(Ticker(system, run, display))
     except BaseException as error:
@@ -206,14 +205,6 @@ def command() -> None:
     sys.stderr.flush()
     os._exit(code)  # Python would take TensorFlow apart for 2 s more, of the 5 that a signal gives
 
-
-class _Callable(types.ModuleType):
-    """Once this module is loaded it is `gunreal.train`, where scripts expect the function: it is both."""
-
-    __call__ = staticmethod(train)
-
-
-sys.modules[__name__].__class__ = _Callable
 
 if __name__ == "__main__":
     command()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pkgutil
+import re
 import subprocess
 import sys
+from fnmatch import fnmatch
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+import gunreal
 import gunreal.acting
 import gunreal.config
 import gunreal.envs
@@ -17,8 +21,6 @@ import gunreal.records
 import gunreal.tasks
 
 FRAMEWORKS = ("tensorflow", "jax", "keras", "torch")
-
-
 ROOMS = (gunreal.config, gunreal.experience, gunreal.envs, gunreal.tasks, gunreal.acting, gunreal.records)
 
 
@@ -30,7 +32,7 @@ def modules(package: ModuleType) -> list[str]:
 
 AGENT_SIDE = [
     *(name for room in ROOMS for name in modules(room)),
-    *("gunreal", "gunreal.train", "gunreal.runtime.memory", "gunreal.runtime.scheduler"),  # --help is quick, too
+    *("gunreal", "gunreal.train", "gunreal.runtime.ram", "gunreal.runtime.scheduler"),  # --help is quick, too
 ]
 
 
@@ -57,3 +59,12 @@ def test_tasks_load_no_framework():
 
 def test_the_check_itself_sees_a_framework():
     assert loaded("import keras") != []
+
+
+def test_the_architecture_page_lists_every_file():
+    page = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text()
+    listed = set(re.findall(r"^\| (.*?) \|", page, re.MULTILINE))
+    names = {name for cell in listed for name in re.findall(r"`([\w*]+\.py)`", cell)}
+    files = {path.name for path in Path(gunreal.__file__).parent.rglob("*.py")} - {"__init__.py"}
+    assert not {name for name in files if not any(fnmatch(name, pattern) for pattern in names)}
+    assert not {pattern for pattern in names if not any(fnmatch(name, pattern) for name in files)}

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 import scripted_env  # noqa: F401
 
+import gunreal
 from gunreal.config.schema import Config, save
 from gunreal.records import checkpoint
 from gunreal.train import main
@@ -110,6 +113,29 @@ def test_an_interrupt_before_training(monkeypatch, capfd):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gunreal.train.train", interrupted)
+    monkeypatch.setattr(sys.modules["gunreal.train"], "train", interrupted)
     assert main(["train", "--env", "CartPole-v1"]) == 130
     assert capfd.readouterr().err == "gunreal: interrupted\n"
+
+
+def test_train_is_the_function_before_and_after_its_module_is_imported():
+    program = (
+        "import gunreal, inspect, pydoc\n"
+        "function, signature = gunreal.train, str(inspect.signature(gunreal.train))\n"
+        "import gunreal.train, importlib\n"
+        "import gunreal.train as same\n"
+        "from gunreal.train import main\n"
+        "module = importlib.import_module('gunreal.train')\n"
+        "assert inspect.isfunction(function) and gunreal.train is function is same is module.train\n"
+        "assert inspect.ismodule(module) and module.main is main\n"
+        "assert str(inspect.signature(gunreal.train)) == signature and signature.startswith('(config: ')\n"
+        "assert 'Trains to the end of the budget' in pydoc.render_doc(gunreal.train)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+    after = "import gunreal.train, gunreal, inspect; assert inspect.isfunction(gunreal.train)"
+    subprocess.run([sys.executable, "-c", after], check=True)
+
+
+def test_train_can_be_replaced(monkeypatch):
+    monkeypatch.setattr(gunreal, "train", len)
+    assert gunreal.train is len

@@ -15,7 +15,7 @@ import psutil
 from command_line import handled
 from peers import Progress
 
-from gunreal.runtime import memory
+from gunreal.runtime import ram
 
 PATIENCE = 180.0  # seconds without progress after which a program has failed; its start counts too
 GRACE = 60.0  # seconds that it is given to end by itself
@@ -108,7 +108,7 @@ class Gauge:
         return {
             "rate": steps / elapsed,
             "cpu_ms": 1000 * cpu / steps,
-            "memory": memory.in_use(pids),
+            "memory": ram.in_use(pids),
             "others": max(0.0, busy - cpu) / (elapsed * len(self._cores)),
             "steps": steps,
             "seconds": elapsed,

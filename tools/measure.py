@@ -29,7 +29,7 @@ from gunreal.envs.make import make
 from gunreal.experience.replay import blank_past
 from gunreal.experience.spec import Spec
 from gunreal.learning import backend
-from gunreal.runtime.parallel import ParallelRun
+from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.system import System
 from gunreal.train import prepare
 
@@ -105,7 +105,7 @@ def whole_system(config: Config, seconds: float, profile: bool) -> tuple[dict[st
 class Watcher(Protocol):
     """Looks at a system, and stops it at some time."""
 
-    def tick(self, run: ParallelRun) -> None:
+    def tick(self, run: ParallelRunner) -> None:
         """Called about ten times a second."""
 
 
@@ -125,7 +125,7 @@ def watched(config: Config, watch: Callable[[System], W]) -> tuple[System, W]:
     with tempfile.TemporaryDirectory() as folder:
         system = System(config, spec, tasks, Path(folder), None)
         try:
-            watcher, run = watch(system), ParallelRun(system)
+            watcher, run = watch(system), ParallelRunner(system)
             run.run(partial(watcher.tick, run))
         finally:
             system.writer.close()

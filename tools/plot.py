@@ -16,8 +16,8 @@ from pathlib import Path
 
 import curves
 
+from gunreal.config import folders
 from gunreal.config.schema import ConfigError
-from gunreal.records import runs
 
 SEED = r"([-_]s|[-_]seed|_)\d{1,3}$"
 
@@ -43,7 +43,7 @@ def group(names: Sequence[str], logdir: str = "runs", suffix: str = SEED) -> dic
         if equals and not (Path(name).exists() or Path(logdir, name).exists()):
             groups.setdefault(label, []).extend(_matches(glob, logdir))
             continue
-        found = runs.find(name, logdir)
+        found = folders.find(name, logdir)
         own = Path(name).name or found.name  # not the name of a link's target, which may be another experiment's
         label = pattern.sub("", own) if suffix else own
         full[label] = own
@@ -54,7 +54,7 @@ def group(names: Sequence[str], logdir: str = "runs", suffix: str = SEED) -> dic
 def _matches(glob: str, logdir: str) -> list[Path]:
     """The runs that a pattern names, from here or under `logdir`."""
     for pattern in (glob, str(Path(logdir, glob))):
-        found = sorted(path for path in map(Path, iglob(pattern)) if (path / runs.CONFIG).is_file())
+        found = sorted(path for path in map(Path, iglob(pattern)) if (path / folders.CONFIG).is_file())
         if found:
             return found
     raise ConfigError(f"no run matches {glob!r}, from here or in {logdir}; quote it, and check --logdir")

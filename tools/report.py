@@ -14,8 +14,9 @@ import numpy as np
 import trainings
 from experiments import Learning
 
+from gunreal.config import folders
 from gunreal.config.schema import ConfigError
-from gunreal.records import metrics, runs
+from gunreal.records import metrics
 
 _EPISODES = 100  # before so many have ended, a mean score is of few
 
@@ -89,7 +90,7 @@ def measure(experiment: Learning, logdir: Path) -> dict[str, Any]:
 
 def about(experiment: Learning, found: Mapping[str, Sequence[Path]]) -> dict[str, Any]:
     """What is known of an experiment beside its settings."""
-    config = runs.saved_config(next(iter(found.values()))[0])
+    config = folders.saved_config(next(iter(found.values()))[0])
     known = {"experiment": experiment.name, "title": experiment.title, "env": config.env, "paper": experiment.shows}
     return known | {"budget": trainings.budget(config.steps, experiment.minutes)}
 

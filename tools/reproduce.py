@@ -138,7 +138,7 @@ def train(experiment: Learning, options: argparse.Namespace, extra: Sequence[str
     with workers.locked(out) as lock:
         for training in trainings.share(wanted, out):
             say(f"{training.config.name} is {training.path.resolve().name}, which has the same configuration")
-        crew = workers.Crew(wanted, options.parallel, lock, say)
+        crew = workers.TrainingProcesses(wanted, options.parallel, lock, say)
         missing = config.env == experiment.env() != experiment.envs[0]
         where = config.env + (f", for want of deepmind_lab and {experiment.envs[0]}" if missing else "")
         done = sum(training.finished() for training in wanted)

@@ -27,8 +27,8 @@ import psutil
 from command_line import Parser, say
 
 from gunreal.config.schema import Config, ConfigError
-from gunreal.runtime import memory
-from gunreal.runtime.parallel import ParallelRun
+from gunreal.runtime import ram
+from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.system import System
 
 FLAT = 0.02  # share by which memory may differ
@@ -52,7 +52,7 @@ class Watch:
         self.looks: list[dict[str, Any]] = []
         self.groups: dict[str, str] = {}
 
-    def tick(self, run: ParallelRun) -> None:
+    def tick(self, run: ParallelRunner) -> None:
         """About ten times a second."""
         now = time.monotonic()
         if now >= self._next:
@@ -64,17 +64,17 @@ class Watch:
             self.groups = self._wrong(run)
             self._system.stop("steps")
 
-    def _look(self, run: ParallelRun, now: float) -> None:
+    def _look(self, run: ParallelRunner, now: float) -> None:
         look = {"minutes": (now - self._start) / 60, "steps": self._system.metrics.step, **run.counts._asdict()}
-        look |= {"server": memory.allocated(os.getpid()), "total": run.memory_in_use()}
+        look |= {"server": ram.allocated(os.getpid()), "total": run.memory_in_use()}
         started = [remote.popen.pid for remote in run.remotes() if now - remote.started > _ALIVE]
-        look["agent"] = statistics.median(map(memory.allocated, started)) if started else None
+        look["agent"] = statistics.median(map(ram.allocated, started)) if started else None
         self.looks.append(look)
         if len(self.looks) % 6 == 1:
             sizes = ", ".join(f"{name} {(look[name] or 0) / 2**20:,.0f} MiB" for name in ("server", "agent", "total"))
             say(f"{look['steps']:,} steps, {tuple(run.counts)} processes, predictors, trainers; {sizes}")
 
-    def _wrong(self, run: ParallelRun) -> dict[str, str]:
+    def _wrong(self, run: ParallelRunner) -> dict[str, str]:
         """Groups that stand still, or have not had an answer to every request but the present one."""
         wrong = {}
         for remote in run.remotes():

@@ -17,9 +17,9 @@ from typing import Any
 
 from experiments import FOREVER, TASKS, Experiment, Learning
 
-from gunreal.config import flags
+from gunreal.config import flags, folders
 from gunreal.config.schema import Config, ConfigError
-from gunreal.records import metrics, runs
+from gunreal.records import metrics
 
 # Fields in which a run may differ from what is asked for and still be the same experiment.
 _WATCHING = ("name", "logdir", "checkpoint_minutes", "keep_checkpoints", "metrics_seconds", "memory_limit")
@@ -182,9 +182,9 @@ def check(trainings: Sequence[Training]) -> None:
     for training in trainings:
         if not training.path.exists():
             continue
-        if not (training.path / runs.CONFIG).is_file():
+        if not (training.path / folders.CONFIG).is_file():
             raise ConfigError(f"{training.path} is there and is no run; choose another folder with --logdir")
-        differences = _differences(runs.saved_config(training.path), training.config)
+        differences = _differences(folders.saved_config(training.path), training.config)
         if differences:
             there = ", ".join(f"{field} {old!r}" for field, (old, _) in differences.items())
             asked = ", ".join(f"{new!r}" for _, new in differences.values())
@@ -199,9 +199,9 @@ def _differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
 def share(trainings: Sequence[Training], logdir: str | Path) -> list[Training]:
     """Gives runs of other experiments that are the same a second name; returns those that got one."""
     known = []
-    for path in sorted(Path(logdir).glob(f"*/{runs.CONFIG}")):
+    for path in sorted(Path(logdir).glob(f"*/{folders.CONFIG}")):
         with contextlib.suppress(ConfigError):  # another version's
-            saved = runs.saved_config(path.parent)
+            saved = folders.saved_config(path.parent)
             other = Training("", dataclasses.replace(saved, logdir=str(logdir), name=path.parent.name))
             if not other.path.is_symlink() and (other.finished() or other.resumable()):
                 known.append(other)

@@ -13,8 +13,8 @@ from sampling import Sampler, child_seconds, thread_seconds
 from gunreal.experience.spec import Spec
 from gunreal.experience.waits import Reader
 from gunreal.learning import backend
-from gunreal.runtime import memory
-from gunreal.runtime.parallel import ParallelRun
+from gunreal.runtime import ram
+from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.system import System
 from gunreal.train import snapshot
 
@@ -83,7 +83,7 @@ class Window:
             raise RuntimeError("the run ended before it could be measured")
         return self._results, self._calls.batch
 
-    def tick(self, run: ParallelRun) -> None:
+    def tick(self, run: ParallelRunner) -> None:
         """Goes on to the next phase when it is time."""
         now = time.monotonic()
         if self._phase == "start":
@@ -101,7 +101,7 @@ class Window:
     def _enter(self, phase: str, now: float) -> None:
         self._phase, self._since = phase, now
 
-    def _next(self, run: ParallelRun, now: float) -> None:
+    def _next(self, run: ParallelRunner, now: float) -> None:
         if self._phase == "warmup":
             self._begin(run)
             self._enter("measured", time.monotonic())
@@ -118,14 +118,14 @@ class Window:
             self._results |= {"profile": self._sampler.shares(), "profile_cost": self._sampler.cost}
             self._system.stop("steps")
 
-    def _begin(self, run: ParallelRun) -> None:
+    def _begin(self, run: ParallelRunner) -> None:
         self._agents = child_seconds()  # finding them takes a while
         snapshot(self._system, run)  # the next one is of what happens from now on
-        self._waits.read(self._system.pool.members())
+        self._waits.read(self._system.pool.waited())
         self._calls.clear()
         self._threads, self._agents = thread_seconds(), child_seconds(self._agents)
 
-    def _measured(self, run: ParallelRun) -> dict[str, Any]:
+    def _measured(self, run: ParallelRunner) -> dict[str, Any]:
         """The measurement: rates in agent steps a second, "wait", "predictions", "queues", "bytes", "cpu_ms", "memory".
 
         "cpu_ms" is per agent step: "agents", each role of the server's threads, and what all cores had "unused" (idle,
@@ -133,7 +133,7 @@ class Window:
         """
         system, seconds = self._system, time.monotonic() - self._since
         predictions = {name: list(self._calls.predictions[name]) for name in system.requests}
-        updates, waited = list(self._calls.updates), self._waits.read(system.pool.members())
+        updates, waited = list(self._calls.updates), self._waits.read(system.pool.waited())
         threads, agents = thread_seconds(), child_seconds(self._agents)
         line = snapshot(system, run)
         if not (predictions["base"] and updates and waited.counts.any()):
@@ -164,7 +164,7 @@ class Window:
             "cpu_ms": {name: 1e3 * of / steps for name, of in busy.items()},
             "memory": {
                 "bytes": line["memory_bytes"],
-                "with_full_rings": line["memory_bytes"] + memory.unwritten(files),
+                "with_full_rings": line["memory_bytes"] + ram.unwritten(files),
                 "limit": line["memory_limit"],
             },
         }

@@ -43,7 +43,7 @@ def locked(logdir: str | Path) -> Iterator[IO[str]]:
         yield file
 
 
-class Crew:
+class TrainingProcesses:
     """Trains runs, `parallel` at a time, until all are done or it is told to stop.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from gunreal.tasks.base import AuxiliaryTask, pad, uniform_sequence
+from gunreal.tasks import AuxiliaryTask, pad, uniform_sequence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,7 @@ class InverseDynamics(AuxiliaryTask):
     def loss(self, outputs, batch):
         from keras import ops
 
-        from gunreal.learning.losses import masked_mean
+        from gunreal.tasks import masked_mean
 
         error = ops.sparse_categorical_crossentropy(batch["action"][:, :-1], outputs, from_logits=True)
         # Episodes are kept apart by a masked row, so two rows that both count are of the same one.

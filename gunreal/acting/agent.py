@@ -6,25 +6,19 @@ bootstraps, and hands references of finished rollouts to the trainers. It loads 
 
 from __future__ import annotations
 
-import os
-import pickle
-import signal
-import sys
-import threading
 import time
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gunreal.config.schema import Config, ConfigError
+from gunreal.config.schema import Config
 from gunreal.envs.make import make, restore
 from gunreal.experience import queues
-from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Layout, Segment
-from gunreal.tasks import registry
-from gunreal.tasks.base import AuxiliaryTask, Sequence
+from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED
+from gunreal.experience.segment import Layout, Segment
+from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
 
 BASE = 0  # index of the base prediction queue; the bootstrapping tasks follow in their order
-EXIT_BAD_INPUT = 2  # exit code of a process that was told something it can't do; its error output says what
 
 
 class Outbox(NamedTuple):
@@ -33,17 +27,6 @@ class Outbox(NamedTuple):
     requests: tuple[int, ...]
     rollouts: int
     episodes: int
-
-
-class Assignment(NamedTuple):
-    """Everything that an agent process is told at its start."""
-
-    config: Config
-    layout: Layout
-    process: int
-    segment_fd: int
-    wake_fd: int
-    outbox: Outbox
 
 
 def group_slices(agents: int) -> list[slice]:
@@ -69,8 +52,23 @@ class Group:
         self.first = 0
         self.answered = False
         self.awaited: set[int] = set()
-        self.sequences: dict[str, list[Sequence | None]] = {}
+        self.sequences: dict[str, list[ReplaySequence | None]] = {}
         self.closed = 0
+
+    def get_state(self) -> dict[str, Any]:
+        """Everything but `agents`, in plain values."""
+        sequences = {task: [one and tuple(one) for one in drawn] for task, drawn in self.sequences.items()}
+        return {name: getattr(self, name) for name in ("first", "answered", "awaited", "closed")} | {
+            "sequences": sequences
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Takes up `get_state`'s state."""
+        for name in ("first", "answered", "awaited", "closed"):
+            setattr(self, name, state[name])
+        self.sequences = {
+            task: [one and ReplaySequence(*one) for one in drawn] for task, drawn in state["sequences"].items()
+        }
 
 
 class Worker:
@@ -218,7 +216,7 @@ class Worker:
         if not group.awaited:
             self._publish(group)
 
-    def _sample(self, task: AuxiliaryTask, agent: int) -> Sequence | None:
+    def _sample(self, task: AuxiliaryTask, agent: int) -> ReplaySequence | None:
         replay = self.replays[agent]
         if self.config.replay_fill == "full" and len(replay) < self.layout.replay_size:
             return None
@@ -250,15 +248,20 @@ class Worker:
         queues.put(self.outbox.rollouts, np.array(records, queues.ROLLOUT))
 
     def get_state(self) -> dict[str, Any]:
-        """What an exact resume needs beside the segment: groups, random states, scores, and the episodes' actions."""
-        names = ("groups", "rngs", "episode", "score", "length", "actions")
-        return {name: getattr(self, name) for name in names}
+        """What an exact resume needs beside the segment: groups, random states, scores, and the episodes' actions.
+
+        Plain values and NumPy's own classes only: what is saved outlives the names of this library's classes.
+        """
+        names = ("rngs", "episode", "score", "length", "actions")
+        return {name: getattr(self, name) for name in names} | {"groups": [group.get_state() for group in self.groups]}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Takes up `get_state`'s state; the environments are brought back by playing their episodes' actions again."""
         for name, value in state.items():
-            setattr(self, name, value)
-        for group, env in zip(self.groups, self.envs, strict=True):
+            if name != "groups":
+                setattr(self, name, value)
+        for group, env, saved in zip(self.groups, self.envs, state["groups"], strict=True):
+            group.set_state(saved)
             agents = range(group.agents.start, group.agents.stop)
             seeds = [self._episode_seed(agent) for agent in agents]
             restore(env, seeds, [np.array(self.actions[agent], np.int32) for agent in agents])
@@ -267,34 +270,3 @@ class Worker:
         """Closes the environments."""
         for env in self.envs:
             env.close()
-
-
-def _exit_with_the_server() -> None:
-    """Ends this process, and what its environments have started, when the kernel closes a killed server's pipes."""
-    os.read(sys.stdin.fileno(), 1)  # not `sys.stdin.buffer`, whose lock a thread must not hold when Python ends
-    os.killpg(0, signal.SIGKILL)
-
-
-def main() -> None:
-    """Entry point of an agent process; its `Assignment` comes in pickled on standard input."""
-    task = pickle.load(sys.stdin.buffer)
-    threading.Thread(target=_exit_with_the_server, daemon=True).start()
-    config, layout = task.config, task.layout
-    try:
-        tasks = registry.load_tasks(config.tasks, config.task)
-        worker = Worker(config, layout, tasks, task.process, Segment(layout, task.segment_fd), task.outbox)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        sys.exit(EXIT_BAD_INPUT)
-    try:
-        worker.start()
-        while True:
-            worker.handle(queues.get(task.wake_fd, queues.REPLY, 1024, None))
-    except queues.Closed:  # the server has let go of this process: that is how it ends
-        pass
-    finally:
-        worker.close()
-
-
-if __name__ == "__main__":
-    main()

@@ -17,16 +17,19 @@ from typing import IO
 
 import numpy as np
 
-from gunreal.acting.agent import Assignment, Outbox, Worker, group_slices
+from gunreal.acting.agent import Outbox, Worker, group_slices
+from gunreal.acting.process import Assignment
 from gunreal.config.schema import Config
 from gunreal.experience import queues
-from gunreal.experience.replay import Layout, Segment
+from gunreal.experience.segment import Layout, Segment
+from gunreal.experience.waits import Waited
 from gunreal.tasks.base import AuxiliaryTask
 
-_BOOT = "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); from gunreal.acting.agent import main; main()"
-_STARTING = (
-    60.0  # seconds that a process may take beyond the environment's timeout until its first step: imports, opening
-)
+_BOOT = """import pickle, sys
+sys.path[:] = pickle.load(sys.stdin.buffer)
+from gunreal.acting.process import main
+main()"""
+_STARTING = 60.0  # seconds that a process may take beyond the environment's timeout until its first step
 _LEAVING = 1.0  # seconds that a process has for closing its environments
 _KEPT_ERRORS = 2**20  # bytes
 
@@ -175,13 +178,15 @@ class Pool:
     Args:
       rollouts: in a training batch.
       first: the first process's number.
+      share: part of the agents whose rollouts must be able to fill a batch. A small part keeps the trainers busy while
+        others start; all of the agents keep rollouts young.
 
     Attributes:
       next: the next process's number; environments are seeded by it.
     """
 
-    def __init__(self, rollouts: int, first: int = 0) -> None:
-        self._rollouts = rollouts
+    def __init__(self, rollouts: int, first: int = 0, share: float = 0.25) -> None:
+        self._rollouts, self._share = rollouts, share
         self._members: dict[int, Member] = {}
         self.next = first
         self._lock = threading.Lock()
@@ -213,8 +218,8 @@ class Pool:
         agents = sum(member.segment.layout.agents for member in members)
         for member in members:
             layout = member.segment.layout
-            # A quarter of them must fill a batch: with less room they wait for each other, and some may be starting.
-            allowance = min(layout.slots, rollouts_that_wait(self._rollouts, max(1, agents // 4), layout.agents))
+            sharing = max(1, int(agents * self._share))
+            allowance = min(layout.slots, rollouts_that_wait(self._rollouts, sharing, layout.agents))
             grown = allowance > member.segment.allowance
             member.segment.allowance = allowance
             if grown:
@@ -227,3 +232,7 @@ class Pool:
     def members(self) -> list[Member]:
         """A snapshot, oldest first."""
         return list(self._members.values())
+
+    def waited(self) -> dict[int, Waited]:
+        """What each process's groups have waited for predictions so far, by process number."""
+        return {member.process: member.segment.waits.total() for member in self.members()}

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any, Protocol
 
 import numpy as np
 
 from gunreal.acting.pool import Member, Pool
 from gunreal.experience.replay import Past, concatenate_pasts, empty_observations
-
-
-class Learner(Protocol):
-    """What predictors and trainers need of `gunreal.learning.backend`."""
-
-    version: int
-
-    def predict(self, head: str, observations: np.ndarray, past: Past | None = None) -> tuple[np.ndarray, ...]:
-        """Outputs of a head for observations `[n, *spec.observation]`, and what a recurrent network takes beside."""
-
-    def train(self, batch: dict[str, Any], learning_rate: float) -> dict[str, float]:
-        """One update; its metrics, "skipped", and the "version" of the weights that it changed."""
+from gunreal.learning.learner import Learner
 
 
 class _Rows:

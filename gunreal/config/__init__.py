@@ -1,1 +1,1 @@
-"""What a run is told: the configuration, its checks, its flags and its units."""
+"""What a run is told: the configuration, its checks, its flags, its units and the folder that keeps it."""

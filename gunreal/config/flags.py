@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
+from gunreal.config import folders
 from gunreal.config.checks import check
 from gunreal.config.schema import FIELDS, TYPES, Config, ConfigError, close_match, load, typed
 from gunreal.config.units import parse_count, parse_size
-from gunreal.records import runs
 
 _TABLES = ("env_args", "task")
 _OTHERS = {
@@ -60,8 +60,8 @@ def from_flags(argv: Sequence[str]) -> tuple[Config, Extras]:
         found.setdefault("task", {}).setdefault(name, {})["weight"] = weight
     given = _merge(load(path) if path is not None else {}, found)
     if resume is not None:
-        run_dir = runs.find(resume, given.pop("logdir", Config.logdir))
-        return runs.resume_config(run_dir, given), Extras(run_dir, given)
+        run_dir = folders.find(resume, given.pop("logdir", Config.logdir))
+        return folders.resume_config(run_dir, given), Extras(run_dir, given)
     config = Config(**given)
     check(config)
     return config, Extras(None, given)

@@ -1,7 +1,7 @@
 """The configuration of a run: one frozen dataclass, a field per line with its unit; defaults < TOML file < flags.
 
 Flags are made from the same fields in `gunreal.config.flags`. The folder of a run keeps the resolved TOML
-(`gunreal.records.runs`).
+(`gunreal.config.folders`).
 """
 
 from __future__ import annotations

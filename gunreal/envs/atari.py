@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from gunreal.config.schema import Config, ConfigError
-from gunreal.envs.make import Step
 from gunreal.envs.resize import AreaResize
+from gunreal.envs.step import Step
 
 # noop_max: an episode starts with 1 to noop_max no-op frames.
 # "deterministic": Mnih et al. 2015/2016, as GA3C, UNREAL and GUNREAL; "v5": Machado et al. 2018, sticky actions.

@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 import gunreal.envs  # noqa: F401  (registers the library's own ids)
 from gunreal.config.schema import Config, ConfigError
-from gunreal.envs.make import Step
+from gunreal.envs.step import Step
 
 _IMAGE_KEYS = ("image", "rgb", "pixels", "screen", "observation")  # preferred where several entries are images
 _DRAWN_TO_SIZE = ("gunreal/NavMaze", "gunreal/SeekAvoid")  # they draw what is learned from, nothing has to be resized

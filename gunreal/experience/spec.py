@@ -42,7 +42,7 @@ class Spec(NamedTuple):
         return (self.frame[0] * self.stack, *self.frame[1:])
 
 
-class Field(NamedTuple):
+class RecordedField(NamedTuple):
     """An extra array that a task wants stored with each step.
 
     Attributes:

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from gunreal.acting.pool import Member
 
 BINS = 256  # from 1 us to 71 minutes
 _PER_OCTAVE = 8  # bins to a doubling: a bin is 9 % wide
@@ -82,9 +79,9 @@ class Reader:
     def __init__(self) -> None:
         self._last: dict[int, Waited] = {}
 
-    def read(self, members: Iterable[Member]) -> Waited:
-        """The waits since the last call, of the processes that are there now."""
-        last, self._last = self._last, {member.process: member.segment.waits.total() for member in members}
+    def read(self, totals: Mapping[int, Waited]) -> Waited:
+        """The waits since the last call, given `Waits.total` of the processes that are there now, by their numbers."""
+        last, self._last = self._last, dict(totals)
         new = [
             Waited(*(a - b for a, b in zip(now, last[process], strict=True))) if process in last else now
             for process, now in self._last.items()

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gunreal.experience.replay import ALIGN, Past
+from gunreal.learning import heap
 from gunreal.learning.learner import Learner as Learner  # part of this module's interface
 from gunreal.learning.normalizer import Moments
 from gunreal.learning.padding import pad, pad_batch, pad_past, padded_size
-from gunreal.runtime import memory
 
 if TYPE_CHECKING:
     from gunreal.config.schema import Config
@@ -55,7 +55,7 @@ def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
         return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")  # one pool of tensors, which is otherwise for GPUs only
-    memory.share_heap()
+    heap.share_heap()
     with _quiet_stderr():
         import tensorflow as tf
 

@@ -7,7 +7,7 @@ import inspect
 import itertools
 import random
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -15,11 +15,10 @@ from keras import ops
 
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
-from gunreal.learning import backend
 from gunreal.learning.normalizer import Moments, Statistics
 from gunreal.learning.objectives import actor_critic_loss
+from gunreal.learning.task import LearnedTask
 from gunreal.learning.torso import Features, Torso, dense
-from gunreal.tasks.base import AuxiliaryTask
 
 _LEAST_RETURN_DEVIATION = 0.1  # else the noise of values would be learned from where there are no rewards yet
 _RETURNS_REMEMBERED = 100_000.0  # agent steps: returns grow as the policy improves
@@ -44,7 +43,7 @@ class Network:
     def __init__(
         self,
         spec: Spec,
-        tasks: Sequence[AuxiliaryTask],
+        tasks: Sequence[LearnedTask],
         *,
         kind: str = "small",
         first_stride: int = 4,
@@ -54,6 +53,8 @@ class Network:
         normalize_observations: str = "off",
         normalize_returns: bool = False,
         seed: int = 0,
+        fuse: Callable[..., Any] | None = None,
+        side_by_side: bool = False,
     ):
         """Builds all layers.
 
@@ -68,15 +69,17 @@ class Network:
           normalize_observations: by the moments of every "element" of a frame or of every "channel", or "off".
           normalize_returns: whether the value learns returns of mean 0 and deviation 1.
           seed: of the initial weights.
+          fuse: compiles a function of arrays to a single pass over them; None: it is called as it is.
+          side_by_side: whether parts of a batch go through the torso in passes of their own, which run side by side.
 
         Raises:
           ConfigError: the network does not fit the observations.
           ValueError: a head does not fit.
         """
-        self.spec, self.tasks = spec, tuple(tasks)
+        self.spec, self.tasks, self._side_by_side = spec, tuple(tasks), side_by_side
         self.lengths = (spec.t_max, *(task.length(spec.t_max) for task in self.tasks))
         with _computing(precision):
-            self.torso = Torso(spec, kind, first_stride, hidden, data_format, normalize_observations, seed)
+            self.torso = Torso(spec, kind, first_stride, hidden, data_format, normalize_observations, seed, fuse)
         self.statistics: dict[str, Statistics] = {}
         if self.torso.statistics:
             self.statistics["observation"] = self.torso.statistics
@@ -103,7 +106,7 @@ class Network:
             self.names.append(f"{prefix}/{variable.name}")
             self.trainable_variables.append(variable)
 
-    def _build_head(self, task: AuxiliaryTask, features: Features, seed: int) -> None:
+    def _build_head(self, task: LearnedTask, features: Features, seed: int) -> None:
         with _seeded(zlib.crc32(f"{seed}/{task.name}".encode())):
             head = self._heads[task.name] = task.head(self.spec)
             if head is None:
@@ -132,7 +135,7 @@ class Network:
             value = value * scale + known.mean
         return {"logits": self._policy(hidden), "value": value, "scale": scale}
 
-    def task_outputs(self, task: AuxiliaryTask, features: Features, batch: Mapping[str, Any] | None = None) -> Any:
+    def task_outputs(self, task: LearnedTask, features: Features, batch: Mapping[str, Any] | None = None) -> Any:
         """A task's outputs `[B, T, ...]`, of features `[B, T, F]`; `batch` is for heads that ask for it."""
         head = self._heads[task.name]
         if head is None:
@@ -242,7 +245,7 @@ class Network:
 
     def _features(self, observations: Any, count: Any) -> list[Features]:
         """Each part's features `[count, length, F]`: of one pass, or each of its own where passes run side by side."""
-        if backend.side_by_side():
+        if self._side_by_side:
             parts = [self.torso.features(rows) for rows in self._split(observations, count)]
         else:
             whole = self.torso.features(observations)
@@ -273,7 +276,7 @@ class Network:
         return features
 
 
-def _seen(task: AuxiliaryTask, features: Features) -> Any:
+def _seen(task: LearnedTask, features: Features) -> Any:
     """The features that a task's head asks for."""
     return features if task.features == "both" else getattr(features, task.features)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -12,7 +12,6 @@ from keras import ops
 from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
-from gunreal.learning import backend
 from gunreal.learning.normalizer import Moments, Statistics, moments
 
 _MOST_DEVIATIONS = 5.0  # from the mean, in which an input is clipped
@@ -50,7 +49,15 @@ class Torso:
     """
 
     def __init__(
-        self, spec: Spec, kind: str, first_stride: int, hidden: int, data_format: str, normalize: str, seed: int
+        self,
+        spec: Spec,
+        kind: str,
+        first_stride: int,
+        hidden: int,
+        data_format: str,
+        normalize: str,
+        seed: int,
+        fuse: Callable[..., Any] | None = None,
     ):
         """See `network.Network`. Raises ConfigError where the network does not fit the observations."""
         self._spec = spec
@@ -62,8 +69,7 @@ class Torso:
         sizes = _sizes(kind, first_stride, hidden)
         if self._is_conv:
             _check_image(spec, sizes[:-1], kind)
-        # For every count of frames anew, which takes longer on a GPU, where the plain pass is short.
-        self._fused_input = self._input if backend.has_gpu() else backend.fused(self._input)
+        self._fused_input = fuse(self._input) if fuse else self._input
         self.layers = _layers(sizes, "relu" if self._is_conv else "tanh", data_format, seed)
         *self._body, self._last = self.layers
         self.recurrent = kind == "lstm"

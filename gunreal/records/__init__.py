@@ -1,1 +1,1 @@
-"""What a run leaves and shows: metrics, events, checkpoints, folders, videos, the display."""
+"""What a run leaves and shows: metrics, TensorBoard events, checkpoints, videos, the display."""

@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 
 from gunreal.config.schema import ConfigError
-from gunreal.records.events import EventFile
+from gunreal.records.tensorboard import EventFile
 
 FILE = "metrics.jsonl"
 _COUNTS = ("step", "trained", "updates", "episodes", "skipped", "restarts")

@@ -5,24 +5,44 @@ from __future__ import annotations
 import os
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from gunreal.config.schema import ConfigError
+from gunreal.config.schema import Config, ConfigError
+from gunreal.experience.replay import Past
+from gunreal.experience.spec import Spec
+from gunreal.learning.learner import Learner
+from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.pixel_control import PixelControl
-
-if TYPE_CHECKING:
-    from gunreal.experience.replay import Past
-    from gunreal.run import Run
 
 _SIDE = 336  # pixels that a small frame is enlarged to, by a whole factor
 _TEXT, _CURVE = 28, 64  # heights of the strips above and below
 _WHITE = (255, 255, 255)
 
 
+class TrainedRun(Protocol):
+    """What a video needs of a run, as `gunreal.Run` has it. The learner is asked for last: to load one is slow."""
+
+    @property
+    def config(self) -> Config:
+        """The resolved configuration."""
+
+    @property
+    def spec(self) -> Spec:
+        """Shapes of observations and actions."""
+
+    @property
+    def tasks(self) -> tuple[AuxiliaryTask, ...]:
+        """The auxiliary tasks."""
+
+    @property
+    def learner(self) -> Learner:
+        """The network with its weights."""
+
+
 class Recorder:
-    """Writes a video; a context manager that is called with each observation, as `gunreal.evaluate.play` does.
+    """Writes a video; a context manager that is called with each observation, as `gunreal.acting.episodes.play` does.
 
     A picture has the score and the value in words, the newest frame, and the course of the value below. If the run has
     pixel control, `max_a Q` of every cell is beside the frame, in its scale: dark is 0, bright is the most so far.
@@ -35,7 +55,7 @@ class Recorder:
       ConfigError: imageio-ffmpeg is missing, `path` can't be written, or observations are no images.
     """
 
-    def __init__(self, path: str | Path, run: Run):
+    def __init__(self, path: str | Path, run: TrainedRun):
         self._path, self._run = Path(path), run
         _check(self._path)
         spec = run.spec

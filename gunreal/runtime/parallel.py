@@ -6,13 +6,13 @@ import os
 import time
 from collections.abc import Callable
 
-from gunreal.acting.agent import EXIT_BAD_INPUT
 from gunreal.acting.pool import AgentFailure, Remote
+from gunreal.acting.process import EXIT_BAD_INPUT
 from gunreal.config.schema import ConfigError, per_process
-from gunreal.runtime import memory, scheduler
+from gunreal.runtime import ram, scheduler
 from gunreal.runtime.crew import Crew
 from gunreal.runtime.scheduler import Counts
-from gunreal.runtime.steering import Steering
+from gunreal.runtime.steering import Steering, memory_in_use
 from gunreal.runtime.system import System, warn
 
 _YOUNG = 20.0  # seconds; a process that dies younger, or before its first rollout, counts as failing at once
@@ -21,7 +21,7 @@ _FAILURES = 3  # in a row, after which the run gives up
 _GIVE_WAY = 5  # nice value of predictors where training is the longest work: else rollouts would wait, and grow old
 
 
-class ParallelRun:
+class ParallelRunner:
     """Runs agents in processes of their own and serves them from threads of this one."""
 
     def __init__(self, system: System):
@@ -37,7 +37,7 @@ class ParallelRun:
         )
         self.counts = Counts(config.agents // per_process(config), config.predictors, config.trainers)
         policy = self._make_policy()
-        self._steering = Steering(self, policy) if policy else None
+        self._steering = Steering(system, self.crews["base"], self.trainers, policy) if policy else None
         saved = system.resumed.extra.get("scheduler") if system.resumed else None
         if saved and policy and saved["kind"] == config.scheduler:
             self.counts = Counts(*saved["counts"])
@@ -47,7 +47,7 @@ class ParallelRun:
         config = self.system.config
         if config.scheduler == "off":
             return None
-        return scheduler.Annealing(config.seed) if config.scheduler == "annealing" else scheduler.Queue()
+        return scheduler.Annealing(config.seed) if config.scheduler == "annealing" else scheduler.Balancing()
 
     def _prediction_crew(self, name: str) -> Crew:
         system = self.system
@@ -71,8 +71,9 @@ class ParallelRun:
             while not self.system.stopped_by:
                 time.sleep(0.1)
                 self._supervise()
-                if self._steering:
-                    self._steering.tick()
+                if self._steering and (counts := self._steering.tick(self.counts, self.remotes())):
+                    self.apply(counts)
+                    self._steering.begin()
                 self.system.drain_episodes()
                 tick()
         finally:
@@ -87,7 +88,7 @@ class ParallelRun:
     def _start_affordable(self) -> None:
         """Starts the agent processes, as far as they stay within the memory bound with full rings."""
         system, agents = self.system, self.system.layout.agents
-        server, each = memory.in_use([os.getpid()]), system.layout.nbytes() + _PROCESS
+        server, each = ram.in_use([os.getpid()]), system.layout.nbytes() + _PROCESS
         affordable = int((scheduler.MEMORY_SHARE * system.memory_limit - server) // each)
         if affordable < 1:
             raise ConfigError(
@@ -149,11 +150,11 @@ class ParallelRun:
 
     def memory_in_use(self) -> int:
         """Bytes that all processes of the run use together."""
-        return memory.in_use([os.getpid(), *(remote.popen.pid for remote in self.remotes())])
+        return memory_in_use(self.remotes())
 
     def save(self) -> None:
         """A checkpoint; agents start anew, with empty replay, when it is resumed."""
-        self.system.save(scheduler=self._steering.get_state() if self._steering else None)
+        self.system.save(scheduler=self._steering.get_state(self.counts) if self._steering else None)
 
 
 def _mib(nbytes: int) -> str:

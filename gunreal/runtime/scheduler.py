@@ -174,7 +174,7 @@ class Annealing(Scheduler):
         return frames >= trial.frames_per_second
 
 
-class Queue(Scheduler):
+class Balancing(Scheduler):
     """Tries what relieves the bottleneck that queues and idle shares show, and rests when nothing helps.
 
     A process or thread more must bring a twentieth of its proportional share, and goes again if it doesn't: trials

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +15,13 @@ from gunreal.acting.pool import Local
 from gunreal.acting.predictor import BasePredictor
 from gunreal.config.schema import per_process
 from gunreal.experience import queues
-from gunreal.runtime import memory
+from gunreal.runtime import ram
 from gunreal.runtime.scheduler import Counts
 from gunreal.runtime.system import System
+from gunreal.tasks.base import ReplaySequence
 
 
-class SerialRun:
+class SerialRunner:
     """A run whose every round steps all groups once, serves all requests, and trains on every full batch."""
 
     def __init__(self, system: System):
@@ -62,7 +65,7 @@ class SerialRun:
 
     def memory_in_use(self) -> int:
         """Bytes that the run uses."""
-        return memory.in_use([os.getpid()])
+        return ram.in_use([os.getpid()])
 
     def save(self) -> None:
         """A checkpoint from which `--resume` goes on exactly: with the rings, the agents and everything that waits."""
@@ -94,7 +97,7 @@ class SerialRun:
         assert system.resumed is not None
         base = system.predictors["base"]
         assert isinstance(base, BasePredictor)
-        saved = pickle.loads(system.resumed.blobs["serial"])
+        saved = _Unpickler(io.BytesIO(system.resumed.blobs["serial"])).load()
         base.rng = saved["rng"]
         for member, worker, replies in zip(self.members, saved["workers"], saved["replies"], strict=True):
             for name, array in member.segment.arrays.items():
@@ -102,3 +105,19 @@ class SerialRun:
             member.worker.set_state(worker)
             queues.put(member.wake.write_fd, replies)
         system.batcher.add(saved["waiting"])
+
+
+class _Unpickler(pickle.Unpickler):
+    """Also reads the checkpoints of version 0.1.0, which hold objects of classes that have moved."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """The class of a pickled object."""
+        moved = {("gunreal.agent", "Group"): _SavedGroup, ("gunreal.tasks.base", "Sequence"): ReplaySequence}
+        return moved.get((module, name)) or super().find_class(module, name)
+
+
+class _SavedGroup(dict):
+    """A group of agents that was saved as an object: its attributes."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.update(state)

@@ -2,63 +2,68 @@
 
 from __future__ import annotations
 
+import os
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from gunreal.acting.pool import Remote
-from gunreal.runtime import memory, scheduler
-from gunreal.runtime.scheduler import Observation
-
-if TYPE_CHECKING:
-    from gunreal.runtime.parallel import ParallelRun
+from gunreal.runtime import ram, scheduler
+from gunreal.runtime.crew import Crew
+from gunreal.runtime.scheduler import Counts, Observation
+from gunreal.runtime.system import System
 
 
 class Steering:
-    """One policy and the interval that it is to judge."""
+    """One policy and the interval that it is to judge; `predictors` are those of the base queue."""
 
-    def __init__(self, run: ParallelRun, policy: scheduler.Scheduler):
-        self._run, self.policy = run, policy
-        self._start()
+    def __init__(self, system: System, predictors: Crew, trainers: Crew, policy: scheduler.Scheduler):
+        self._system, self._predictors, self._trainers, self.policy = system, predictors, trainers, policy
+        self.begin()
 
-    def _start(self) -> None:
+    def begin(self) -> None:
         """Begins an interval."""
-        self._since, self._trained = time.monotonic(), self._run.system.metrics.steps_trained
+        self._since, self._trained = time.monotonic(), self._system.metrics.steps_trained
         self._requests: list[int] = []
         self._blocked: list[float] = []
-        self._run.crews["base"].idle_share()
-        self._run.trainers.idle_share()
+        self._predictors.idle_share()
+        self._trainers.idle_share()
 
-    def tick(self) -> None:
-        """Called about ten times a second."""
-        run, config = self._run, self._run.system.config
-        remotes = run.remotes()
+    def tick(self, counts: Counts, remotes: list[Remote]) -> Counts | None:
+        """Called about ten times a second. At the end of an interval: the counts to apply before `begin` is called."""
+        config = self._system.config
         if any(remote.segment.end.min() < config.t_max for remote in remotes):
-            self._start()  # a process that is still starting would be held against the counts
-            return
-        self._requests.append(len(run.system.requests["base"]))
+            self.begin()  # a process that is still starting would be held against the counts
+            return None
+        self._requests.append(len(self._system.requests["base"]))
         self._blocked.append(float(np.mean([blocked_share(remote, config.run_ahead) for remote in remotes])))
-        if time.monotonic() - self._since >= config.scheduler_seconds:
-            run.apply(self.policy.propose(run.counts, self._observe(remotes)))
-            self._start()
+        if time.monotonic() - self._since < config.scheduler_seconds:
+            return None
+        return self.policy.propose(counts, self._observe(remotes))
 
     def _observe(self, remotes: list[Remote]) -> Observation:
-        run, system = self._run, self._run.system
+        system = self._system
         return Observation(
             frames_per_second=(system.metrics.steps_trained - self._trained) / (time.monotonic() - self._since),
             requests=float(np.mean(self._requests)),
-            predictor_idle=run.crews["base"].idle_share(),
-            trainer_idle=run.trainers.idle_share(),
+            predictor_idle=self._predictors.idle_share(),
+            trainer_idle=self._trainers.idle_share(),
             blocked=float(np.mean(self._blocked)),
-            memory=run.memory_in_use() + memory.unwritten(remote.segment.fd for remote in remotes),
+            memory=memory_in_use(remotes) + ram.unwritten(remote.segment.fd for remote in remotes),
             memory_limit=system.memory_limit,
-            memory_per_process=system.layout.nbytes() + max(memory.own(remote.popen.pid) for remote in remotes),
+            memory_per_process=system.layout.nbytes() + max(ram.own(remote.popen.pid) for remote in remotes),
         )
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self, counts: Counts) -> dict[str, Any]:
         """What a checkpoint holds."""
-        return {"kind": self._run.system.config.scheduler, "counts": self._run.counts, "state": self.policy.get_state()}
+        return {"kind": self._system.config.scheduler, "counts": counts, "state": self.policy.get_state()}
+
+
+def memory_in_use(remotes: Iterable[Remote]) -> int:
+    """Bytes that this process and the agent processes use together."""
+    return ram.in_use([os.getpid(), *(remote.popen.pid for remote in remotes)])
 
 
 def blocked_share(remote: Remote, run_ahead: int) -> float:

@@ -15,15 +15,16 @@ from gunreal.acting.pool import Pool, rollouts_that_wait
 from gunreal.acting.predictor import BasePredictor, TaskPredictor
 from gunreal.config.schema import Config, per_process
 from gunreal.experience import queues
-from gunreal.experience.replay import Layout, blank_past
+from gunreal.experience.replay import blank_past
+from gunreal.experience.segment import Layout
 from gunreal.experience.spec import Spec
 from gunreal.experience.waits import Reader
 from gunreal.learning import backend
 from gunreal.records import checkpoint
 from gunreal.records.metrics import MetricsWriter, RunMetrics
-from gunreal.runtime import memory
+from gunreal.runtime import ram
 from gunreal.runtime.trainer import Batcher, Trainer, rollouts_per_batch
-from gunreal.tasks import registry
+from gunreal.tasks import dry_run
 from gunreal.tasks.base import AuxiliaryTask
 
 
@@ -45,6 +46,8 @@ def build_learner(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...]) 
         normalize_observations=config.normalize_observations,
         normalize_returns=config.normalize_returns,
         seed=config.seed,
+        fuse=None if backend.has_gpu() else backend.fused,  # a GPU's plain pass is short, and fusing takes longer
+        side_by_side=backend.side_by_side(),
     )
     return backend.make_learner(network, config)
 
@@ -63,7 +66,7 @@ def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], le
             mailboxes[f"{task.name}.bootstrap_step"] = ((), "int64")
             mailboxes[f"{task.name}.bootstrap"] = (shape, "float32")
         mailboxes[f"{task.name}.sequence"] = ((slots, 2), "int64")
-        for name, (target_shape, dtype) in registry.target_arrays(task, spec, shape).items():
+        for name, (target_shape, dtype) in dry_run.target_arrays(task, spec, shape).items():
             mailboxes[f"{task.name}:{name}"] = ((slots, *target_shape), dtype)
     return Layout(spec, agents, len(group_slices(agents)), config.replay_size, extra, slots, mailboxes)
 
@@ -97,7 +100,8 @@ class System:
         )
         self.writer = MetricsWriter(run_dir, self.metrics.step)
         first = resumed.extra["processes"] if resumed and not config.serial else 0  # new seeds, not the start's again
-        self.pool = Pool(rollouts_per_batch(config), first)
+        share = 1.0 if config.algorithm == "ppo" else 0.25  # PPO makes many updates of a batch: others grow old by them
+        self.pool = Pool(rollouts_per_batch(config), first, share)
         self.requests = {name: queues.Pipe(queues.REQUEST) for name in ("base", *bootstrapping)}
         self.rollouts, self.episodes = queues.Pipe(queues.ROLLOUT), queues.Pipe(queues.EPISODE)
         self.outbox = Outbox(
@@ -113,7 +117,7 @@ class System:
         # More would be no faster. A GPU computes one after the other: a second trainer has its batch ready meanwhile.
         self.at_once = 1 if backend.has_gpu() else backend.cores()
         self.trainer = Trainer(self.learner, config, self.metrics, self.learner.network.lengths, self.at_once)
-        self.memory_limit = memory.limit(config.memory_limit)
+        self.memory_limit = ram.limit(config.memory_limit)
         self._waits = Reader()
 
     def stop(self, reason: str) -> None:
@@ -148,7 +152,7 @@ class System:
             "memory_bytes": memory_bytes,
             "memory_limit": self.memory_limit,
             # In lockstep nobody waits, and a resumed run would find the waits of its first part again.
-            "wait_ms": None if self.config.serial else self._waits.read(self.pool.members()).mean_ms(),
+            "wait_ms": None if self.config.serial else self._waits.read(self.pool.waited()).mean_ms(),
         }
         lengths = {name: len(pipe) for name, pipe in self.requests.items()}
         return self.metrics.snapshot(gauges, lengths | {"train": len(self.rollouts)})

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from gunreal.acting.pool import Member, Pool
-from gunreal.acting.predictor import Learner
 from gunreal.config.schema import Config
 from gunreal.experience import queues
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Past, concatenate_pasts, empty_observations
 from gunreal.experience.returns import clip_rewards, generalized_advantages, rollout_returns
 from gunreal.experience.spec import Spec
+from gunreal.learning.learner import Learner
 from gunreal.learning.minibatches import minibatches
 from gunreal.records.metrics import RunMetrics
 from gunreal.tasks.base import AuxiliaryTask

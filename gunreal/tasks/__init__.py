@@ -1,1 +1,24 @@
-"""The auxiliary tasks: the contract (`base`), UNREAL's four, depth prediction and contrastive prediction."""
+"""Auxiliary tasks: the contract, what a task's author needs beside it, and the built-in tasks, one file each.
+
+Import `masked_mean`, a function of tensors, inside `loss`: it loads Keras, which agent processes must not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gunreal.experience.spec import RecordedField
+from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_sequence
+
+if TYPE_CHECKING:
+    from gunreal.learning.losses import masked_mean
+
+__all__ = ["AuxiliaryTask", "RecordedField", "ReplaySequence", "masked_mean", "pad", "uniform_sequence"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "masked_mean":
+        raise AttributeError(f"module 'gunreal.tasks' has no attribute {name!r}")
+    from gunreal.learning.losses import masked_mean
+
+    return masked_mean

@@ -18,10 +18,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from gunreal.experience.replay import RESET, Replay
-from gunreal.experience.spec import Field, Spec
+from gunreal.experience.spec import RecordedField, Spec
 
 
-class Sequence(NamedTuple):
+class ReplaySequence(NamedTuple):
     """Successive steps of one agent's replay ring, by reference.
 
     Attributes:
@@ -59,15 +59,15 @@ class AuxiliaryTask:
         """How many rows (observations) of each sequence go through the network."""
         return t_max
 
-    def record(self, spec: Spec) -> dict[str, Field]:
+    def record(self, spec: Spec) -> dict[str, RecordedField]:
         """Extra arrays to store with every step, by the name under which `replay.get` finds them."""
         return {}
 
-    def sample(self, replay: Replay, rng: np.random.Generator) -> Sequence | None:
+    def sample(self, replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
         """Picks what to learn from; None where the ring has nothing suitable yet."""
         raise NotImplementedError
 
-    def targets(self, replay: Replay, sequence: Sequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
+    def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
         """Arrays for the loss, of shapes that never vary (pad what lies beyond `sequence.length`).
 
         `bootstrap` is what `bootstrap(outputs)` gave for this sequence's last state, without the batch axis; None for a
@@ -95,7 +95,7 @@ class AuxiliaryTask:
         raise NotImplementedError
 
 
-def uniform_sequence(replay: Replay, rng: np.random.Generator) -> Sequence | None:
+def uniform_sequence(replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
     """A sequence of up to `t_max` steps that starts at any complete step of the ring, each as likely.
 
     Steps that only reset the environment start none. None until the ring holds `t_max` steps.
@@ -106,7 +106,7 @@ def uniform_sequence(replay: Replay, rng: np.random.Generator) -> Sequence | Non
     for _ in range(100):  # at most every other step only resets
         first = int(rng.integers(oldest, end))
         if not replay.get("flags", first, 1)[0] & RESET:
-            return Sequence(first, replay.sequence_length(first, t_max))
+            return ReplaySequence(first, replay.sequence_length(first, t_max))
     return None
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from gunreal.experience.replay import Replay
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import AuxiliaryTask, Sequence, pad, uniform_sequence
+from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_sequence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,10 +51,10 @@ class Contrastive(AuxiliaryTask):
         if self.units < 1:
             raise ValueError(f"cpc.units is {self.units}: choose 1 or more")
 
-    def sample(self, replay: Replay, rng: np.random.Generator) -> Sequence | None:
+    def sample(self, replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
         return uniform_sequence(replay, rng)
 
-    def targets(self, replay: Replay, sequence: Sequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
+    def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
         """The actions that the predictions are conditioned on: "action" int32 `[t_max]`."""
         return {"action": pad(replay.get("action", *sequence), replay.spec.t_max)}
 

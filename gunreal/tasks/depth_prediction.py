@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from gunreal.experience.replay import Replay
-from gunreal.experience.spec import Field, Spec
-from gunreal.tasks.base import AuxiliaryTask, Sequence, pad, uniform_sequence
+from gunreal.experience.spec import RecordedField, Spec
+from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_sequence
 
 # A z-buffer is bunched at its far end: there, those of the paper's bands: (d / 255)^10 of 0.05, 0.175, ... 0.8.
 Z_BUFFER = (189, 215, 227, 235, 241, 246, 250)
@@ -57,18 +57,18 @@ class DepthPrediction(AuxiliaryTask):
         if not edges or edges != sorted(set(edges)) or not 1 <= edges[0] <= edges[-1] <= 255:
             raise ValueError(f"depth.edges is {edges}: give ascending numbers from 1 to 255")
 
-    def record(self, spec: Spec) -> dict[str, Field]:
+    def record(self, spec: Spec) -> dict[str, RecordedField]:
         """The points of the depth map: 64 bytes of the 7 kB of 84x84 pixels. The map is uint8 `[H, W]`, 255 far."""
-        return {"depth": Field("depth", (self.rows, self.columns), "uint8", self.points)}
+        return {"depth": RecordedField("depth", (self.rows, self.columns), "uint8", self.points)}
 
     def points(self, depth: np.ndarray) -> np.ndarray:
         """The grid's points of depth maps `[n, H, W]`, of any size from the grid's up."""
         return subsample(depth, self.rows, self.columns)
 
-    def sample(self, replay: Replay, rng: np.random.Generator) -> Sequence | None:
+    def sample(self, replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
         return uniform_sequence(replay, rng)
 
-    def targets(self, replay: Replay, sequence: Sequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
+    def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
         """Each point's "band", int32 `[t_max, rows, columns]`, 0 the nearest."""
         bands = np.digitize(replay.get("depth", *sequence), self.edges)
         return {"band": pad(bands.astype(np.int32), replay.spec.t_max)}

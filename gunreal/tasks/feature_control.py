@@ -10,7 +10,7 @@ import numpy as np
 
 from gunreal.experience.replay import TERMINATED, Replay
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import AuxiliaryTask, Sequence, pad, uniform_sequence
+from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_sequence
 
 REWARDS = ("activation", "change")
 
@@ -52,15 +52,15 @@ class FeatureControl(AuxiliaryTask):
 
         return ops.stack([ops.max(outputs["q"][:, 0], axis=1), outputs["features"][:, 0]], axis=1)
 
-    def sample(self, replay: Replay, rng: np.random.Generator) -> Sequence | None:
+    def sample(self, replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
         """A uniform sequence, cut off at the end of its episode."""
         sequence = uniform_sequence(replay, rng)
         if sequence is None:
             return None
         (ends,) = np.nonzero(replay.get("flags", *sequence) & TERMINATED)
-        return Sequence(sequence.first, int(ends[0]) + 1) if len(ends) else sequence
+        return ReplaySequence(sequence.first, int(ends[0]) + 1) if len(ends) else sequence
 
-    def targets(self, replay: Replay, sequence: Sequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
+    def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
         """What the returns are made of in `loss`, where the features are.
 
         Returns:

@@ -11,7 +11,7 @@ import numpy as np
 from gunreal.experience.replay import Replay
 from gunreal.experience.returns import n_step_returns
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import AuxiliaryTask, Sequence, pad, uniform_sequence
+from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_sequence
 
 CELLS = 20  # along a side of the paper's grid
 
@@ -71,10 +71,10 @@ class PixelControl(AuxiliaryTask):
 
         return ops.max(outputs[:, 0], axis=1)
 
-    def sample(self, replay: Replay, rng: np.random.Generator) -> Sequence | None:
+    def sample(self, replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
         return uniform_sequence(replay, rng)
 
-    def targets(self, replay: Replay, sequence: Sequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
+    def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
         """Per cell, `R_t = change_{t+1} + gamma_t R_{t+1}`.
 
         Returns:

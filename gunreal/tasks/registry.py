@@ -1,4 +1,4 @@
-"""Finds auxiliary tasks by name, sets their options, and learns the shapes of their targets from a dry run."""
+"""Finds auxiliary tasks by name and sets their options."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gunreal.config.schema import ConfigError
-from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Layout, Segment
-from gunreal.experience.spec import Field, Spec
 from gunreal.tasks.base import AuxiliaryTask
 
 GROUP = "gunreal.tasks"
@@ -138,63 +134,3 @@ def _closest(name: str, names: Iterable[str]) -> str:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "none"
-
-
-def target_arrays(
-    task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple[int, ...] | None = None
-) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Shape and NumPy type name of each array of `task.targets`, by name; found by calling it on random experience.
-
-    Args:
-      bootstrap_shape: shape of one sequence's bootstrap; None for a task without one.
-
-    Raises:
-      ConfigError: `task.sample` finds nothing, or `task.targets` gives something other than named arrays.
-    """
-    bootstrap = None if bootstrap_shape is None else np.zeros(bootstrap_shape, np.float32)
-    rng = np.random.default_rng(0)
-    replay = synthetic_segment(spec, task.record(spec), 20 * spec.t_max).agent(0)
-    draws = (task.sample(replay, rng) for _ in range(100))
-    sequence = next((draw for draw in draws if draw is not None), None)
-    if sequence is None:
-        raise ConfigError(f"task {task.name!r}: sample() found nothing in {len(replay)} random steps")
-    targets = task.targets(replay, sequence, bootstrap)
-    if "mask" in targets or not all(isinstance(array, np.ndarray) for array in targets.values()):
-        raise ConfigError(f"task {task.name!r}: targets() must give NumPy arrays by name, of which none is 'mask'")
-    return {name: (array.shape, array.dtype.name) for name, array in targets.items()}
-
-
-def synthetic_segment(spec: Spec, extra: dict[str, Field], steps: int, seed: int = 0) -> Segment:
-    """A ring of one agent that has lived `steps` steps of random experience, for dry runs and tests.
-
-    Frames, actions and recorded fields are random, rewards are -1, 0 or 1, and episodes end by termination or
-    truncation after `1 .. 3 * t_max` steps. The replay holds `20 * t_max` steps; more than that wrap the ring.
-    """
-    rng = np.random.default_rng(seed)
-    layout = Layout(spec, agents=1, groups=1, replay_size=20 * spec.t_max, extra=extra, slots=1, mailboxes={})
-    segment = Segment(layout)
-    arrays = {name: array[0] for name, array in segment.arrays.items() if array.ndim > 1}
-    for array in arrays.values():
-        array[...] = _random(rng, array.shape, array.dtype)
-    arrays["action"][:] = rng.integers(spec.num_actions, size=layout.ring)
-    arrays["log_mu"][:] = -np.log(spec.num_actions)
-    flags, age, left = FIRST, 0, 0
-    for row in np.arange(steps + 1) % layout.ring:
-        if flags & FIRST:
-            age, left = 0, int(rng.integers(1, 3 * spec.t_max + 1))
-        left -= 1
-        if left == 0:
-            flags |= int(rng.choice([TERMINATED, TRUNCATED]))
-        arrays["flags"][row], arrays["age"][row] = flags, min(age, 255)
-        arrays["reward"][row] = 0 if flags & RESET else rng.integers(-1, 2)
-        flags = FIRST if flags & RESET else RESET if left == 0 else 0
-        age += 1
-    segment.end[0] = steps
-    segment.close()  # nobody else needs the descriptor; the arrays keep the memory
-    return segment
-
-
-def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    if dtype.kind == "f":
-        return rng.standard_normal(shape).astype(dtype)
-    return rng.integers({"b": 2, "u": 256}.get(dtype.kind, 128), size=shape).astype(dtype)

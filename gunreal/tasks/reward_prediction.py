@@ -10,7 +10,7 @@ import numpy as np
 
 from gunreal.experience.replay import RESET, Replay
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import AuxiliaryTask, Sequence
+from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
 
 FRAMES = 3
 ZERO, POSITIVE, NEGATIVE = range(3)
@@ -32,7 +32,7 @@ class RewardPrediction(AuxiliaryTask):
     def length(self, t_max: int) -> int:
         return FRAMES
 
-    def sample(self, replay: Replay, rng: np.random.Generator) -> Sequence | None:
+    def sample(self, replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
         """Three steps of one episode; the last is rewarding or not with equal chances, whenever the ring has both."""
         first = replay.oldest + FRAMES - 1  # of the steps that may be the third
         count = replay.end - first
@@ -46,9 +46,9 @@ class RewardPrediction(AuxiliaryTask):
             (choices,) = np.nonzero(third)
         if len(choices) == 0:
             return None
-        return Sequence(first + int(rng.choice(choices)) - (FRAMES - 1), FRAMES)
+        return ReplaySequence(first + int(rng.choice(choices)) - (FRAMES - 1), FRAMES)
 
-    def targets(self, replay: Replay, sequence: Sequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
+    def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
         """The sign of the reward behind the third frame: "class" int32 `[]`, 0 zero, 1 positive, 2 negative."""
         reward = replay.get("reward", sequence.first + FRAMES - 1, 1)[0]
         return {"class": np.array(POSITIVE if reward > 0 else NEGATIVE if reward < 0 else ZERO, np.int32)}

@@ -10,7 +10,7 @@ import numpy as np
 
 from gunreal.experience.replay import Replay
 from gunreal.experience.returns import clip_rewards, n_step_returns
-from gunreal.tasks.base import AuxiliaryTask, Sequence, pad, uniform_sequence
+from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_sequence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,10 +24,10 @@ class ValueReplay(AuxiliaryTask):
         """`V(s)`, `[n]`, of the state behind the sequence."""
         return outputs["value"][:, 0]
 
-    def sample(self, replay: Replay, rng: np.random.Generator) -> Sequence | None:
+    def sample(self, replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
         return uniform_sequence(replay, rng)
 
-    def targets(self, replay: Replay, sequence: Sequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
+    def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
         """`R_t = r_{t+1} + gamma_t R_{t+1}` of clipped rewards: "returns" float32 `[t_max]`."""
         assert bootstrap is not None
         spec = replay.spec

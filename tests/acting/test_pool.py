@@ -12,13 +12,14 @@ from helpers import FakeLearner
 from scripted_env import FAILING, SCRIPTED
 from training import holders, is_gone, wait_until
 
-from gunreal.acting.agent import EXIT_BAD_INPUT, Outbox
+from gunreal.acting.agent import Outbox
 from gunreal.acting.pool import Member, Pool, Remote
 from gunreal.acting.predictor import BasePredictor
+from gunreal.acting.process import EXIT_BAD_INPUT
 from gunreal.config.schema import Config
 from gunreal.experience import queues
-from gunreal.experience.replay import Layout
-from gunreal.experience.spec import Field, Spec
+from gunreal.experience.segment import Layout
+from gunreal.experience.spec import RecordedField, Spec
 
 LAYOUT = Layout(
     Spec((3,), 1, "float32", 3, t_max=4), agents=2, groups=2, replay_size=40, extra={}, slots=2, mailboxes={}
@@ -100,6 +101,17 @@ def test_the_more_agents_the_fewer_rollouts_of_each_may_wait():
     assert members[0].wake.get(100, 0).tolist() == members[1].wake.get(100, 0).tolist() == grew
     for member in members:
         member.close()
+
+
+def test_where_all_agents_fill_a_batch_fewer_rollouts_wait():
+    """A batch of 32 rollouts by 32 agents: two of each may wait, instead of five."""
+    for share, allowed in ((0.25, 5), (1.0, 2)):
+        pool = Pool(rollouts=32, share=share)
+        for _ in range(2):
+            pool.add(Member(pool.next_process(), LAYOUT._replace(agents=16, slots=8)))
+        assert [member.segment.allowance for member in pool.members()] == [allowed] * 2
+        for member in pool.members():
+            member.close()
 
 
 def test_processes_of_many_agents_always_leave_one_rollout():
@@ -222,7 +234,7 @@ def test_a_killed_server_takes_hanging_processes_with_it(server, tmp_path, how):
 
 def test_bad_input_has_its_own_exit_code(server):
     config = Config(env="ALE/Pong-v5", agents=2)
-    layout = LAYOUT._replace(extra={"speed": Field("speed", (), "float32")})
+    layout = LAYOUT._replace(extra={"speed": RecordedField("speed", (), "float32")})
     remote = server.start(config, layout)
     wait_until(remote.exited)
     assert remote.popen.returncode == EXIT_BAD_INPUT

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from gunreal.config import folders
 from gunreal.config.flags import from_flags, parse_pairs
 from gunreal.config.schema import FIELDS, Config, ConfigError
-from gunreal.records import runs
 
 
 def parse(*argv: str):
@@ -117,7 +117,7 @@ def test_help(capsys):
 
 
 def test_resume(tmp_path):
-    run_dir = runs.prepare_run_dir(Config(logdir=str(tmp_path), name="a", agents=8, steps=1000))
+    run_dir = folders.prepare_run_dir(Config(logdir=str(tmp_path), name="a", agents=8, steps=1000))
     for name in (str(run_dir), "a"):
         config, extras = parse("--resume", name, f"--logdir={tmp_path}", "--steps=2000")
         assert extras.resume == run_dir.resolve()

@@ -171,7 +171,7 @@ def test_numpy_numbers_pass():
 
 def test_imports_are_light():
     code = (
-        "import sys; import gunreal.config.schema, gunreal.config.flags, gunreal.records.runs\n"
+        "import sys; import gunreal.config.schema, gunreal.config.flags, gunreal.config.folders\n"
         "import gunreal.records.metrics, gunreal.records.checkpoint, gunreal.records.display; from absl import flags\n"
         "heavy = {'tensorflow', 'keras', 'jax', 'torch'} & set(sys.modules); assert not heavy, heavy\n"
         "assert 'agents' not in flags.FLAGS"

@@ -1,28 +1,20 @@
-import os
-import pickle
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from rings import VECTOR, episodes, make_replay, write
 
-from gunreal.experience.replay import (
-    ALIGN,
-    FIRST,
-    RESET,
-    TERMINATED,
-    TRUNCATED,
-    Layout,
-    Segment,
-    empty_observations,
-    stack_index,
-)
-from gunreal.experience.spec import Field, Spec
+from gunreal.experience.replay import ALIGN, FIRST, RESET, TERMINATED, TRUNCATED, empty_observations, stack_index
+from gunreal.experience.segment import Layout, Segment
+from gunreal.experience.spec import RecordedField, Spec
 
 SPEC = Spec((2, 3, 5), 4, "uint8", num_actions=4, t_max=2)
 LAYOUT = Layout(
-    SPEC, agents=3, groups=2, replay_size=12, extra={"depth": Field("depth", (2,), "float32")}, slots=1, mailboxes={}
+    SPEC,
+    agents=3,
+    groups=2,
+    replay_size=12,
+    extra={"depth": RecordedField("depth", (2,), "float32")},
+    slots=1,
+    mailboxes={},
 )
 
 
@@ -179,84 +171,3 @@ def test_sequence_length():
     assert lengths == [4, 4, 4, 3, 2, 1, 4, 4, 3, 2, 1]
     assert replay.sequence_length(0, 20) == 6
     assert replay.sequence_length(7, 20) == 4
-
-
-def test_layout_counts_every_byte_and_aligns_every_array():
-    layout = LAYOUT._replace(mailboxes={"pc.bootstrap": ((5, 7), "float32"), "flag": ((), "bool")})
-    assert layout.ring == 12 + 3 * 2 + 4
-    segment = Segment(layout)
-    assert set(segment.arrays) == set(layout.arrays())
-    assert segment.arrays["frame"].shape == (3, 22, 2, 3, 5)
-    assert segment.arrays["depth"].shape == (3, 22, 2)
-    assert segment.arrays["pc.bootstrap"].shape == (3, 5, 7)
-    assert segment.arrays["flag"].shape == (3,)
-    starts = [array.__array_interface__["data"][0] for array in segment.arrays.values()]
-    ends = [start + array.nbytes for start, array in zip(starts, segment.arrays.values(), strict=True)]
-    assert all(start % 64 == 0 for start in starts)
-    assert all(end <= start for end, start in zip(ends, starts[1:], strict=False))
-    assert starts[0] + layout.nbytes() == -(-ends[-1] // 64) * 64
-    assert segment.allowance == layout.slots == 1
-    assert [name for name, array in segment.arrays.items() if array.any()] == ["allowance"]  # fresh memory is zero
-    for number, array in enumerate(segment.arrays.values(), 1):
-        array[...] = array.dtype.type(number)
-    for number, array in enumerate(segment.arrays.values(), 1):
-        assert (array == array.dtype.type(number)).all()
-
-
-def test_paper_sized_ring_stores_each_frame_once():
-    spec = Spec((1, 84, 84), 4, "uint8", 6)
-    layout = Layout(spec, agents=1, groups=1, replay_size=2000, extra={}, slots=1, mailboxes={})
-    assert 2000 * 84 * 84 < layout.nbytes() < 1.05 * 2000 * 84 * 84
-
-
-def test_another_process_shares_the_memory():
-    segment = Segment(LAYOUT)
-    history = live(segment, 1, 30)
-    code = """if True:
-        import pickle, sys
-        sys.path[:], layout, fd = pickle.load(sys.stdin.buffer)
-        from gunreal.experience.replay import Segment
-        segment = Segment(pickle.loads(layout), fd)
-        replay = segment.agent(1)
-        segment.arrays["value"][1, 3] = replay.get("reward", replay.oldest, 1)[0]
-    """
-    given = pickle.dumps((sys.path, pickle.dumps(LAYOUT), segment.fd))
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, input=given, pass_fds=(segment.fd,), capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    assert segment.arrays["value"][1, 3] == history[30 - 12]["reward"]
-
-
-def test_close_gives_the_descriptor_back_and_keeps_arrays_in_use():
-    segment = Segment(LAYOUT)
-    fd, reward = segment.fd, segment.arrays["reward"]
-    segment.close()
-    segment.close()
-    with pytest.raises(OSError):
-        os.fstat(fd)
-    reward[:] = 1
-    assert reward.sum() == reward.size
-
-
-def test_the_past_of_a_recurrent_network():
-    """The state before each sequence, and the action and clipped reward before each step, none before an episode."""
-    spec = VECTOR._replace(state=2)
-    flags = episodes("--T --")  # rows 0 to 5; row 3 is the first episode's last observation, row 4 starts the second
-    replay = make_replay(spec, flags, rewards=[0.5, -3, 1, 0, 2, 0], actions=[1, 2, 0, 1, 2, 1])
-    segment = replay._segment
-    segment.arrays["state"][0, :7] = np.arange(14).reshape(7, 2)
-    past = segment.past(np.array([0, 0]), np.array([[0, 1, 2], [3, 4, 5]]))
-    np.testing.assert_array_equal(past.state, [[0, 1], [6, 7]])
-    np.testing.assert_array_equal(past.last_action, [[-1, 1, 2], [0, -1, 2]])
-    np.testing.assert_array_equal(past.last_reward, [[0, 0.5, -1], [1, 0, 1]])
-    assert past.last_action.dtype == np.int32 and past.last_reward.dtype == np.float32
-    newest = segment.past(np.array([0]), np.array([[6]]))
-    assert newest.last_action[0, 0] == 1 and newest.last_reward[0, 0] == 0
-    assert make_replay(VECTOR, flags)._segment.past(np.array([0]), np.array([[0]])) is None
-
-
-def test_a_recurrent_ring_has_room_for_the_row_before_and_the_state_ahead():
-    layout = Layout(VECTOR._replace(state=2), 1, 1, 100, {}, 1, {})
-    assert layout.ring == Layout(VECTOR, 1, 1, 100, {}, 1, {}).ring + 2
-    assert layout.arrays()["state"] == ((1, layout.ring, 2), np.float32)
-    assert "state" not in Layout(VECTOR, 1, 1, 100, {}, 1, {}).arrays()

@@ -78,21 +78,17 @@ def test_a_copy_stays_as_it_is(clock):
     assert before.mean_ms() is None and found.total().mean_ms() == 1000
 
 
-def member(process: int) -> SimpleNamespace:
-    return SimpleNamespace(process=process, segment=SimpleNamespace(waits=empty()))
-
-
 def test_a_reader_tells_what_is_new_while_processes_come_and_go(clock):
-    reader, (a, b, c) = Reader(), (member(i) for i in range(3))
-    assert reader.read([]).mean_ms() is None
-    wait(a.segment.waits, clock, 1.0)
-    wait(b.segment.waits, clock, 3.0)
-    assert reader.read([a, b]).mean_ms() == 2000
-    assert reader.read([a, b]).mean_ms() is None
-    wait(a.segment.waits, clock, 0.5)
-    wait(b.segment.waits, clock, 9.0)  # and then its process dies
-    wait(c.segment.waits, clock, 0.25)
-    found = reader.read([a, c])
+    reader, (a, b, c) = Reader(), (empty() for _ in range(3))
+    assert reader.read({}).mean_ms() is None
+    wait(a, clock, 1.0)
+    wait(b, clock, 3.0)
+    assert reader.read({0: a.total(), 1: b.total()}).mean_ms() == 2000
+    assert reader.read({0: a.total(), 1: b.total()}).mean_ms() is None
+    wait(a, clock, 0.5)
+    wait(b, clock, 9.0)  # and then its process dies
+    wait(c, clock, 0.25)
+    found = reader.read({0: a.total(), 2: c.total()})
     assert found.mean_ms() == 375 and found.seconds.tolist() == [0.5, 0, 0.25, 0] and found.counts.shape == (4, BINS)
-    wait(c.segment.waits, clock, 0.125)
-    assert reader.read([c]).mean_ms() == 125
+    wait(c, clock, 0.125)
+    assert reader.read({2: c.total()}).mean_ms() == 125

@@ -182,9 +182,8 @@ def test_initial_policy_is_almost_uniform():
 
 @pytest.mark.parametrize("side_by_side", [True, False])
 @pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
-def test_the_passes_of_an_update_are_those_of_each_task_alone(data_format, side_by_side, monkeypatch):
-    monkeypatch.setattr("gunreal.learning.backend.side_by_side", lambda: side_by_side)
-    network = build(tasks=TASKS, data_format=data_format)
+def test_the_passes_of_an_update_are_those_of_each_task_alone(data_format, side_by_side):
+    network = build(tasks=TASKS, data_format=data_format, side_by_side=side_by_side)
     batch = make_batch(network, count=3)
     total, metrics = loss(network, batch)
     base, fit, again = np.split(batch["observations"], np.cumsum([3 * n for n in network.lengths])[:-1])

@@ -52,7 +52,8 @@ def test_the_compiled_input_is_the_input(kind):
     from gunreal.learning.torso import Torso
 
     frames = np.random.default_rng(0).integers(0, 256, (5, 4, 36, 36), np.uint8)
-    torso = Torso(Spec((1, 36, 36), 4, "uint8", 3), kind, 4, UNITS, "channels_last", "off", 0)
+    torso = Torso(Spec((1, 36, 36), 4, "uint8", 3), kind, 4, UNITS, "channels_last", "element", 0, backend.fused)
+    assert torso._fused_input != torso._input
     np.testing.assert_array_equal(torso._input(frames), torso._fused_input(frames))
 
 

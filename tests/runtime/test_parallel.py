@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gunreal.acting.agent import EXIT_BAD_INPUT
 from gunreal.acting.pool import AgentFailure, Pool
+from gunreal.acting.process import EXIT_BAD_INPUT
 from gunreal.config.schema import Config, ConfigError
 from gunreal.records.metrics import RunMetrics
-from gunreal.runtime import memory, parallel
-from gunreal.runtime.parallel import ParallelRun
+from gunreal.runtime import parallel, ram
+from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.scheduler import Counts
 from gunreal.runtime.system import System
 from gunreal.train import prepare
@@ -76,7 +76,7 @@ def make_run(memory_limit=100_000 * MIB, **options):
         outbox=None,
         fail=None,
     )
-    return ParallelRun(system)
+    return ParallelRunner(system)
 
 
 def test_all_processes_are_started_where_memory_allows(clock, capsys):
@@ -206,7 +206,7 @@ def test_removed_agents_return_their_memory(tmp_path):
         ends = [remote.segment.end.min() for remote in run.remotes()]
         if not seen and len(ends) == 4 and min(ends) > 1050:  # the rings are full
             seen["rings"] = 3 * system.layout.nbytes()
-            seen["own"] = sum(memory.own(remote.popen.pid) for remote in run.remotes()[1:])
+            seen["own"] = sum(ram.own(remote.popen.pid) for remote in run.remotes()[1:])
             seen["before"] = run.memory_in_use()
             run.apply(Counts(1, 1, 1))
             seen["steps"] = system.metrics.step
@@ -215,7 +215,7 @@ def test_removed_agents_return_their_memory(tmp_path):
             system.stop("steps")
 
     try:
-        run = ParallelRun(system)
+        run = ParallelRunner(system)
         run.run(tick)
     finally:
         system.writer.close()

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from gunreal.runtime.scheduler import MOVES, Annealing, Counts, Move, Observation, Queue, Scheduler, bounded
+from gunreal.runtime.scheduler import MOVES, Annealing, Balancing, Counts, Move, Observation, Scheduler, bounded
 
 ONES = Counts(1, 1, 1)
-POLICIES = {"annealing": lambda: Annealing(seed=0), "queue": Queue}
+POLICIES = {"annealing": lambda: Annealing(seed=0), "queue": Balancing}
 
 
 class Machine(NamedTuple):
@@ -84,7 +84,7 @@ def observation(**changes: float) -> Observation:
 @pytest.mark.parametrize("name", MACHINES)
 def test_queue_reaches_nine_tenths_of_the_best_and_rests(name: str, start: Counts, noise: float):
     machine = MACHINES[name]
-    history = run(Queue(), machine, start, 120, noise)
+    history = run(Balancing(), machine, start, 120, noise)
     assert len(set(history[-30:])) == 1
     assert machine.observe(history[-1]).frames_per_second >= 0.9 * machine.best()
     assert min(map(min, history)) >= 1
@@ -95,7 +95,7 @@ def test_queue_on_machines_at_random(seed: int):
     rng = np.random.default_rng(seed)
     rates = [float(rate) for rate in 10 ** rng.uniform([2.5, 2.5, 2.5, 3], [4, 4, 4, 5])]
     machine = Machine(*rates, cores=int(rng.integers(2, 17)))
-    history = run(Queue(), machine, ONES, 200, noise=0.01)
+    history = run(Balancing(), machine, ONES, 200, noise=0.01)
     assert len(set(history[-30:])) == 1
     assert machine.observe(history[-1]).frames_per_second >= 0.9 * machine.best()
 
@@ -103,7 +103,7 @@ def test_queue_on_machines_at_random(seed: int):
 @pytest.mark.parametrize("seed", range(10))
 def test_queue_rests_where_throughput_is_flat_though_intervals_differ(seed: int):
     machine = MACHINES["two cores"]
-    history = run(Queue(), machine, ONES, 120, noise=0.05, seed=seed)
+    history = run(Balancing(), machine, ONES, 120, noise=0.05, seed=seed)
     assert len(set(history[-60:])) == 1
     assert machine.observe(history[-1]).frames_per_second >= 0.9 * machine.best()
 
@@ -152,19 +152,19 @@ def test_annealing_tries_every_move_and_repeats_with_its_seed():
     ],
 )
 def test_queue_relieves_the_bottleneck(changes: dict[str, float], move: Move):
-    assert Queue().propose(Counts(2, 1, 1), observation(**changes)) == move(Counts(2, 1, 1))
+    assert Balancing().propose(Counts(2, 1, 1), observation(**changes)) == move(Counts(2, 1, 1))
 
 
 def test_queue_adds_predictors_once_more_agents_did_not_help():
     busy = observation(predictor_idle=0.0, requests=3.0)
-    scheduler, counts = Queue(), Counts(2, 1, 1)
+    scheduler, counts = Balancing(), Counts(2, 1, 1)
     history = [counts := scheduler.propose(counts, busy) for _ in range(5)]
     assert history == [Counts(3, 1, 1), Counts(2, 1, 1)] * 2 + [Counts(2, 2, 1)]
 
 
 def test_queue_sends_blocked_agents_home_once_more_trainers_did_not_help():
     blocked = observation(trainer_idle=0.0, blocked=0.5)
-    scheduler, counts = Queue(), Counts(8, 1, 1)
+    scheduler, counts = Balancing(), Counts(8, 1, 1)
     history = [counts := scheduler.propose(counts, blocked) for _ in range(6)]
     more, less = Counts(8, 1, 2), Counts(7, 1, 1)
     assert history[:5] == [more, Counts(8, 1, 1), more, Counts(8, 1, 1), less]
@@ -173,9 +173,9 @@ def test_queue_sends_blocked_agents_home_once_more_trainers_did_not_help():
 
 def test_queue_doubles_a_move_that_was_kept_and_begins_again_at_one_when_it_fails():
     machine = Machine(env=100, predictor=10_000, trainer=10_000, cores=32)
-    history = [counts.processes for counts in run(Queue(), machine, ONES, 5)]
+    history = [counts.processes for counts in run(Balancing(), machine, ONES, 5)]
     assert history == [1, 2, 4, 8, 16, 32]
-    scheduler = Queue()
+    scheduler = Balancing()
     counts = scheduler.propose(ONES, observation(frames_per_second=100.0))
     counts = scheduler.propose(counts, observation(frames_per_second=200.0))
     assert counts == Counts(4, 1, 1)
@@ -184,19 +184,19 @@ def test_queue_doubles_a_move_that_was_kept_and_begins_again_at_one_when_it_fail
 
 
 def test_queue_doubles_only_within_the_memory():
-    scheduler = Queue()
+    scheduler = Balancing()
     counts = scheduler.propose(ONES, observation(frames_per_second=100.0))
     room = observation(frames_per_second=200.0, memory=800, memory_limit=1000, memory_per_process=100)
     assert scheduler.propose(counts, room) == Counts(3, 1, 1)
 
 
 def test_queue_takes_idle_threads_away():
-    history = run(Queue(), MACHINES["slow environments"], Counts(6, 4, 4), 80)
+    history = run(Balancing(), MACHINES["slow environments"], Counts(6, 4, 4), 80)
     assert history[-1].predictors == history[-1].trainers == 1
 
 
 def test_queue_searches_again_when_throughput_moved_at_rest():
-    scheduler, machine = Queue(), MACHINES["slow trainers"]
+    scheduler, machine = Balancing(), MACHINES["slow trainers"]
     rest = run(scheduler, machine, ONES, 120)[-1]
     assert run(scheduler, machine, rest, 5)[-1] == rest
     faster = machine._replace(trainer=6000)
@@ -205,7 +205,7 @@ def test_queue_searches_again_when_throughput_moved_at_rest():
 
 
 def test_nothing_moves_before_anything_was_trained():
-    for scheduler in (Annealing(0), Queue()):
+    for scheduler in (Annealing(0), Balancing()):
         assert scheduler.propose(ONES, observation(frames_per_second=0.0)) == ONES
 
 

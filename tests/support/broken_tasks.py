@@ -5,8 +5,8 @@ Not in the test module itself: agent processes import a task's module, and that 
 
 import numpy as np
 
-from gunreal.experience.spec import Field
-from gunreal.tasks.base import Sequence, pad, uniform_sequence
+from gunreal.experience.spec import RecordedField
+from gunreal.tasks.base import ReplaySequence, pad, uniform_sequence
 from gunreal.tasks.reward_prediction import RewardPrediction
 from gunreal.tasks.value_replay import ValueReplay
 
@@ -15,7 +15,7 @@ class Recording(RewardPrediction):
     """Stores a field of its own; keeps the contract."""
 
     def record(self, spec):
-        return {"depth": Field("depth", (), "float32")}
+        return {"depth": RecordedField("depth", (), "float32")}
 
     def targets(self, replay, sequence, bootstrap):
         return {"class": np.array(replay.get("depth", *sequence).sum() > 0, np.int32)}
@@ -36,29 +36,29 @@ class BadFeatures(ValueReplay):
 
 class NotNone(ValueReplay):
     def sample(self, replay, rng):
-        return uniform_sequence(replay, rng) or Sequence(0, 1)
+        return uniform_sequence(replay, rng) or ReplaySequence(0, 1)
 
 
 class TooLong(ValueReplay):
     def sample(self, replay, rng):
         drawn = uniform_sequence(replay, rng)
-        return drawn and Sequence(drawn.first, replay.spec.t_max + 1)
+        return drawn and ReplaySequence(drawn.first, replay.spec.t_max + 1)
 
 
 class Incomplete(ValueReplay):
     def sample(self, replay, rng):
-        return Sequence(replay.end - 1, 4) if len(replay) > 10 else None
+        return ReplaySequence(replay.end - 1, 4) if len(replay) > 10 else None
 
 
 class TooOld(ValueReplay):
     def sample(self, replay, rng):
-        return Sequence(replay.oldest - 1, 2) if replay.oldest else None
+        return ReplaySequence(replay.oldest - 1, 2) if replay.oldest else None
 
 
 class PastTruncation(ValueReplay):
     def sample(self, replay, rng):
         drawn = uniform_sequence(replay, rng)
-        return drawn and Sequence(min(drawn.first, replay.end - 4), 4)
+        return drawn and ReplaySequence(min(drawn.first, replay.end - 4), 4)
 
 
 class NothingEver(ValueReplay):

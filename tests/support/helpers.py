@@ -12,10 +12,10 @@ from gunreal.acting.pool import Local, Pool
 from gunreal.acting.predictor import BasePredictor, TaskPredictor
 from gunreal.config.schema import Config
 from gunreal.experience import queues
-from gunreal.experience.spec import Field, Spec
+from gunreal.experience.spec import RecordedField, Spec
 from gunreal.runtime.system import make_layout
 from gunreal.runtime.trainer import Batcher, rollouts_per_batch
-from gunreal.tasks.base import AuxiliaryTask, Sequence
+from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
 from gunreal.tasks.registry import load_tasks
 
 
@@ -72,13 +72,13 @@ class Tracer(AuxiliaryTask):
         return self.rows
 
     def record(self, spec):
-        return {"deep": Field("depth", (), "float32")}
+        return {"deep": RecordedField("depth", (), "float32")}
 
     def sample(self, replay, rng):
         if len(replay) < self.rows or rng.random() < 0.25:
             return None
         first = int(rng.integers(replay.oldest, replay.end))
-        return Sequence(first, replay.sequence_length(first, int(rng.integers(1, self.rows + 1))))
+        return ReplaySequence(first, replay.sequence_length(first, int(rng.integers(1, self.rows + 1))))
 
     def targets(self, replay, sequence, bootstrap):
         return {"sequence": np.array(sequence), "bootstrap": np.array(bootstrap)}

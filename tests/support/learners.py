@@ -52,8 +52,18 @@ def make_learner(config=CONFIG, tasks=(Fit(),), seed=3, layout="auto", kind="sma
     from gunreal.learning.network import Network
 
     spec = SPEC._replace(state=32) if kind == "lstm" else SPEC
-    options = {"normalize_observations": config.normalize_observations, "normalize_returns": config.normalize_returns}
-    network = Network(spec, tasks, kind=kind, hidden=16, data_format=backend.data_format(layout), seed=seed, **options)
+    network = Network(
+        spec,
+        tasks,
+        kind=kind,
+        hidden=16,
+        data_format=backend.data_format(layout),
+        normalize_observations=config.normalize_observations,
+        normalize_returns=config.normalize_returns,
+        seed=seed,
+        fuse=backend.fused,
+        side_by_side=backend.side_by_side(),
+    )
     return backend.make_learner(network, config)
 
 

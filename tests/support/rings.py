@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Layout, Segment
+from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED
+from gunreal.experience.segment import Layout, Segment
 from gunreal.experience.spec import Spec
 
 END = {"T": TERMINATED, "t": TRUNCATED, "-": 0}
@@ -29,8 +30,8 @@ def write(segment, agent, step, frame, flags, **values):
         arrays[name][agent, row] = value
 
 
-def make_replay(spec, flags, rewards=None, frames=None, actions=None, replay_size=100):
-    """A ring of one agent. `flags` are of its complete steps; `frames` may have one more, the newest observation."""
+def make_segment(spec, flags, rewards=None, frames=None, actions=None, replay_size=100):
+    """A segment of one agent. `flags` are of its complete steps; `frames` may have one more, the newest observation."""
     segment = Segment(Layout(spec, agents=1, groups=1, replay_size=replay_size, extra={}, slots=1, mailboxes={}))
     count = len(flags)
     rewards = np.zeros(count) if rewards is None else rewards
@@ -42,7 +43,12 @@ def make_replay(spec, flags, rewards=None, frames=None, actions=None, replay_siz
     newest = FIRST if last & RESET else RESET if last & (TERMINATED | TRUNCATED) else 0
     write(segment, 0, count, frames[count] if len(frames) > count else 0, newest)
     segment.end[0] = count
-    return segment.agent(0)
+    return segment
+
+
+def make_replay(*args, **kwargs):
+    """The ring of `make_segment`'s agent."""
+    return make_segment(*args, **kwargs).agent(0)
 
 
 VECTOR = Spec((1,), 1, "float32", num_actions=3, t_max=4, discount=0.5, reward_clip=1.0)

@@ -7,11 +7,11 @@ from trained import short_run
 
 import gunreal
 from gunreal.experience.spec import Spec
+from gunreal.experience.synthetic import synthetic_segment
 from gunreal.learning.backend import make_learner
 from gunreal.learning.network import Features, Network
-from gunreal.tasks.base import Sequence
+from gunreal.tasks.base import ReplaySequence
 from gunreal.tasks.contrastive import Contrastive
-from gunreal.tasks.registry import synthetic_segment
 from gunreal.testing import check_task
 
 FRAMES = Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6)
@@ -108,9 +108,9 @@ def test_episodes_are_kept_apart():
 
 def test_targets_are_the_actions():
     replay = make_replay(VECTOR, episodes("-t --T -"), actions=[2, 1, 0, 1, 2, 2, 0, 1])
-    assert TASK.targets(replay, Sequence(0, 2), None)["action"].tolist() == [2, 1, 0, 0]
-    assert TASK.targets(replay, Sequence(3, 4), None)["action"].tolist() == [1, 2, 2, 0]
-    assert TASK.targets(replay, Sequence(3, 4), None)["action"].dtype == np.int32
+    assert TASK.targets(replay, ReplaySequence(0, 2), None)["action"].tolist() == [2, 1, 0, 0]
+    assert TASK.targets(replay, ReplaySequence(3, 4), None)["action"].tolist() == [1, 2, 2, 0]
+    assert TASK.targets(replay, ReplaySequence(3, 4), None)["action"].dtype == np.int32
     assert TASK.sample(make_replay(VECTOR, episodes("---")), np.random.default_rng(0)) is None
 
 

@@ -9,8 +9,8 @@ from gradients import reached
 import gunreal
 from gunreal.experience.replay import RESET
 from gunreal.experience.spec import Spec
+from gunreal.experience.synthetic import synthetic_segment
 from gunreal.tasks.depth_prediction import LINEAR, Z_BUFFER, DepthPrediction, subsample
-from gunreal.tasks.registry import synthetic_segment
 from gunreal.testing import check_task
 
 FRAMES = Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6)

@@ -7,9 +7,9 @@ from trained import short_run
 
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import Sequence
+from gunreal.experience.synthetic import synthetic_segment
+from gunreal.tasks.base import ReplaySequence
 from gunreal.tasks.feature_control import FeatureControl
-from gunreal.tasks.registry import synthetic_segment
 from gunreal.testing import check_task
 
 UNITS = 5
@@ -23,7 +23,7 @@ def learned(task, replay, sequences, features, value):
     targets, masks, seen = [], [], []
     for first, length in sequences:
         bootstrap = np.stack([value[first + length], features[first + length]])
-        targets.append(task.targets(replay, Sequence(first, length), bootstrap))
+        targets.append(task.targets(replay, ReplaySequence(first, length), bootstrap))
         steps = first + np.minimum(rows, length - 1)
         seen.append(features[steps])
         masks.append((rows < length) & (replay.get("flags", first, VECTOR.t_max) & RESET == 0))

@@ -6,9 +6,9 @@ from rings import episodes, make_replay
 
 from gunreal.experience.replay import RESET, TERMINATED
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import Sequence
+from gunreal.experience.synthetic import synthetic_segment
+from gunreal.tasks.base import ReplaySequence
 from gunreal.tasks.pixel_control import PixelControl, pixel_change
-from gunreal.tasks.registry import synthetic_segment
 from gunreal.testing import check_task
 
 ATARI = Spec((1, 84, 84), 4, "uint8", num_actions=6)
@@ -102,7 +102,7 @@ def test_targets_across_a_termination_by_hand():
     # rows 0, 1 (terminates), 2 RESET, 3, 4; the change of row 1 is the one to the final observation in row 2
     frames = flat(0, 51, 204, 0, 255, 0)
     replay = make_replay(TINY, episodes("-T --"), frames=frames, actions=[1, 0, 1, 1, 0])
-    targets = TASK.targets(replay, Sequence(0, 4), np.full((4, 4), 2, np.float32))
+    targets = TASK.targets(replay, ReplaySequence(0, 4), np.full((4, 4), 2, np.float32))
     # changes 0.2, 0.6, (0.8: reset), 1.0; gamma 0.5; the bootstrap does not reach rows 0 and 1
     wanted = [0.2 + 0.5 * 0.6, 0.6, 0.8 + 0.5 * 2.0, 1.0 + 0.5 * 2]
     np.testing.assert_allclose(targets["returns"], np.array(wanted)[:, None, None] * np.ones((4, 4)), rtol=1e-6)
@@ -114,7 +114,7 @@ def test_targets_of_a_truncated_sequence_by_hand():
     replay = make_replay(TINY, episodes("-t --"), frames=frames, actions=[1, 1, 0, 0, 0])
     assert replay.sequence_length(0, 4) == 2
     bootstrap = np.arange(16, dtype=np.float32).reshape(4, 4)
-    targets = TASK.targets(replay, Sequence(0, 2), bootstrap)
+    targets = TASK.targets(replay, ReplaySequence(0, 2), bootstrap)
     np.testing.assert_allclose(targets["returns"][1], 0.6 + 0.5 * bootstrap, rtol=1e-6)
     np.testing.assert_allclose(targets["returns"][0], 0.2 + 0.5 * (0.6 + 0.5 * bootstrap), rtol=1e-6)
     assert not targets["returns"][2:].any() and targets["action"].tolist() == [1, 1, 0, 0]

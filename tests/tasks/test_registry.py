@@ -3,19 +3,14 @@ import sys
 import textwrap
 from importlib.metadata import EntryPoint
 
-import numpy as np
 import pytest
 
 from gunreal.config.schema import ConfigError
-from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED
-from gunreal.experience.spec import Field, Spec
 from gunreal.tasks import registry
 from gunreal.tasks.pixel_control import PixelControl
-from gunreal.tasks.registry import load_tasks, synthetic_segment, target_arrays
+from gunreal.tasks.registry import load_tasks
 from gunreal.tasks.reward_prediction import RewardPrediction
 from gunreal.tasks.value_replay import ValueReplay
-
-SPEC = Spec((1, 16, 16), 2, "uint8", num_actions=3, t_max=5)
 
 PLUGIN = """
 import dataclasses
@@ -169,54 +164,3 @@ def test_two_packages_with_one_name(monkeypatch):
 def test_the_same_entry_point_seen_twice_is_one(monkeypatch):
     offer(monkeypatch, pc="gunreal.tasks.pixel_control:PixelControl")
     assert load_tasks(["pc"]) == (PixelControl(),)
-
-
-def test_target_arrays():
-    assert target_arrays(ValueReplay(), SPEC, ()) == {"returns": ((5,), "float32")}
-    assert target_arrays(RewardPrediction(), SPEC) == {"class": ((), "int32")}
-    pc = PixelControl(cell=4)
-    assert target_arrays(pc, SPEC, (4, 4)) == {"returns": ((5, 4, 4), "float32"), "action": ((5,), "int32")}
-
-
-def test_target_arrays_of_a_task_that_records():
-    class Depth(RewardPrediction):
-        def record(self, spec):
-            return {"depth": Field("depth_map", (3, 2), "float32")}
-
-        def targets(self, replay, sequence, bootstrap):
-            return {"depth": replay.get("depth", *sequence)}
-
-    assert target_arrays(Depth(), SPEC) == {"depth": ((3, 3, 2), "float32")}
-
-
-def test_target_arrays_of_tasks_that_give_none():
-    class Never(ValueReplay):
-        def sample(self, replay, rng):
-            return None
-
-    class Lists(RewardPrediction):
-        def targets(self, replay, sequence, bootstrap):
-            return {"class": 1}
-
-    with pytest.raises(ConfigError, match="'vr': sample\\(\\) found nothing in 100 random steps"):
-        target_arrays(Never(), SPEC, ())
-    with pytest.raises(ConfigError, match="'rp': targets\\(\\) must give NumPy arrays by name"):
-        target_arrays(Lists(), SPEC)
-
-
-@pytest.mark.parametrize("steps", [0, 1, 60, 1000])
-def test_synthetic_experience_keeps_the_rules_of_a_ring(steps):
-    segment = synthetic_segment(SPEC, {"depth": Field("depth", (2,), "int16")}, steps)
-    replay = segment.agent(0)
-    assert replay.end == steps and len(replay) == min(steps, 100)
-    count = len(replay)
-    flags, age, reward = (replay.get(name, replay.oldest, count) for name in ("flags", "age", "reward"))
-    done = flags & (TERMINATED | TRUNCATED) != 0
-    np.testing.assert_array_equal(done[:-1], (flags & RESET != 0)[1:])
-    np.testing.assert_array_equal((flags & RESET != 0)[:-1], (flags & FIRST != 0)[1:])
-    np.testing.assert_array_equal(flags & FIRST != 0, age == 0)
-    np.testing.assert_array_equal(np.diff(age.astype(int))[age[1:] > 0], 1)
-    assert not reward[flags & RESET != 0].any()
-    if steps == 1000:
-        assert set(reward.tolist()) == {-1, 0, 1}
-        assert (flags & TERMINATED).any() and (flags & TRUNCATED).any()

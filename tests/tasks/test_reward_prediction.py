@@ -4,8 +4,8 @@ import tensorflow as tf
 from rings import VECTOR, episodes, make_replay
 
 from gunreal.experience.replay import FIRST, RESET
-from gunreal.tasks.base import Sequence
-from gunreal.tasks.registry import synthetic_segment
+from gunreal.experience.synthetic import synthetic_segment
+from gunreal.tasks.base import ReplaySequence
 from gunreal.tasks.reward_prediction import RewardPrediction
 
 TASK = RewardPrediction()
@@ -50,7 +50,7 @@ def test_three_frames_are_of_one_episode_and_the_terminal_reward_counts():
     rewards = np.ones(15)
     replay = make_replay(VECTOR, flags, rewards)
     assert set(thirds(replay, 500)) == {2, 9, 10, 14}
-    assert TASK.targets(replay, Sequence(0, 3), None)["class"] == 1  # the terminating step's reward
+    assert TASK.targets(replay, ReplaySequence(0, 3), None)["class"] == 1  # the terminating step's reward
 
 
 def test_draws_of_random_experience():
@@ -65,7 +65,7 @@ def test_nothing_suitable():
     assert draw(make_replay(VECTOR, []), 10) == [None] * 10
     assert draw(make_replay(VECTOR, episodes("--")), 10) == [None] * 10
     assert draw(make_replay(VECTOR, episodes("-T -t T T -T -")), 10) == [None] * 10
-    assert set(draw(make_replay(VECTOR, episodes("---")), 10)) == {Sequence(0, 3)}
+    assert set(draw(make_replay(VECTOR, episodes("---")), 10)) == {ReplaySequence(0, 3)}
 
 
 def test_the_oldest_frames_are_not_left_behind_when_the_ring_wraps():
@@ -76,7 +76,7 @@ def test_the_oldest_frames_are_not_left_behind_when_the_ring_wraps():
 @pytest.mark.parametrize(("reward", "wanted"), [(0, 0), (0.01, 1), (7, 1), (-0.5, 2)])
 def test_class_is_the_sign_of_the_reward_behind_the_third_frame(reward, wanted):
     replay = make_replay(VECTOR, episodes("-----"), [1, -1, 1, reward, -1])
-    target = TASK.targets(replay, Sequence(1, 3), None)["class"]
+    target = TASK.targets(replay, ReplaySequence(1, 3), None)["class"]
     assert target == wanted and target.shape == () and target.dtype == np.int32
 
 

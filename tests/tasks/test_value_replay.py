@@ -4,8 +4,8 @@ import tensorflow as tf
 from rings import VECTOR, episodes, make_replay
 
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED
-from gunreal.tasks.base import Sequence
-from gunreal.tasks.registry import synthetic_segment
+from gunreal.experience.synthetic import synthetic_segment
+from gunreal.tasks.base import ReplaySequence
 from gunreal.tasks.value_replay import ValueReplay
 
 TASK = ValueReplay()
@@ -18,18 +18,19 @@ def targets(flags, rewards, sequence, bootstrap, spec=VECTOR):
 def test_terminal_reward_is_in_the_returns_and_the_bootstrap_is_not():
     # rows: 0, 1 terminates with reward 0.5, 2 RESET, 3 the next episode with reward 5, clipped to 1; gamma 0.5
     rewards = [1, 0.5, 0, 5, 0]
-    assert targets(episodes("-T --"), rewards, Sequence(0, 4), 2) == [1.25, 0.5, 1.0, 2.0]
+    assert targets(episodes("-T --"), rewards, ReplaySequence(0, 4), 2) == [1.25, 0.5, 1.0, 2.0]
 
 
 def test_truncation_bootstraps_and_the_rest_is_padding():
     replay = make_replay(VECTOR, episodes("-t --"), [1, 1, 0, 1, 1])
     assert replay.sequence_length(0, 4) == 2
-    assert targets(episodes("-t --"), [1, 1, 0, 1, 1], Sequence(0, 2), 4) == [1 + 0.5 * 3, 1 + 0.5 * 4, 0, 0]
+    assert targets(episodes("-t --"), [1, 1, 0, 1, 1], ReplaySequence(0, 2), 4) == [1 + 0.5 * 3, 1 + 0.5 * 4, 0, 0]
 
 
 def test_rewards_are_clipped_as_the_spec_says():
-    assert targets(episodes("----"), [-7, 0, 0, 0], Sequence(0, 1), 0) == [-1, 0, 0, 0]
-    assert targets(episodes("----"), [-7, 0, 0, 0], Sequence(0, 1), 0, VECTOR._replace(reward_clip=0)) == [-7, 0, 0, 0]
+    assert targets(episodes("----"), [-7, 0, 0, 0], ReplaySequence(0, 1), 0) == [-1, 0, 0, 0]
+    unclipped = VECTOR._replace(reward_clip=0)
+    assert targets(episodes("----"), [-7, 0, 0, 0], ReplaySequence(0, 1), 0, unclipped) == [-7, 0, 0, 0]
 
 
 def slow_return(replay, step, last, bootstrap):

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gunreal.config.folders import prepare_run_dir
 from gunreal.config.schema import Config, ConfigError
-from gunreal.records.runs import prepare_run_dir
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 curves, plot = importlib.import_module("curves"), importlib.import_module("plot")

@@ -139,7 +139,7 @@ def test_a_crew_ends_what_has_had_its_time(tmp_path, monkeypatch, what):
     wanted = plan(tmp_path, dataclasses.replace(small("base", "pc"), minutes=0.002))
     said = []
     with open(os.devnull) as lock:
-        crew = workers.Crew(wanted, 1, lock, said.append, every=0.1)
+        crew = workers.TrainingProcesses(wanted, 1, lock, said.append, every=0.1)
         crew.train(lambda: None)
     assert wanted[0].finished() and not crew.failed
     assert (crew.stopping, wanted[1].finished()) == ((False, True) if what == "wait" else (True, False))

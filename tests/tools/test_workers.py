@@ -52,7 +52,7 @@ def crew(tmp_path, monkeypatch):
 
         monkeypatch.setattr(trainings.Training, "command", command)
         lock = open(os.devnull)  # noqa: SIM115
-        return workers.Crew(wanted, parallel, lock, said.append, every=0.1), said
+        return workers.TrainingProcesses(wanted, parallel, lock, said.append, every=0.1), said
 
     return make
 

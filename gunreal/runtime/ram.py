@@ -1,16 +1,12 @@
-"""How much memory a run may use, and how much it uses: what the scheduler's bound is made of. And how to use less."""
+"""How much memory a run may use, and how much it uses: what the scheduler's bound is made of."""
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import psutil
-
-_M_ARENA_MAX = -8  # of malloc.h
 
 
 def limit(memory_limit: int = 0, root: Path = Path("/")) -> int:
@@ -22,12 +18,6 @@ def limit(memory_limit: int = 0, root: Path = Path("/")) -> int:
       root: where `/proc` and `/sys` are found.
     """
     return memory_limit or min(_limits(root))
-
-
-def share_heap() -> None:
-    """Lets all threads take memory from the same two heaps: of its own, each would keep what it once needed."""
-    with contextlib.suppress(AttributeError):  # another C library than glibc
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
 def in_use(pids: Iterable[int], proc: Path = Path("/proc")) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
-from gunreal.runtime import memory
+from gunreal.runtime import ram
 
 MB = 2**20
 CGROUP, V1, V2 = "proc/self/cgroup", "sys/fs/cgroup/memory", "sys/fs/cgroup"
@@ -31,7 +31,7 @@ def write(root: Path, files: dict[str, str]) -> Path:
 
 def test_the_flag_wins(tmp_path: Path):
     write(tmp_path, {CGROUP: "0::/\n", f"{V2}/memory.max": f"{100 * MB}\n"})
-    assert memory.limit(800 * MB, tmp_path) == 800 * MB
+    assert ram.limit(800 * MB, tmp_path) == 800 * MB
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,11 @@ def test_the_flag_wins(tmp_path: Path):
     ],
 )
 def test_limit_is_the_tightest_of_the_cgroups_and_the_ram(tmp_path: Path, files: dict[str, str], expected: int | None):
-    assert memory.limit(0, write(tmp_path, files)) == (expected or psutil.virtual_memory().total)
+    assert ram.limit(0, write(tmp_path, files)) == (expected or psutil.virtual_memory().total)
 
 
 def test_limit_of_this_machine():
-    assert 0 < memory.limit() <= psutil.virtual_memory().total
+    assert 0 < ram.limit() <= psutil.virtual_memory().total
 
 
 def rollup(pss_kb: int, shmem_kb: int) -> str:
@@ -70,17 +70,17 @@ def rollup(pss_kb: int, shmem_kb: int) -> str:
 
 def test_in_use_sums_proportional_set_sizes(tmp_path: Path):
     write(tmp_path, {"11/smaps_rollup": rollup(300, 200), "12/smaps_rollup": rollup(50, 0)})
-    assert memory.in_use([11, 12], tmp_path) == 350 * 1024
-    assert memory.own(11, tmp_path) == 100 * 1024
-    assert memory.allocated(11, tmp_path) == 75 * 1024
+    assert ram.in_use([11, 12], tmp_path) == 350 * 1024
+    assert ram.own(11, tmp_path) == 100 * 1024
+    assert ram.allocated(11, tmp_path) == 75 * 1024
 
 
 def test_processes_that_are_gone_use_nothing(tmp_path: Path):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     write(tmp_path, {"11/smaps_rollup": rollup(300, 200)})
-    assert memory.in_use([11, gone.pid], tmp_path) == 300 * 1024
-    assert memory.own(gone.pid) == memory.allocated(gone.pid) == 0
+    assert ram.in_use([11, gone.pid], tmp_path) == 300 * 1024
+    assert ram.own(gone.pid) == ram.allocated(gone.pid) == 0
 
 
 @linux
@@ -88,7 +88,7 @@ def test_a_zombie_uses_nothing():
     zombie = subprocess.Popen([sys.executable, "-c", ""])
     os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
     try:
-        assert memory.in_use([zombie.pid]) == 0
+        assert ram.in_use([zombie.pid]) == 0
     finally:
         zombie.wait()
 
@@ -105,8 +105,8 @@ def test_without_smaps_rollup_the_shared_part_counts_once(tmp_path: Path, monkey
             return type("Memory", (), {"rss": rss, "shared": shared})
 
     monkeypatch.setattr(psutil, "Process", Process)
-    assert memory.in_use([11, 12, 13], tmp_path) == 100 + 100 + 40 + 200
-    assert memory.own(12, tmp_path) == 100
+    assert ram.in_use([11, 12, 13], tmp_path) == 100 + 100 + 40 + 200
+    assert ram.own(12, tmp_path) == 100
 
 
 @pytest.fixture
@@ -142,19 +142,19 @@ def test_shared_memory_counts_once_and_only_when_written(segment: tuple[int, np.
 
 
 def check_shared_memory(fd: int, view: np.ndarray):
-    before = memory.in_use([os.getpid()])
-    assert memory.unwritten([fd, fd]) == 40 * MB
+    before = ram.in_use([os.getpid()])
+    assert ram.unwritten([fd, fd]) == 40 * MB
     view[: 5 * MB] = 1
-    assert memory.unwritten([fd]) == 15 * MB
-    assert memory.in_use([os.getpid()]) - before == pytest.approx(5 * MB, abs=MB)
+    assert ram.unwritten([fd]) == 15 * MB
+    assert ram.in_use([os.getpid()]) - before == pytest.approx(5 * MB, abs=MB)
     view[:] = 1
-    assert memory.unwritten([fd]) == 0
+    assert ram.unwritten([fd]) == 0
     command = [sys.executable, "-c", HOLD, str(fd), str(20 * MB)]
     with subprocess.Popen(command, pass_fds=[fd], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdin and child.stdout
         assert child.stdout.readline() == "mapped\n"
-        own, half = memory.own(child.pid), memory.in_use([child.pid]) - memory.own(child.pid)
-        together = memory.in_use([os.getpid(), child.pid]) - before
+        own, half = ram.own(child.pid), ram.in_use([child.pid]) - ram.own(child.pid)
+        together = ram.in_use([os.getpid(), child.pid]) - before
         child.stdin.close()
     assert half == pytest.approx(10 * MB, abs=MB)
     assert together == pytest.approx(own + 20 * MB, abs=2 * MB)
@@ -162,7 +162,7 @@ def check_shared_memory(fd: int, view: np.ndarray):
 
 @linux
 def test_allocated_is_neither_what_is_shared_nor_a_file():
-    before = memory.allocated(os.getpid())
+    before = ram.allocated(os.getpid())
     held, shared = np.ones(2**23), mmap.mmap(-1, 2**25)
     shared.write(b"x" * 2**25)
-    assert held.nbytes <= memory.allocated(os.getpid()) - before + 2**20 < held.nbytes + 2**23
+    assert held.nbytes <= ram.allocated(os.getpid()) - before + 2**20 < held.nbytes + 2**23

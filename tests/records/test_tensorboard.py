@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
-from gunreal.records.events import EventFile, tag
+from gunreal.records.tensorboard import EventFile, tag
 
 
 def events(folder: Path) -> list[Event]:

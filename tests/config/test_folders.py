@@ -4,13 +4,13 @@ import dataclasses
 
 import pytest
 
+from gunreal.config import folders
 from gunreal.config.schema import FIELDS, Config, ConfigError, load
-from gunreal.records import runs
 
 
 def test_names_are_made_and_unique(tmp_path):
     config = Config(logdir=str(tmp_path / "new" / "runs"), tasks=("pc", "some.module:Mine"))
-    paths = [runs.prepare_run_dir(config) for _ in range(3)]
+    paths = [folders.prepare_run_dir(config) for _ in range(3)]
     assert len(set(paths)) == 3
     for path in paths:
         assert path.name.startswith("Pong-v5-pc-Mine-")
@@ -20,54 +20,54 @@ def test_names_are_made_and_unique(tmp_path):
 def test_a_name_is_taken_once(tmp_path):
     config = Config(logdir=str(tmp_path), name="mine")
     (tmp_path / "mine").mkdir()  # an empty folder is no run
-    assert runs.prepare_run_dir(config) == tmp_path / "mine"
+    assert folders.prepare_run_dir(config) == tmp_path / "mine"
     with pytest.raises(ConfigError, match="--resume mine"):
-        runs.prepare_run_dir(config)
+        folders.prepare_run_dir(config)
 
 
 def test_a_logdir_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     for name in ("", "mine"):
         with pytest.raises(ConfigError, match="can't write to .*; choose another folder with --logdir"):
-            runs.prepare_run_dir(Config(logdir=str(tmp_path / "file"), name=name))
+            folders.prepare_run_dir(Config(logdir=str(tmp_path / "file"), name=name))
 
 
 def test_find(tmp_path):
-    path = runs.prepare_run_dir(Config(logdir=str(tmp_path), name="breakout"))
-    assert runs.find("breakout", str(tmp_path)) == runs.find(str(path)) == path.resolve()
+    path = folders.prepare_run_dir(Config(logdir=str(tmp_path), name="breakout"))
+    assert folders.find("breakout", str(tmp_path)) == folders.find(str(path)) == path.resolve()
     with pytest.raises(ConfigError, match="did you mean breakout?"):
-        runs.find("breakuot", str(tmp_path))
+        folders.find("breakuot", str(tmp_path))
     with pytest.raises(ConfigError, match="the newest run there is breakout"):
-        runs.find("zzz", str(tmp_path))
+        folders.find("zzz", str(tmp_path))
     with pytest.raises(ConfigError, match="check --logdir"):
-        runs.find("zzz", str(tmp_path / "none"))
+        folders.find("zzz", str(tmp_path / "none"))
     with pytest.raises(ConfigError):
-        runs.find("", str(tmp_path))
+        folders.find("", str(tmp_path))
 
 
 def test_resume_takes_what_does_not_define_the_run(tmp_path):
     config = Config(logdir=str(tmp_path), name="a", tasks=("vr",), task={"vr": {"weight": 0.5}}, t_max=5)
-    path = runs.prepare_run_dir(config).rename(tmp_path / "moved")
+    path = folders.prepare_run_dir(config).rename(tmp_path / "moved")
     changed = {"steps": 9_000_000, "agents": 8, "scheduler": "queue", "predictors": 2, "metrics_seconds": 1}
-    resumed = runs.resume_config(path, {**changed, "t_max": 5, "logdir": "elsewhere"})
+    resumed = folders.resume_config(path, {**changed, "t_max": 5, "logdir": "elsewhere"})
     assert resumed == dataclasses.replace(config, **changed, name="moved", logdir=str(tmp_path.resolve()))
 
 
 def test_resume_refuses_what_defines_the_run(tmp_path):
-    path = runs.prepare_run_dir(Config(logdir=str(tmp_path), name="a"))
+    path = folders.prepare_run_dir(Config(logdir=str(tmp_path), name="a"))
     others = {"env": "CartPole-v1", "tasks": ("vr",), "hidden": 64, "network": "large", "frame_stack": 1, "seed": 2}
     others |= {"optimizer": "rmsprop", "discount": 0.9, "serial": True, "name": "b", "env_args": {"a": 1}}
     for name, value in others.items():
         with pytest.raises(ConfigError, match=f"can't change {name} "):
-            runs.resume_config(path, {name: value})
+            folders.resume_config(path, {name: value})
     with pytest.raises(ConfigError, match="at least 1"):
-        runs.resume_config(path, {"agents": 0})
-    assert set(FIELDS) >= runs.CHANGEABLE
+        folders.resume_config(path, {"agents": 0})
+    assert set(FIELDS) >= folders.CHANGEABLE
 
 
 def test_a_run_from_before_a_field_goes_on_without_what_it_brings(tmp_path):
-    path = runs.prepare_run_dir(Config(logdir=str(tmp_path), name="old"))
+    path = folders.prepare_run_dir(Config(logdir=str(tmp_path), name="old"))
     lines = (path / "config.toml").read_text().split("\n")
     (path / "config.toml").write_text("\n".join(line for line in lines if not line.startswith("normalize_")))
-    resumed = runs.resume_config(path, {})
+    resumed = folders.resume_config(path, {})
     assert (resumed.normalize_observations, resumed.normalize_returns) == ("off", False)

@@ -1,0 +1,56 @@
+"""An agent process from the inside: what it is told, and its entry point. It loads no learning framework."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import threading
+from typing import NamedTuple
+
+from gunreal.acting.agent import Outbox, Worker
+from gunreal.config.schema import Config, ConfigError
+from gunreal.experience import queues
+from gunreal.experience.segment import Layout, Segment
+from gunreal.tasks import registry
+
+EXIT_BAD_INPUT = 2  # exit code of a process that was told something it can't do; its error output says what
+
+
+class Assignment(NamedTuple):
+    """Everything that an agent process is told at its start."""
+
+    config: Config
+    layout: Layout
+    process: int
+    segment_fd: int
+    wake_fd: int
+    outbox: Outbox
+
+
+def _exit_with_the_server() -> None:
+    """Ends this process, and what its environments have started, when the kernel closes a killed server's pipes."""
+    os.read(sys.stdin.fileno(), 1)  # not `sys.stdin.buffer`, whose lock a thread must not hold when Python ends
+    os.killpg(0, signal.SIGKILL)
+
+
+def main() -> None:
+    """Entry point of an agent process; its `Assignment` comes in pickled on standard input."""
+    task = pickle.load(sys.stdin.buffer)
+    threading.Thread(target=_exit_with_the_server, daemon=True).start()
+    config, layout = task.config, task.layout
+    try:
+        tasks = registry.load_tasks(config.tasks, config.task)
+        worker = Worker(config, layout, tasks, task.process, Segment(layout, task.segment_fd), task.outbox)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        sys.exit(EXIT_BAD_INPUT)
+    try:
+        worker.start()
+        while True:
+            worker.handle(queues.get(task.wake_fd, queues.REPLY, 1024, None))
+    except queues.Closed:  # the server has let go of this process: that is how it ends
+        pass
+    finally:
+        worker.close()

@@ -1,0 +1,152 @@
+"""The memory of one agent process: its replay rings and mailboxes, which it shares with the server."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from typing import NamedTuple
+
+import numpy as np
+
+from gunreal.experience.replay import ALIGN, FIRST, Past, Replay, gather
+from gunreal.experience.returns import clip_rewards
+from gunreal.experience.spec import RecordedField, Spec
+from gunreal.experience.waits import BINS, Waited, Waits
+
+
+class Layout(NamedTuple):
+    """Everything that fixes a segment's size and the place of each array in it; it crosses the process boundary.
+
+    Attributes:
+      spec: shapes and constants.
+      agents: number of agents (rings) in the segment.
+      groups: number of groups that they step in.
+      replay_size: how many steps a task may sample from.
+      extra: the tasks' recorded fields, by name.
+      slots: how many rollouts of an agent may wait for the trainers before the agent does, at most.
+      mailboxes: per-agent arrays outside of the ring (bootstrap replies, targets): name -> (shape, dtype name).
+    """
+
+    spec: Spec
+    agents: int
+    groups: int
+    replay_size: int
+    extra: dict[str, RecordedField]
+    slots: int
+    mailboxes: dict[str, tuple[tuple[int, ...], str]]
+
+    @property
+    def ring(self) -> int:
+        """Rows of a ring: the replay, the rollouts that are still being written or trained on, and the oldest stack.
+
+        A recurrent state is written one row ahead, and a step's last action lies one row behind."""
+        edges = max(self.spec.stack, 2) + 1 if self.spec.state else self.spec.stack
+        return self.replay_size + (self.slots + 2) * self.spec.t_max + edges
+
+    def arrays(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Shape and type of every array of the segment, by name."""
+        rows = (self.agents, self.ring)
+        found: dict[str, tuple[tuple[int, ...], np.dtype]] = {
+            "frame": ((*rows, *self.spec.frame), np.dtype(self.spec.dtype)),
+            "action": (rows, np.dtype(np.int32)),
+            "reward": (rows, np.dtype(np.float32)),
+            "flags": (rows, np.dtype(np.uint8)),
+            "age": (rows, np.dtype(np.uint8)),
+            "log_mu": (rows, np.dtype(np.float32)),
+            "value": (rows, np.dtype(np.float32)),
+            "version": (rows, np.dtype(np.int32)),
+            "end": ((self.agents,), np.dtype(np.int64)),
+            "trained": ((self.agents,), np.dtype(np.int64)),
+            "allowance": ((1,), np.dtype(np.int64)),
+            "busy_since": ((self.groups,), np.dtype(np.float64)),
+            "waited": ((self.groups,), np.dtype(np.float64)),
+            "waits": ((self.groups, BINS), np.dtype(np.int64)),
+        }
+        if self.spec.state:
+            found["state"] = ((*rows, self.spec.state), np.dtype(np.float32))
+        for name, field in self.extra.items():
+            found[name] = ((*rows, *field.shape), np.dtype(field.dtype))
+        for name, (shape, dtype) in self.mailboxes.items():
+            found[name] = ((self.agents, *shape), np.dtype(dtype))
+        return found
+
+    def nbytes(self) -> int:
+        """Size of the segment in bytes."""
+        return sum(_aligned(int(np.prod(shape)) * dtype.itemsize) for shape, dtype in self.arrays().values())
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGN) * ALIGN
+
+
+class Segment:
+    """The rings of one agent process: NumPy arrays over anonymous shared memory that vanishes with its last user.
+
+    Attributes are the arrays of `Layout.arrays`, most with a leading agent axis. The memory has no name in the file
+    system, so that not even SIGKILL can leave it behind; another process gets it by inheriting `fd`.
+    """
+
+    def __init__(self, layout: Layout, fd: int | None = None):
+        self.layout = layout
+        created = fd is None
+        if fd is None:
+            fd = _anonymous_file()
+            os.ftruncate(fd, layout.nbytes())
+        self.fd = fd
+        self._map = mmap.mmap(fd, layout.nbytes())
+        self.arrays: dict[str, np.ndarray] = {}
+        offset = 0
+        for name, (shape, dtype) in layout.arrays().items():
+            count = int(np.prod(shape))
+            self.arrays[name] = np.frombuffer(self._map, dtype, count, offset).reshape(shape)
+            offset += _aligned(count * dtype.itemsize)
+        self.end, self.trained, self.busy_since = (self.arrays[n] for n in ("end", "trained", "busy_since"))
+        self._allowance = self.arrays["allowance"]
+        if created:
+            self.allowance = layout.slots
+        self.waits = Waits(Waited(self.arrays["waited"], self.arrays["waits"]))
+
+    @property
+    def allowance(self) -> int:
+        """How many rollouts of an agent may now wait for the trainers before the agent does; the server sets it."""
+        return int(self._allowance[0])
+
+    @allowance.setter
+    def allowance(self, rollouts: int) -> None:
+        self._allowance[0] = rollouts
+
+    def agent(self, index: int) -> Replay:
+        """The ring of one agent."""
+        return Replay(self.arrays, index, self.layout.spec, self.layout.replay_size)
+
+    def gather(self, agents: np.ndarray, steps: np.ndarray, out: np.ndarray) -> None:
+        """Copies stacked observations of `agents` `[n]` at absolute `steps` `[n]` to `out` `[n, *spec.observation]`."""
+        gather(self.arrays, self.layout.spec, agents, steps, out)
+
+    def past(self, agents: np.ndarray, steps: np.ndarray) -> Past | None:
+        """What a recurrent network takes beside the observations of `agents` `[B]` at absolute `steps` `[B, T]`; None
+        for another network."""
+        spec, arrays, ring = self.layout.spec, self.arrays, self.layout.ring
+        if not spec.state:
+            return None
+        rows, before = (agents[:, None], steps % ring), (agents[:, None], (steps - 1) % ring)
+        first = arrays["flags"][rows] & FIRST != 0
+        return Past(
+            arrays["state"][agents, steps[:, 0] % ring],
+            np.where(first, np.int32(-1), arrays["action"][before]),
+            np.where(first, np.float32(0), clip_rewards(arrays["reward"][before], spec.reward_clip)),
+        )
+
+    def close(self) -> None:
+        """Gives up this process's hold of the memory; arrays that are still in use keep it mapped until they go."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def _anonymous_file() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("gunreal-replay", 0)
+    with tempfile.TemporaryFile() as file:  # already unlinked
+        return os.dup(file.fileno())

@@ -1,0 +1,34 @@
+"""The shapes of a task's targets, found by a dry run on random experience."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gunreal.config.schema import ConfigError
+from gunreal.experience.spec import Spec
+from gunreal.experience.synthetic import synthetic_segment
+from gunreal.tasks.base import AuxiliaryTask
+
+
+def target_arrays(
+    task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple[int, ...] | None = None
+) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shape and NumPy type name of each array of `task.targets`, by name; found by calling it on random experience.
+
+    Args:
+      bootstrap_shape: shape of one sequence's bootstrap; None for a task without one.
+
+    Raises:
+      ConfigError: `task.sample` finds nothing, or `task.targets` gives something other than named arrays.
+    """
+    bootstrap = None if bootstrap_shape is None else np.zeros(bootstrap_shape, np.float32)
+    rng = np.random.default_rng(0)
+    replay = synthetic_segment(spec, task.record(spec), 20 * spec.t_max).agent(0)
+    draws = (task.sample(replay, rng) for _ in range(100))
+    sequence = next((draw for draw in draws if draw is not None), None)
+    if sequence is None:
+        raise ConfigError(f"task {task.name!r}: sample() found nothing in {len(replay)} random steps")
+    targets = task.targets(replay, sequence, bootstrap)
+    if "mask" in targets or not all(isinstance(array, np.ndarray) for array in targets.values()):
+        raise ConfigError(f"task {task.name!r}: targets() must give NumPy arrays by name, of which none is 'mask'")
+    return {name: (array.shape, array.dtype.name) for name, array in targets.items()}

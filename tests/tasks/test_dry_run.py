@@ -1,0 +1,43 @@
+import pytest
+
+from gunreal.config.schema import ConfigError
+from gunreal.experience.spec import RecordedField, Spec
+from gunreal.tasks.dry_run import target_arrays
+from gunreal.tasks.pixel_control import PixelControl
+from gunreal.tasks.reward_prediction import RewardPrediction
+from gunreal.tasks.value_replay import ValueReplay
+
+SPEC = Spec((1, 16, 16), 2, "uint8", num_actions=3, t_max=5)
+
+
+def test_target_arrays():
+    assert target_arrays(ValueReplay(), SPEC, ()) == {"returns": ((5,), "float32")}
+    assert target_arrays(RewardPrediction(), SPEC) == {"class": ((), "int32")}
+    pc = PixelControl(cell=4)
+    assert target_arrays(pc, SPEC, (4, 4)) == {"returns": ((5, 4, 4), "float32"), "action": ((5,), "int32")}
+
+
+def test_target_arrays_of_a_task_that_records():
+    class Depth(RewardPrediction):
+        def record(self, spec):
+            return {"depth": RecordedField("depth_map", (3, 2), "float32")}
+
+        def targets(self, replay, sequence, bootstrap):
+            return {"depth": replay.get("depth", *sequence)}
+
+    assert target_arrays(Depth(), SPEC) == {"depth": ((3, 3, 2), "float32")}
+
+
+def test_target_arrays_of_tasks_that_give_none():
+    class Never(ValueReplay):
+        def sample(self, replay, rng):
+            return None
+
+    class Lists(RewardPrediction):
+        def targets(self, replay, sequence, bootstrap):
+            return {"class": 1}
+
+    with pytest.raises(ConfigError, match="'vr': sample\\(\\) found nothing in 100 random steps"):
+        target_arrays(Never(), SPEC, ())
+    with pytest.raises(ConfigError, match="'rp': targets\\(\\) must give NumPy arrays by name"):
+        target_arrays(Lists(), SPEC)
