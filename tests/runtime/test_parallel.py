@@ -55,7 +55,7 @@ def clock(monkeypatch):
     now = SimpleNamespace(seconds=0.0)
     monkeypatch.setattr(parallel.time, "monotonic", lambda: now.seconds)
     monkeypatch.setattr(parallel, "Remote", FakeRemote)
-    monkeypatch.setattr(parallel.memory, "in_use", lambda pids: 500 * MIB)
+    monkeypatch.setattr(ram, "in_use", lambda pids: 500 * MIB)
     return now
 
 
