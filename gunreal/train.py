@@ -68,6 +68,8 @@ def train(config: Config, *, resume: str | Path | None = None, show: bool = True
     spec, tasks = prepare(config)
     resumed = _checkpoint(config, resume) if resume else None
     run_dir = Path(resume) if resume else folders.prepare_run_dir(config)
+    if resumed:
+        folders.save_resumed(config, run_dir)
     try:
         system = System(dataclasses.replace(config, name=run_dir.name), spec, tasks, run_dir, resumed)
         with _signals(system):

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import scripted_env  # noqa: F401
+from trained import short_run
 
 import gunreal
 from gunreal.config.schema import Config, save
@@ -107,6 +108,17 @@ def test_what_can_not_be_resumed(tmp_path, monkeypatch, capfd, blobs, options, f
     err = capfd.readouterr().err
     assert err.startswith("gunreal: ") and err.count("\n") == 1 and message in err
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_resumed_run_keeps_what_it_was_told(tmp_path):
+    """Steps given at one resume hold at the next, which then has nothing left to do but more than the first budget."""
+    path = short_run(tmp_path, "run", steps=40).path
+    assert main(["train", "--resume", str(path), "--steps", "120"]) == 0
+    assert gunreal.load(path).config.steps == 120
+    assert main(["train", "--resume", str(path)]) == 0
+    run = gunreal.load(path)
+    assert run.config.steps == 120 and run.step >= 120
+    assert not list(path.glob("*.tmp"))
 
 
 def test_an_interrupt_before_training(monkeypatch, capfd):

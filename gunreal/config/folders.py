@@ -48,6 +48,18 @@ def prepare_run_dir(config: Config) -> Path:
     return path
 
 
+def save_resumed(config: Config, run_dir: str | Path) -> None:
+    """Saves the configuration that a run goes on with, for the next time that it is resumed.
+
+    Raises:
+      ConfigError: the folder can't be written.
+    """
+    try:
+        save(config, Path(run_dir) / CONFIG)
+    except OSError as error:
+        raise ConfigError(f"can't write to {run_dir}: {error.strerror}; make the folder writable") from error
+
+
 def _make(config: Config) -> Path:
     logdir = Path(config.logdir).expanduser()
     if config.name:

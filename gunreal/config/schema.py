@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import math
 import numbers
+import os
 import tomllib
 import typing
 from collections.abc import Iterable, Mapping
@@ -235,5 +236,14 @@ def load(path: str | Path) -> dict[str, Any]:
 
 
 def save(config: Config, path: str | Path) -> None:
-    """Writes all fields as TOML; `Config(**load(path)) == config`. Raises OSError."""
-    Path(path).write_bytes(tomli_w.dumps(dataclasses.asdict(config)).encode())
+    """Writes all fields as TOML; `Config(**load(path)) == config`. The file is there whole or as it was.
+
+    Raises OSError.
+    """
+    path = Path(path)
+    temporary = path.with_suffix(".tmp")
+    try:
+        temporary.write_bytes(tomli_w.dumps(dataclasses.asdict(config)).encode())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -177,3 +177,16 @@ def test_imports_are_light():
         "assert 'agents' not in flags.FLAGS"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "config.toml"
+    save(Config(steps=5), path)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(OSError):
+        save(Config(steps=6), path)
+    assert load(path)["steps"] == 5 and list(tmp_path.iterdir()) == [path]
