@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -85,7 +87,10 @@ def saved_run(folder, blobs=None, **options):
     run_dir.mkdir(parents=True)
     config = Config(env="CartPole-v1", name="old", logdir=str(folder / "runs"), **options)
     save(config, run_dir / "config.toml")
-    if blobs is not None:
+    if blobs == "damaged":
+        (run_dir / "checkpoints").mkdir()
+        (run_dir / "checkpoints" / "step_000000000010.npz").write_bytes(b"PK")
+    elif blobs is not None:
         plain = {"metrics": {}, "config": {"agents": config.agents, "agents_per_process": config.agents_per_process}}
         checkpoint.save(run_dir, 10, {}, json.loads(json.dumps(plain)), blobs)
 
@@ -93,7 +98,7 @@ def saved_run(folder, blobs=None, **options):
 @pytest.mark.parametrize(
     ("blobs", "options", "flags", "message"),
     [
-        (None, {}, "", "has no checkpoint that can be read"),
+        ("damaged", {}, "", "has no checkpoint that can be read"),
         ({"serial": b""}, {}, "", "a serial run can only be resumed as a serial run"),
         ({}, {"serial": True}, "", "a serial run can only be resumed as a serial run"),
         ({"serial": b""}, {"serial": True}, "--agents 16", "a serial run goes on exactly, with agents 32"),
@@ -106,8 +111,38 @@ def test_what_can_not_be_resumed(tmp_path, monkeypatch, capfd, blobs, options, f
     before = sorted(tmp_path.rglob("*"))
     assert main(["train", "--resume", "old", *flags.split()]) == 2
     err = capfd.readouterr().err
-    assert err.startswith("gunreal: ") and err.count("\n") == 1 and message in err
+    *_, err = err.splitlines()
+    assert err.startswith("gunreal: ") and message in err
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_at_step_0(tmp_path, capfd):
+    """Its metrics begin anew, too."""
+    saved_run(tmp_path, serial=True, agents=2, steps=40, min_batch=20, hidden=8)
+    run_dir = tmp_path / "runs" / "old"
+    (run_dir / "metrics.jsonl").write_text('{"step": 30}\n')
+    assert main(["train", "--resume", str(run_dir)]) == 0
+    assert "has no checkpoint yet: it starts at step 0" in capfd.readouterr().err
+    run = gunreal.load(run_dir)
+    assert run.step >= 40 and run.metrics[-1]["stopped_by"] == "steps" and "seconds" in run.metrics[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_a_run_starts(tmp_path, monkeypatch, capfd, number):
+    """It ends at once; a new run leaves its name free, a resumed one is as it was."""
+
+    def interrupted(config, *_):
+        assert (tmp_path / "runs" / config.name / "config.toml").is_file()
+        os.kill(os.getpid(), number)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("gunreal.runtime.system.System", interrupted)
+    saved_run(tmp_path)
+    flags = ["train", *CARTPOLE.split(), "--name", "new"]
+    assert main(flags) == main(["train", "--resume", "old"]) == 128 + number
+    assert capfd.readouterr().err.count("gunreal: interrupted\n") == 2
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["old"]
+    assert (tmp_path / "runs" / "old" / "config.toml").is_file()
 
 
 def test_a_resumed_run_keeps_what_it_was_told(tmp_path):

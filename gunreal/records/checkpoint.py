@@ -91,6 +91,11 @@ def save(
     return path
 
 
+def exists(run_dir: str | Path) -> bool:
+    """Whether a run has written a checkpoint, whole or damaged."""
+    return any((Path(run_dir) / "checkpoints").glob("*.npz"))
+
+
 def load(run_dir: str | Path, which: str | Path = "newest") -> Checkpoint:
     """Reads and verifies a checkpoint.
 
