@@ -48,12 +48,11 @@ def prepare(config: Config) -> tuple[Spec, tuple[AuxiliaryTask, ...]]:
     return spec, tasks
 
 
-def train(config: Config, *, resume: str | Path | None = None, show: bool = True) -> Run:
+def train(config: Config, *, show: bool = True) -> Run:
     """Trains to the end of the budget, or until SIGINT, SIGTERM or SIGHUP.
 
     Args:
       config: what to train.
-      resume: folder of a run to go on with; `config` is then `folders.resume_config(...)` of it.
       show: whether to show progress on standard output.
 
     Returns:
@@ -64,21 +63,50 @@ def train(config: Config, *, resume: str | Path | None = None, show: bool = True
       AgentFailure: the environment fails again and again.
       KeyboardInterrupt: a signal came before training began.
     """
+    return _train(config, None, show)
+
+
+def resume(run: str | Path | Run, *, show: bool = True, **overrides: Any) -> Run:
+    """Goes on with a run, from its newest checkpoint; one that has none yet starts at step 0.
+
+    Args:
+      run: its folder, the name of a run in `logdir`, or what `gunreal.load` gave.
+      show: whether to show progress on standard output.
+      overrides: fields of the configuration with other values than the run's, such as `steps=2_000_000`. They are kept
+        for the next time. `logdir` says where to look for the run.
+
+    Returns:
+      The run, as `gunreal.load` gives it.
+
+    Raises:
+      ConfigError: there is no such run, or an override changes what defines it (environment, tasks, network, learning).
+      AgentFailure: the environment fails again and again.
+      KeyboardInterrupt: a signal came before training began.
+    """
+    from gunreal.run import Run
+
+    name = str(run.path if isinstance(run, Run) else run)
+    run_dir = folders.find(name, overrides.pop("logdir", Config.logdir))
+    return _train(folders.resume_config(run_dir, overrides), run_dir, show)
+
+
+def _train(config: Config, resumed_dir: Path | None, show: bool = True) -> Run:
+    """Trains a new run, or goes on with the one in `resumed_dir`, whose resolved configuration `config` then is."""
     from gunreal.run import load
     from gunreal.runtime.system import System
 
     spec, tasks = prepare(config)
     with signals.handled() as interruption:
-        resumed = _checkpoint(config, resume) if resume else None
-        run_dir = Path(resume) if resume else folders.prepare_run_dir(config)
-        if resume:
+        resumed = _checkpoint(config, resumed_dir) if resumed_dir else None
+        run_dir = resumed_dir or folders.prepare_run_dir(config)
+        if resumed_dir:
             folders.save_resumed(config, run_dir)
         try:
             system = System(dataclasses.replace(config, name=run_dir.name), spec, tasks, run_dir, resumed)
             interruption.stops(system.stop)
             _run(system, show)
         except BaseException:
-            if not resume and _is_unused(run_dir):
+            if not resumed_dir and _is_unused(run_dir):
                 shutil.rmtree(run_dir, ignore_errors=True)  # its name is free again
             raise
     return load(run_dir)
@@ -90,7 +118,7 @@ def _is_unused(run_dir: Path) -> bool:
     return not (run_dir / "checkpoints").exists() and not (file.exists() and any(x["step"] for x in metrics.read(file)))
 
 
-def _checkpoint(config: Config, run_dir: str | Path) -> checkpoint.Checkpoint | None:
+def _checkpoint(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:
     """What a run goes on from; None where it was ended before its first checkpoint.
 
     Raises:
@@ -178,7 +206,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit code: 0, 1 where training failed, 2 where the input was bad."""
     try:
         config, extras = flags.from_flags(argv or sys.argv)
-        train(config, resume=extras.resume)
+        _train(config, extras.resume) if extras.resume else train(config)
     except (ConfigError, AgentFailure) as error:
         print(f"gunreal: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT if isinstance(error, ConfigError) else 1

@@ -183,6 +183,35 @@ def test_train_is_the_function_before_and_after_its_module_is_imported():
     subprocess.run([sys.executable, "-c", after], check=True)
 
 
+def test_resume_goes_on_with_a_run(tmp_path, monkeypatch):
+    """By what `load` gave, by folder or by name; what defines the run can't be changed."""
+    run = short_run(tmp_path / "runs", "mine", steps=40)
+    monkeypatch.chdir(tmp_path)
+    for named, steps in ((run, 80), (run.path, 120), ("mine", 160)):
+        run = gunreal.resume(named, steps=steps, show=False)
+        assert run.path == (tmp_path / "runs" / "mine").resolve()
+        assert run.config.steps == steps and steps <= run.step < steps + 40
+        assert run.metrics[-1]["stopped_by"] == "steps"
+    assert gunreal.resume("mine", logdir=str(tmp_path / "runs"), steps=164, show=False).step >= 164
+    assert "resume" in gunreal.__all__
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "message"),
+    [
+        ("old", {"env": "gunreal/Catch-v0"}, "can't change env from 'CartPole-v1'"),
+        ("old", {"stepz": 7}, "the configuration has no stepz; did you mean steps?"),
+        ("old", {"steps": "many"}, "steps is 'many', but has to be a whole number"),
+        ("odl", {}, "there is no run 'odl'.*did you mean old?"),
+    ],
+)
+def test_what_resume_refuses(tmp_path, monkeypatch, name, overrides, message):
+    monkeypatch.chdir(tmp_path)
+    saved_run(tmp_path)
+    with pytest.raises(gunreal.ConfigError, match=message):
+        gunreal.resume(name, **overrides)
+
+
 def test_train_can_be_replaced(monkeypatch):
     monkeypatch.setattr(gunreal, "train", len)
     assert gunreal.train is len

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gunreal.config.checks import check
-from gunreal.config.schema import Config, ConfigError, close_match, load, save, typed
+from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, load, save, typed
 
 CONFIG = "config.toml"
 
@@ -108,6 +108,8 @@ def resume_config(run_dir: str | Path, overrides: Mapping[str, Any]) -> Config:
     saved = saved_config(run_dir)
     saved = dataclasses.replace(saved, logdir=str(run_dir.parent), name=run_dir.name)
     for name, value in overrides.items():
+        if name not in FIELDS:
+            raise ConfigError(f"the configuration has no {name}{close_match(name, FIELDS) or '; leave it out'}")
         value, kept = typed(name, value), getattr(saved, name)
         if name != "logdir" and name not in CHANGEABLE and value != kept:
             raise ConfigError(
