@@ -97,18 +97,19 @@ def _train(config: Config, resumed_dir: Path | None, show: bool = True) -> Run:
 
     spec, tasks = prepare(config)
     with signals.handled() as interruption:
-        resumed = _checkpoint(config, resumed_dir) if resumed_dir else None
         run_dir = resumed_dir or folders.prepare_run_dir(config)
-        if resumed_dir:
-            folders.save_resumed(config, run_dir)
-        try:
-            system = System(dataclasses.replace(config, name=run_dir.name), spec, tasks, run_dir, resumed)
-            interruption.stops(system.stop)
-            _run(system, show)
-        except BaseException:
-            if not resumed_dir and _is_unused(run_dir):
-                shutil.rmtree(run_dir, ignore_errors=True)  # its name is free again
-            raise
+        with folders.locked(run_dir):
+            resumed = _checkpoint(config, run_dir) if resumed_dir else None
+            if resumed_dir:
+                folders.save_resumed(config, run_dir)
+            try:
+                system = System(dataclasses.replace(config, name=run_dir.name), spec, tasks, run_dir, resumed)
+                interruption.stops(system.stop)
+                _run(system, show)
+            except BaseException:
+                if not resumed_dir and _is_unused(run_dir):
+                    shutil.rmtree(run_dir, ignore_errors=True)  # its name is free again
+                raise
     return load(run_dir)
 
 

@@ -11,6 +11,7 @@ import scripted_env  # noqa: F401
 from trained import short_run
 
 import gunreal
+from gunreal.config import folders
 from gunreal.config.schema import Config, save
 from gunreal.records import checkpoint
 from gunreal.train import main
@@ -114,6 +115,16 @@ def test_what_can_not_be_resumed(tmp_path, monkeypatch, capfd, blobs, options, f
     *_, err = err.splitlines()
     assert err.startswith("gunreal: ") and message in err
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_run_that_is_being_trained_can_not_be_resumed(tmp_path, capfd):
+    saved_run(tmp_path)
+    run_dir = tmp_path / "runs" / "old"
+    before = (run_dir / "config.toml").read_bytes()
+    with folders.locked(run_dir):
+        assert main(["train", "--resume", str(run_dir), "--steps", "7"]) == 2
+    assert capfd.readouterr().err.endswith("stop that one first, or start a new run\n")
+    assert (run_dir / "config.toml").read_bytes() == before
 
 
 def test_a_run_that_was_killed_before_its_first_checkpoint_starts_at_step_0(tmp_path, capfd):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
+import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +84,28 @@ def _make(config: Config) -> Path:
         except FileExistsError:
             continue
     raise ConfigError(f"{logdir} has too many runs of the same second; give this one a --name")
+
+
+@contextlib.contextmanager
+def locked(run_dir: str | Path) -> Iterator[None]:
+    """Holds the folder of a run, so that no other process trains the same run; the lock ends with this process.
+
+    Raises:
+      ConfigError: another process holds it.
+    """
+    folder = os.open(run_dir, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"{run_dir} is being trained by another process; stop that one first, or start a new run"
+            ) from None
+        except OSError:
+            pass  # some network file systems have no locks
+        yield
+    finally:
+        os.close(folder)
 
 
 def find(name: str, logdir: str = Config.logdir) -> Path:
