@@ -24,6 +24,7 @@ from gunreal.records import checkpoint, metrics
 from gunreal.runtime import signals
 from gunreal.tasks import registry
 from gunreal.tasks.base import AuxiliaryTask
+from gunreal.tasks.recorded import recorded_fields
 
 if TYPE_CHECKING:
     from gunreal.run import Run
@@ -44,7 +45,7 @@ def prepare(config: Config) -> tuple[Spec, tuple[AuxiliaryTask, ...]]:
             task.check(spec)
         except ValueError as error:
             raise ConfigError(f"task {task.name!r} does not fit {config.env}: {error}") from error
-    check_recorded(config, sorted({field.key for task in tasks for field in task.record(spec).values()}))
+    check_recorded(config, sorted({field.key for field in recorded_fields(tasks, spec).values()}))
     return spec, tasks
 
 
