@@ -7,6 +7,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from gunreal import envs as envs  # registers the library's ids with Gymnasium, and loads none of the environments
 from gunreal.config.schema import Config, ConfigError
 
 if TYPE_CHECKING:
