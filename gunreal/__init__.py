@@ -1,4 +1,7 @@
-"""gunreal: GA3C with UNREAL's auxiliary tasks as plug-ins. `train`, `resume`, `load` and `Config` are all that a script needs."""
+"""gunreal: GA3C with UNREAL's auxiliary tasks as plug-ins.
+
+`train`, `resume`, `load` and `Config` are all that a script needs.
+"""
 
 from __future__ import annotations
 

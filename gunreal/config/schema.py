@@ -34,9 +34,9 @@ def field(default: Any, help: str, **limits: Any) -> Any:
 class Config:
     """Everything that defines a run. Every field is a command-line flag and a TOML key of the same name.
 
-    Values get their field's type: `agents=16.0` is 16, a list of tasks a tuple. A value that does not fit its type raises
-    `ConfigError`. What else a value has to keep to is checked by `gunreal.config.checks.check`, which raises `ConfigError`
-    with one line that names the fix.
+    Values get their field's type: `agents=16.0` is 16, a list of tasks a tuple. A value that has another type raises
+    `ConfigError`. All other rules are checked by `gunreal.config.checks.check`, which raises `ConfigError` with one line
+    that names the fix.
     """
 
     def __post_init__(self) -> None:

@@ -1,8 +1,8 @@
 """Checkpoints: everything that a run needs to go on, in one file that is there whole or not at all.
 
 `checkpoints/step_000001234567.npz` is an uncompressed zip (`numpy.load` opens it): an `.npy` member per array,
-`meta.json` and the blobs. Zip members carry a CRC, and `meta.json` a SHA-256 of all names and contents, so that a torn or
-damaged file is noticed when it is read.
+`meta.json` and the blobs. Zip members carry a CRC, and `meta.json` a SHA-256 of all names and contents, so that a torn
+or damaged file is noticed when it is read.
 `best.npz` is a second name (hard link) of the one with the best score.
 """
 

@@ -1,4 +1,4 @@
-"""The signals that end a run in order: SIGINT, SIGTERM, and SIGHUP, which comes when a terminal's connection is lost."""
+"""The signals that end a run in order: SIGINT, SIGTERM, and SIGHUP, which comes when a terminal is lost."""
 
 from __future__ import annotations
 

@@ -84,14 +84,13 @@ def test_a_folder_is_held_by_one_process(tmp_path):
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout.readline() == "held\n"
         try:
-            with pytest.raises(ConfigError, match="being trained by another process; stop that one"):
-                with folders.locked(tmp_path):
-                    pass
+            message = "being trained by another process; stop that one"
+            with pytest.raises(ConfigError, match=message), folders.locked(tmp_path):
+                pass
         finally:
             other.kill()
-    with folders.locked(tmp_path):
-        with pytest.raises(ConfigError, match="another process"), folders.locked(tmp_path):
-            pass
+    with folders.locked(tmp_path), pytest.raises(ConfigError, match="another process"), folders.locked(tmp_path):
+        pass
     with folders.locked(tmp_path):
         pass
     assert list(tmp_path.iterdir()) == []
