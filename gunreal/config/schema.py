@@ -35,8 +35,8 @@ class Config:
     """Everything that defines a run. Every field is a command-line flag and a TOML key of the same name.
 
     Values get their field's type: `agents=16.0` is 16, a list of tasks a tuple. A value that has another type raises
-    `ConfigError`. All other rules are checked by `gunreal.config.checks.check`, which raises `ConfigError` with one line
-    that names the fix.
+    `ConfigError`. All other rules are checked by `gunreal.config.checks.check`: its `ConfigError` names the fix in one
+    line.
     """
 
     def __post_init__(self) -> None:
