@@ -1,4 +1,7 @@
-"""gunreal: GA3C with UNREAL's auxiliary tasks as plug-ins. `train`, `load` and `Config` are all that a script needs."""
+"""gunreal: GA3C with UNREAL's auxiliary tasks as plug-ins.
+
+`train`, `resume`, `load` and `Config` are all that a script needs.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,17 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from gunreal import envs as envs  # registers the library's ids with Gymnasium, and loads none of the environments
 from gunreal.config.schema import Config, ConfigError
 
 if TYPE_CHECKING:
     from gunreal.run import Run, load
-    from gunreal.train import train
+    from gunreal.train import resume, train
 
-__all__ = ["Config", "ConfigError", "Run", "load", "train"]
+__all__ = ["Config", "ConfigError", "Run", "load", "resume", "train"]
 __version__ = "0.1.0"
 
-_LAZY = {"train": "gunreal.train", "load": "gunreal.run", "Run": "gunreal.run"}
+_LAZY = {"train": "gunreal.train", "resume": "gunreal.train", "load": "gunreal.run", "Run": "gunreal.run"}
 
 
 def __getattr__(name: str) -> Any:

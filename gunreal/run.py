@@ -88,7 +88,8 @@ class Run:
 
         Args:
           observation: `[*spec.observation]` or a batch `[n, *spec.observation]`: the newest frames, oldest first,
-            stacked along the channels (NCHW; images are uint8, 0 to 255).
+            stacked along the channels (NCHW; images are uint8, 0 to 255). Vectors of uint8 are divided by 255, as in
+            training.
           rng: draws from the policy, as in training; None takes the most probable action.
 
         Returns:
@@ -106,6 +107,8 @@ class Run:
             given = f"{observation.dtype} {list(observation.shape)}"
             raise ValueError(f"act() takes {spec.dtype} {list(spec.observation)}, or a batch of these, and got {given}")
         batch = observation.astype(spec.dtype).reshape(-1, *spec.observation)
+        if observation.dtype == np.uint8 and not spec.is_image:
+            batch /= 255
         logits, _ = self.learner.predict("base", batch)
         actions = logits.argmax(1).astype(np.int32) if rng is None else sample_actions(logits, rng)[0]
         return actions.reshape(observation.shape[:lead])

@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from gunreal.config.schema import Config
+from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Replay
 from gunreal.experience.segment import Segment
 from gunreal.experience.spec import Spec
 from gunreal.experience.synthetic import synthetic_segment
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
+from gunreal.tasks.recorded import recorded_fields
 
 IMAGES = Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6)
 _SEQUENCES = 8  # of a batch
+_HIDDEN = 32  # units
 
 # What an agent process does with a task, with the frameworks out of reach.
 _AGENT = """
@@ -36,7 +38,8 @@ target_arrays(task, spec, bootstrap)
 def check_task(task: AuxiliaryTask | type[AuxiliaryTask], spec: Spec = IMAGES, **options: Any) -> None:
     """Holds a task against everything that `gunreal.tasks.base` asks of it, on random experience.
 
-    It builds a small network and trains it once, under Keras's present backend (a few seconds).
+    It builds a small network and trains it once, under Keras's present backend (a few seconds). Of images it then does
+    the same with a recurrent network, unless `task.check` refuses that.
 
     Args:
       task: the class, or an instance.
@@ -56,17 +59,37 @@ def check_task(task: AuxiliaryTask | type[AuxiliaryTask], spec: Spec = IMAGES, *
     seen = ("hidden", "conv", "both")
     _expect(task.features in seen, f"features is {task.features!r}: choose one of {', '.join(seen)}")
     task.check(spec)
+    try:
+        recorded_fields([task], spec)
+    except ConfigError as error:
+        raise AssertionError(str(error)) from error
     _check_sampling(task, spec)
     if "keras" not in sys.modules:
         from gunreal.learning import backend
 
         backend.select(os.environ.get("KERAS_BACKEND", "tensorflow"))
+    _check_learning(task, spec)
+    recurrent = spec._replace(state=2 * _HIDDEN)
+    if spec.is_image and not spec.state and _fits(task, recurrent):
+        _check_learning(task, recurrent)
+
+
+def _fits(task: AuxiliaryTask, spec: Spec) -> bool:
+    try:
+        task.check(spec)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_learning(task: AuxiliaryTask, spec: Spec) -> None:
     learning = _Learning(task, spec)
-    bootstrap = learning.bootstrap(np.zeros((1, *spec.observation), spec.dtype))
+    segment = _experience(task, spec, spec.t_max)
+    bootstrap = learning.bootstrap(segment, np.zeros(1, np.int64))
     bootstrap_shape = None if bootstrap is None else bootstrap.shape[1:]
     _check_targets(task, spec, bootstrap_shape)
     _check_agent_process(task, spec, bootstrap_shape)
-    learning.check(_experience(task, spec).agent(0))
+    learning.check(_experience(task, spec))
 
 
 def _expect(condition: Any, message: str) -> None:
@@ -168,16 +191,21 @@ class _Learning:
         from gunreal.learning.network import Network
 
         self.task, self.spec = dataclasses.replace(task, weight=1.0), spec
-        self.network = Network(spec, [self.task], kind="small" if spec.is_image else "mlp", hidden=32)
+        kind = "lstm" if spec.state else "small" if spec.is_image else "mlp"
+        self.network = Network(spec, [self.task], kind=kind, hidden=spec.state // 2 or _HIDDEN)
         self.learner = make_learner(self.network, Config())
 
-    def bootstrap(self, observations: np.ndarray) -> np.ndarray | None:
-        return None if self.task.bootstrap is None else self.learner.predict(self.task.name, observations)[0]
+    def bootstrap(self, segment: Segment, steps: np.ndarray) -> np.ndarray | None:
+        """What the task bootstraps from at `steps` `[n]`."""
+        if self.task.bootstrap is None:
+            return None
+        past = segment.past(np.zeros(len(steps), np.int64), steps[:, None])
+        return self.learner.predict(self.task.name, segment.agent(0).observations(steps), past)[0]
 
-    def check(self, replay: Replay) -> None:
+    def check(self, segment: Segment) -> None:
         """The loss is one finite number, also where nothing is to be learned from; masked rows are not in it; the torso
         learns from it."""
-        batch = self._batch(replay)
+        batch = self._batch(segment)
         loss = self._loss(batch)
         _expect(np.shape(loss) == (), f"loss() has shape {np.shape(loss)}: give a scalar")
         _expect(np.isfinite(loss), f"loss() is {loss} on random experience")
@@ -202,8 +230,9 @@ class _Learning:
         _, metrics = self.network.loss(batch, entropy=0.0, value_weight=0.0, log_epsilon=1e-6)
         return keras.ops.convert_to_numpy(metrics[f"loss_{self.task.name}"])
 
-    def _batch(self, replay: Replay) -> dict[str, Any]:
+    def _batch(self, segment: Segment) -> dict[str, Any]:
         """As the trainer makes them: rows behind a sequence repeat its last step; the last agent had none to give."""
+        replay = segment.agent(0)
         limit, t_max = self.task.length(self.spec.t_max), self.spec.t_max
         sequences = _draw(self.task, replay, 20 * _SEQUENCES)[:_SEQUENCES]
         starts = np.array([s.first for s in sequences])[:, None]
@@ -212,14 +241,17 @@ class _Learning:
         flags = np.array([replay.get("flags", int(first), limit) for first in starts[:, 0]])
         mask = ((np.arange(limit) < lengths) & (flags & RESET == 0)).astype(np.float32)
         mask[-1] = 0
-        bootstraps = self.bootstrap(replay.observations(np.array([s.first + s.length for s in sequences])))
+        bootstraps = self.bootstrap(segment, np.array([s.first + s.length for s in sequences]))
         targets = [
             self.task.targets(replay, s, None if bootstraps is None else bootstraps[i]) for i, s in enumerate(sequences)
         ]
         count = len(sequences)
         rollout = np.zeros((count, t_max), np.float32)
         base = np.zeros((count * t_max, *self.spec.observation), self.spec.dtype)
-        return {
+        past = {"base": segment.past(np.zeros(count, np.int64), np.arange(t_max) + np.zeros((count, 1), np.int64))}
+        if self.task.features != "conv":
+            past[self.task.name] = segment.past(np.zeros(count, np.int64), steps)
+        return ({"past": past} if self.spec.state else {}) | {
             "observations": np.concatenate([base, replay.observations(steps.ravel())]),
             "base": {"action": rollout.astype(np.int32), "returns": rollout, "mask": rollout},
             self.task.name: {name: np.stack([t[name] for t in targets]) for name in targets[0]} | {"mask": mask},

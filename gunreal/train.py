@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,10 @@ from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.make import check_recorded, describe
 from gunreal.experience.spec import Spec
 from gunreal.records import checkpoint, metrics
+from gunreal.runtime import signals
 from gunreal.tasks import registry
 from gunreal.tasks.base import AuxiliaryTask
+from gunreal.tasks.recorded import recorded_fields
 
 if TYPE_CHECKING:
     from gunreal.run import Run
@@ -43,16 +45,15 @@ def prepare(config: Config) -> tuple[Spec, tuple[AuxiliaryTask, ...]]:
             task.check(spec)
         except ValueError as error:
             raise ConfigError(f"task {task.name!r} does not fit {config.env}: {error}") from error
-    check_recorded(config, sorted({field.key for task in tasks for field in task.record(spec).values()}))
+    check_recorded(config, sorted({field.key for field in recorded_fields(tasks, spec).values()}))
     return spec, tasks
 
 
-def train(config: Config, *, resume: str | Path | None = None, show: bool = True) -> Run:
-    """Trains to the end of the budget, or until SIGINT or SIGTERM.
+def train(config: Config, *, show: bool = True) -> Run:
+    """Trains to the end of the budget, or until SIGINT, SIGTERM or SIGHUP.
 
     Args:
       config: what to train.
-      resume: folder of a run to go on with; `config` is then `folders.resume_config(...)` of it.
       show: whether to show progress on standard output.
 
     Returns:
@@ -61,21 +62,55 @@ def train(config: Config, *, resume: str | Path | None = None, show: bool = True
     Raises:
       ConfigError: the configuration can't run; nothing was started.
       AgentFailure: the environment fails again and again.
+      KeyboardInterrupt: a signal came before training began.
     """
+    return _train(config, None, show)
+
+
+def resume(run: str | Path | Run, *, show: bool = True, **overrides: Any) -> Run:
+    """Goes on with a run, from its newest checkpoint; one that has none yet starts at step 0.
+
+    Args:
+      run: its folder, the name of a run in `logdir`, or what `gunreal.load` gave.
+      show: whether to show progress on standard output.
+      overrides: fields of the configuration with other values than the run's, such as `steps=2_000_000`. They are kept
+        for the next time. `logdir` says where to look for the run.
+
+    Returns:
+      The run, as `gunreal.load` gives it.
+
+    Raises:
+      ConfigError: there is no such run, or an override changes what defines it (environment, tasks, network, learning).
+      AgentFailure: the environment fails again and again.
+      KeyboardInterrupt: a signal came before training began.
+    """
+    from gunreal.run import Run
+
+    name = str(run.path if isinstance(run, Run) else run)
+    run_dir = folders.find(name, overrides.pop("logdir", Config.logdir))
+    return _train(folders.resume_config(run_dir, overrides), run_dir, show)
+
+
+def _train(config: Config, resumed_dir: Path | None, show: bool = True) -> Run:
+    """Trains a new run, or goes on with the one in `resumed_dir`, whose resolved configuration `config` then is."""
     from gunreal.run import load
     from gunreal.runtime.system import System
 
     spec, tasks = prepare(config)
-    resumed = _checkpoint(config, resume) if resume else None
-    run_dir = Path(resume) if resume else folders.prepare_run_dir(config)
-    try:
-        system = System(dataclasses.replace(config, name=run_dir.name), spec, tasks, run_dir, resumed)
-        with _signals(system):
-            _run(system, show)
-    except BaseException:
-        if not resumed and _is_unused(run_dir):
-            shutil.rmtree(run_dir, ignore_errors=True)  # its name is free again
-        raise
+    with signals.handled() as interruption:
+        run_dir = resumed_dir or folders.prepare_run_dir(config)
+        with folders.locked(run_dir):
+            resumed = _checkpoint(config, run_dir) if resumed_dir else None
+            if resumed_dir:
+                folders.save_resumed(config, run_dir)
+            try:
+                system = System(dataclasses.replace(config, name=run_dir.name), spec, tasks, run_dir, resumed)
+                interruption.stops(system.stop)
+                _run(system, show)
+            except BaseException:
+                if not resumed_dir and _is_unused(run_dir):
+                    shutil.rmtree(run_dir, ignore_errors=True)  # its name is free again
+                raise
     return load(run_dir)
 
 
@@ -85,8 +120,15 @@ def _is_unused(run_dir: Path) -> bool:
     return not (run_dir / "checkpoints").exists() and not (file.exists() and any(x["step"] for x in metrics.read(file)))
 
 
-def _checkpoint(config: Config, run_dir: str | Path) -> checkpoint.Checkpoint:
-    """What a run goes on from; raises ConfigError where there is nothing that fits."""
+def _checkpoint(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:
+    """What a run goes on from; None where it was ended before its first checkpoint.
+
+    Raises:
+      ConfigError: no checkpoint is whole, or it doesn't fit.
+    """
+    if not checkpoint.exists(run_dir):
+        print(f"gunreal: {run_dir} has no checkpoint yet: it starts at step 0", file=sys.stderr)
+        return None
     try:
         resumed = checkpoint.load(run_dir)
     except FileNotFoundError as error:
@@ -141,11 +183,12 @@ def snapshot(system: System, run: Any) -> dict[str, Any]:
 
 
 class Ticker:
-    """Writes metrics and checkpoints when they are due."""
+    """Writes metrics and checkpoints when they are due, a run's first checkpoint with its first line of metrics."""
 
     def __init__(self, system: System, run: Any, display: Any):
         self._system, self._run, self._display = system, run, display
         self._measured = self._saved = time.monotonic()
+        self._is_new = not system.resumed  # and has no checkpoint yet
 
     def __call__(self) -> None:
         """Called about ten times a second."""
@@ -156,45 +199,22 @@ class Ticker:
             self._system.writer.write(line)
             if self._display:
                 self._display.update(line)
-        if now - self._saved >= 60 * config.checkpoint_minutes:
-            self._saved = now
+        if now - self._saved >= (config.metrics_seconds if self._is_new else 60 * config.checkpoint_minutes):
+            self._saved, self._is_new = now, False
             self._run.save()
-
-
-@contextlib.contextmanager
-def _signals(system: System) -> Iterator[None]:
-    """SIGINT and SIGTERM end the run in order; a second one is as it was before."""
-    import threading
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def stop(number: int, _: Any) -> None:
-        signal.signal(number, before[signal.Signals(number)])
-        system.stop(signal.Signals(number).name)
-
-    for number in before:
-        signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit code: 0, 1 where training failed, 2 where the input was bad."""
     try:
         config, extras = flags.from_flags(argv or sys.argv)
-        train(config, resume=extras.resume)
+        _train(config, extras.resume) if extras.resume else train(config)
     except (ConfigError, AgentFailure) as error:
         print(f"gunreal: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT if isinstance(error, ConfigError) else 1
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print("gunreal: interrupted", file=sys.stderr)
-        return 128 + signal.SIGINT
+        return 128 + (error.number if isinstance(error, signals.Interrupted) else signal.SIGINT)
     return 0
 
 

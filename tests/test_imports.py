@@ -47,6 +47,19 @@ def test_agent_side_loads_no_framework():
         pytest.fail(f"{[name for name in AGENT_SIDE if loaded(f'import {name}')]} load one of {FRAMEWORKS}")
 
 
+def test_importing_the_package_registers_its_environments():
+    program = (
+        "import sys, gunreal, gymnasium\n"
+        "gymnasium.register_envs(gunreal)\n"
+        "ids = {name for name in gymnasium.registry if name.startswith('gunreal/')}\n"
+        "assert {'gunreal/Catch-v0', 'gunreal/RareGoalMaze-v0', 'gunreal/NavMazeStatic-v0'} <= ids, ids\n"
+        "heavy = {'tensorflow', 'jax', 'keras', 'cv2', 'ale_py', 'vizdoom', 'rich', 'gunreal.envs.catch'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+        "gymnasium.make('gunreal/Catch-v0').reset(seed=1)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 @pytest.mark.parametrize("env", ["ALE/Pong-v5", "CartPole-v1"])
 def test_environments_load_no_framework(env: str):
     program = "from gunreal.config.schema import Config; from gunreal.envs.make import make"

@@ -74,6 +74,7 @@ def test_killed_server(tmp_path):
     with Training(tmp_path, *failing(tmp_path, "child", at=30, times=1), *SMALL) as run:
         wait_until((tmp_path / "child").exists)
         run.wait_for(lambda lines: lines[-1]["step"] > 40)
+        wait_until(run.checkpoints)  # the first comes long before five minutes have passed
         agents, memory = run.agents(), run.memory()
         assert len(agents) == 3 and len(memory) == 2
         run.popen.kill()
@@ -89,7 +90,8 @@ def test_failing_environments_are_restarted(tmp_path):
         step = run.lines()[-1]["step"]
         run.wait_for(lambda lines: lines[-1]["step"] > step + 300)
         assert len(run.agents()) == 4
-        assert run.signal(signal.SIGTERM, 5) == 0
+        assert run.signal(signal.SIGHUP, 5) == 0  # as when the connection to a terminal is lost
+        assert run.lines()[-1]["stopped_by"] == "SIGHUP"
         assert run.lines()[-1]["restarts"] == 4 and run.lines()[-1]["skipped"] == 0
         assert run.stderr.count("restarting it with empty replay") == 4
         assert run.stderr.count("RuntimeError: the emulator is on fire") == 1

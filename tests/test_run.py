@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
 
+import gymnasium
 import numpy as np
 import pytest
+from helpers import FakeLearner
 from trained import catch_run
 
 import gunreal
 from gunreal.acting.predictor import sample_actions
+from gunreal.envs.make import make
 from gunreal.records import checkpoint
 
 
@@ -66,6 +70,30 @@ def test_act_takes_only_what_fits(run, observations):
     for wrong in (observations / 255, observations[0, :3], observations[None], observations.astype(np.int64)):
         with pytest.raises(ValueError, match=r"act\(\) takes uint8 \[4, 84, 84\], or a batch"):
             run.act(wrong)
+
+
+class Memory(gymnasium.Env):
+    """Observes bytes of no image, as Atari's RAM."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (3,), np.uint8)
+    action_space = gymnasium.spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        return np.array([0, 128, 255], np.uint8), {}
+
+
+def test_act_scales_bytes_as_training_does(monkeypatch, tmp_path):
+    monkeypatch.setitem(gymnasium.registry, "Memory-v0", gymnasium.envs.registration.EnvSpec("Memory-v0", Memory))
+    run = gunreal.Run(tmp_path, gunreal.Config(env="Memory-v0"))
+    learner = FakeLearner()
+    run.__dict__["_restored"] = (learner, tmp_path, 0)
+    run.act(np.array([0, 128, 255], np.uint8))
+    with contextlib.closing(make(run.config, 1)) as env:
+        env.send(np.zeros(1, np.int32), np.ones(1, bool), np.zeros(1, np.int64))
+        trained = env.recv().frame
+    ((_, acted),) = learner.asked
+    np.testing.assert_array_equal(acted, trained)
+    assert acted.dtype == np.float32 and acted.max() == 1.0
 
 
 def test_evaluate_gives_scores(run):

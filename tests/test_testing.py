@@ -1,13 +1,14 @@
 import pickle
 
 import broken_tasks
+import numpy as np
 import pytest
 
 from gunreal.experience.spec import Spec
 from gunreal.tasks.pixel_control import PixelControl
 from gunreal.tasks.reward_prediction import RewardPrediction
 from gunreal.tasks.value_replay import ValueReplay
-from gunreal.testing import check_task
+from gunreal.testing import IMAGES, check_task
 
 VECTOR = Spec((3,), 2, "float32", num_actions=2, t_max=4)
 
@@ -35,6 +36,7 @@ def test_recorded_fields():
     ("task", "message"),
     [
         (broken_tasks.Unpicklable, "does not come back equal from pickling"),
+        (broken_tasks.RecordsReward, "records 'reward', which is the library's"),
         (broken_tasks.BadName, "name is 'value replay': choose an identifier"),
         (broken_tasks.BadFeatures, "features is 'pixels'"),
         (broken_tasks.NotNone, "of an empty ring: give None"),
@@ -60,6 +62,13 @@ def test_recorded_fields():
 def test_each_broken_rule_is_named(task, message):
     with pytest.raises(AssertionError, match=message):
         check_task(task, VECTOR)
+
+
+def test_images_are_checked_with_a_recurrent_network_too():
+    with np.errstate(divide="ignore", invalid="ignore"), pytest.raises(AssertionError, match="is not finite"):
+        check_task(broken_tasks.ForgetsTheState)
+    check_task(broken_tasks.RefusesMemory)
+    check_task(RewardPrediction, IMAGES._replace(state=16))
 
 
 def test_a_class_that_no_other_process_can_import():

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 
 import pytest
 import scripted_env  # noqa: F401
+from trained import short_run
 
 import gunreal
+from gunreal.config import folders
 from gunreal.config.schema import Config, save
 from gunreal.records import checkpoint
 from gunreal.train import main
@@ -84,7 +88,10 @@ def saved_run(folder, blobs=None, **options):
     run_dir.mkdir(parents=True)
     config = Config(env="CartPole-v1", name="old", logdir=str(folder / "runs"), **options)
     save(config, run_dir / "config.toml")
-    if blobs is not None:
+    if blobs == "damaged":
+        (run_dir / "checkpoints").mkdir()
+        (run_dir / "checkpoints" / "step_000000000010.npz").write_bytes(b"PK")
+    elif blobs is not None:
         plain = {"metrics": {}, "config": {"agents": config.agents, "agents_per_process": config.agents_per_process}}
         checkpoint.save(run_dir, 10, {}, json.loads(json.dumps(plain)), blobs)
 
@@ -92,7 +99,7 @@ def saved_run(folder, blobs=None, **options):
 @pytest.mark.parametrize(
     ("blobs", "options", "flags", "message"),
     [
-        (None, {}, "", "has no checkpoint that can be read"),
+        ("damaged", {}, "", "has no checkpoint that can be read"),
         ({"serial": b""}, {}, "", "a serial run can only be resumed as a serial run"),
         ({}, {"serial": True}, "", "a serial run can only be resumed as a serial run"),
         ({"serial": b""}, {"serial": True}, "--agents 16", "a serial run goes on exactly, with agents 32"),
@@ -105,8 +112,59 @@ def test_what_can_not_be_resumed(tmp_path, monkeypatch, capfd, blobs, options, f
     before = sorted(tmp_path.rglob("*"))
     assert main(["train", "--resume", "old", *flags.split()]) == 2
     err = capfd.readouterr().err
-    assert err.startswith("gunreal: ") and err.count("\n") == 1 and message in err
+    *_, err = err.splitlines()
+    assert err.startswith("gunreal: ") and message in err
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_run_that_is_being_trained_can_not_be_resumed(tmp_path, capfd):
+    saved_run(tmp_path)
+    run_dir = tmp_path / "runs" / "old"
+    before = (run_dir / "config.toml").read_bytes()
+    with folders.locked(run_dir):
+        assert main(["train", "--resume", str(run_dir), "--steps", "7"]) == 2
+    assert capfd.readouterr().err.endswith("stop that one first, or start a new run\n")
+    assert (run_dir / "config.toml").read_bytes() == before
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_at_step_0(tmp_path, capfd):
+    """Its metrics begin anew, too."""
+    saved_run(tmp_path, serial=True, agents=2, steps=40, min_batch=20, hidden=8)
+    run_dir = tmp_path / "runs" / "old"
+    (run_dir / "metrics.jsonl").write_text('{"step": 30}\n')
+    assert main(["train", "--resume", str(run_dir)]) == 0
+    assert "has no checkpoint yet: it starts at step 0" in capfd.readouterr().err
+    run = gunreal.load(run_dir)
+    assert run.step >= 40 and run.metrics[-1]["stopped_by"] == "steps" and "seconds" in run.metrics[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_a_run_starts(tmp_path, monkeypatch, capfd, number):
+    """It ends at once; a new run leaves its name free, a resumed one is as it was."""
+
+    def interrupted(config, *_):
+        assert (tmp_path / "runs" / config.name / "config.toml").is_file()
+        os.kill(os.getpid(), number)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("gunreal.runtime.system.System", interrupted)
+    saved_run(tmp_path)
+    flags = ["train", *CARTPOLE.split(), "--name", "new"]
+    assert main(flags) == main(["train", "--resume", "old"]) == 128 + number
+    assert capfd.readouterr().err.count("gunreal: interrupted\n") == 2
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["old"]
+    assert (tmp_path / "runs" / "old" / "config.toml").is_file()
+
+
+def test_a_resumed_run_keeps_what_it_was_told(tmp_path):
+    """Steps given at one resume hold at the next, which then has nothing left to do but more than the first budget."""
+    path = short_run(tmp_path, "run", steps=40).path
+    assert main(["train", "--resume", str(path), "--steps", "120"]) == 0
+    assert gunreal.load(path).config.steps == 120
+    assert main(["train", "--resume", str(path)]) == 0
+    run = gunreal.load(path)
+    assert run.config.steps == 120 and run.step >= 120
+    assert not list(path.glob("*.tmp"))
 
 
 def test_an_interrupt_before_training(monkeypatch, capfd):
@@ -134,6 +192,35 @@ def test_train_is_the_function_before_and_after_its_module_is_imported():
     subprocess.run([sys.executable, "-c", program], check=True)
     after = "import gunreal.train, gunreal, inspect; assert inspect.isfunction(gunreal.train)"
     subprocess.run([sys.executable, "-c", after], check=True)
+
+
+def test_resume_goes_on_with_a_run(tmp_path, monkeypatch):
+    """By what `load` gave, by folder or by name; what defines the run can't be changed."""
+    run = short_run(tmp_path / "runs", "mine", steps=40)
+    monkeypatch.chdir(tmp_path)
+    for named, steps in ((run, 80), (run.path, 120), ("mine", 160)):
+        run = gunreal.resume(named, steps=steps, show=False)
+        assert run.path == (tmp_path / "runs" / "mine").resolve()
+        assert run.config.steps == steps and steps <= run.step < steps + 40
+        assert run.metrics[-1]["stopped_by"] == "steps"
+    assert gunreal.resume("mine", logdir=str(tmp_path / "runs"), steps=164, show=False).step >= 164
+    assert "resume" in gunreal.__all__
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "message"),
+    [
+        ("old", {"env": "gunreal/Catch-v0"}, "can't change env from 'CartPole-v1'"),
+        ("old", {"stepz": 7}, "the configuration has no stepz; did you mean steps?"),
+        ("old", {"steps": "many"}, "steps is 'many', but has to be a whole number"),
+        ("odl", {}, "there is no run 'odl'.*did you mean old?"),
+    ],
+)
+def test_what_resume_refuses(tmp_path, monkeypatch, name, overrides, message):
+    monkeypatch.chdir(tmp_path)
+    saved_run(tmp_path)
+    with pytest.raises(gunreal.ConfigError, match=message):
+        gunreal.resume(name, **overrides)
 
 
 def test_train_can_be_replaced(monkeypatch):

@@ -133,8 +133,13 @@ class Remote(Member):
             self.popen.stdin.flush()  # type: ignore[union-attr]
 
     def exited(self) -> bool:
-        """True once the process is gone."""
-        return self.popen.poll() is not None
+        """True once the process is gone; whatever its environments have started and left is ended then."""
+        if self.popen.returncode is None:
+            # Not `poll`, which would reap it: until then its number, and so that of its group, is nobody else's.
+            ended = os.waitid(os.P_PID, self.popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is not None:
+                self._end_group()
+        return self.popen.returncode is not None
 
     def errors(self) -> str:
         """What the process has written to its standard error, its last 4,000 characters."""
@@ -149,8 +154,11 @@ class Remote(Member):
     def kill(self) -> None:
         """Ends the process at once, with whatever its environments have started."""
         if not self.exited():
-            os.killpg(self.popen.pid, signal.SIGKILL)
-            self.popen.wait()
+            self._end_group()
+
+    def _end_group(self) -> None:
+        os.killpg(self.popen.pid, signal.SIGKILL)
+        self.popen.wait()
 
     def leave(self) -> None:
         """Asks the process to close its environments and end."""
@@ -160,10 +168,9 @@ class Remote(Member):
     def close(self) -> None:
         """Waits until a second after `leave`, then ends the process, and frees what it held."""
         self.leave()
-        try:
-            self.popen.wait(max(0.0, self._left + _LEAVING - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            self.kill()
+        while not self.exited() and time.monotonic() < self._left + _LEAVING:
+            time.sleep(0.002)
+        self.kill()
         with contextlib.suppress(BrokenPipeError):  # it died before it read its assignment
             self.popen.stdin.close()  # type: ignore[union-attr]
         self._errors.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, is_number, largest_share, per_process, typed
+from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, is_number, largest_share, per_process
 
 _MIN_MEMORY = 64 * 2**20
 
@@ -13,7 +13,7 @@ _MIN_MEMORY = 64 * 2**20
 def check(config: Config) -> None:
     """Raises ConfigError, one line that names the fix, for the first value that can't be used."""
     for name in FIELDS:
-        _check_limits(name, typed(name, getattr(config, name)))
+        _check_limits(name, getattr(config, name))
     _check_names(config)
     _check_system(config)
     _check_learner(config)

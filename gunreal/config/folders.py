@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
+import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from gunreal.config.checks import check
-from gunreal.config.schema import Config, ConfigError, close_match, load, save, typed
+from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, load, save, typed
 
 CONFIG = "config.toml"
 
@@ -48,6 +51,18 @@ def prepare_run_dir(config: Config) -> Path:
     return path
 
 
+def save_resumed(config: Config, run_dir: str | Path) -> None:
+    """Saves the configuration that a run goes on with, for the next time that it is resumed.
+
+    Raises:
+      ConfigError: the folder can't be written.
+    """
+    try:
+        save(config, Path(run_dir) / CONFIG)
+    except OSError as error:
+        raise ConfigError(f"can't write to {run_dir}: {error.strerror}; make the folder writable") from error
+
+
 def _make(config: Config) -> Path:
     logdir = Path(config.logdir).expanduser()
     if config.name:
@@ -69,6 +84,28 @@ def _make(config: Config) -> Path:
         except FileExistsError:
             continue
     raise ConfigError(f"{logdir} has too many runs of the same second; give this one a --name")
+
+
+@contextlib.contextmanager
+def locked(run_dir: str | Path) -> Iterator[None]:
+    """Holds the folder of a run, so that no other process trains the same run; the lock ends with this process.
+
+    Raises:
+      ConfigError: another process holds it.
+    """
+    folder = os.open(run_dir, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"{run_dir} is being trained by another process; stop that one first, or start a new run"
+            ) from None
+        except OSError:
+            pass  # some network file systems have no locks
+        yield
+    finally:
+        os.close(folder)
 
 
 def find(name: str, logdir: str = Config.logdir) -> Path:
@@ -96,6 +133,8 @@ def resume_config(run_dir: str | Path, overrides: Mapping[str, Any]) -> Config:
     saved = saved_config(run_dir)
     saved = dataclasses.replace(saved, logdir=str(run_dir.parent), name=run_dir.name)
     for name, value in overrides.items():
+        if name not in FIELDS:
+            raise ConfigError(f"the configuration has no {name}{close_match(name, FIELDS) or '; leave it out'}")
         value, kept = typed(name, value), getattr(saved, name)
         if name != "logdir" and name not in CHANGEABLE and value != kept:
             raise ConfigError(

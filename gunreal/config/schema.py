@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import math
 import numbers
+import os
 import tomllib
 import typing
 from collections.abc import Iterable, Mapping
@@ -33,8 +34,14 @@ def field(default: Any, help: str, **limits: Any) -> Any:
 class Config:
     """Everything that defines a run. Every field is a command-line flag and a TOML key of the same name.
 
-    Fields are checked by `gunreal.config.checks.check`, which raises `ConfigError` with one line that names the fix.
+    Values get their field's type: `agents=16.0` is 16, a list of tasks a tuple. A value that has another type raises
+    `ConfigError`. All other rules are checked by `gunreal.config.checks.check`: its `ConfigError` names the fix in one
+    line.
     """
+
+    def __post_init__(self) -> None:
+        for name in FIELDS:
+            object.__setattr__(self, name, typed(name, getattr(self, name)))  # past the frozen attributes
 
     # Environment
     env: str = field("ALE/Pong-v5", "a Gymnasium id, or module:id")
@@ -235,5 +242,14 @@ def load(path: str | Path) -> dict[str, Any]:
 
 
 def save(config: Config, path: str | Path) -> None:
-    """Writes all fields as TOML; `Config(**load(path)) == config`. Raises OSError."""
-    Path(path).write_bytes(tomli_w.dumps(dataclasses.asdict(config)).encode())
+    """Writes all fields as TOML; `Config(**load(path)) == config`. The file is there whole or as it was.
+
+    Raises OSError.
+    """
+    path = Path(path)
+    temporary = path.with_suffix(".tmp")
+    try:
+        temporary.write_bytes(tomli_w.dumps(dataclasses.asdict(config)).encode())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -46,6 +46,10 @@ def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
         raise ValueError(f"backend {backend!r} is unknown; use {' or '.join(BACKENDS)}")
     if "keras" in sys.modules and (loaded := sys.modules["keras"].backend.backend()) != backend:
         raise RuntimeError(f"Keras is already loaded with {loaded}; call select({backend!r}) before importing keras")
+    wanted = os.environ.get("KERAS_BACKEND", "")
+    if wanted not in ("", backend) and "keras" not in sys.modules:
+        hint = f"use --backend {wanted}" if wanted in BACKENDS else "leave it unset"
+        print(f"gunreal: KERAS_BACKEND is {wanted}, but this run uses {backend}; {hint}", file=sys.stderr)
     os.environ["KERAS_BACKEND"] = backend
     if backend == "jax":
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -63,7 +67,8 @@ def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
         with contextlib.suppress(RuntimeError):  # TensorFlow has begun: it keeps its threads
             tf.config.threading.set_intra_op_parallelism_threads(threads)
     for gpu in gpus:
-        tf.config.experimental.set_memory_growth(gpu, True)
+        with contextlib.suppress(RuntimeError):  # a script has used the GPU before: its memory is as that wanted it
+            tf.config.experimental.set_memory_growth(gpu, True)
     if deterministic:
         tf.config.experimental.enable_op_determinism()
 

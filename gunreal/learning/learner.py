@@ -132,7 +132,7 @@ class Learner:
         if config.reduction == "sum":
             from keras import ops
 
-            total = total * ops.sum(ops.ones_like(batch["base"]["mask"]))
+            total = total * ops.sum(batch["base"]["mask"])
         return total, metrics
 
     def _judge(self, total: Any, metrics: dict[str, Any], gradients: list[Any]) -> Any:

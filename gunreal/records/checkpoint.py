@@ -1,30 +1,35 @@
 """Checkpoints: everything that a run needs to go on, in one file that is there whole or not at all.
 
 `checkpoints/step_000001234567.npz` is an uncompressed zip (`numpy.load` opens it): an `.npy` member per array,
-`meta.json` and the blobs. Zip members carry a CRC, so that a torn or damaged file is noticed when it is read.
+`meta.json` and the blobs. Zip members carry a CRC, and `meta.json` a SHA-256 of all names and contents, so that a torn
+or damaged file is noticed when it is read.
 `best.npz` is a second name (hard link) of the one with the best score.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
 import math
 import os
 import shutil
+import struct
 import sys
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 _META = "meta.json"
 _BLOBS = "blobs/"
 _BEST = "best.npz"
-_DAMAGED = (OSError, zipfile.BadZipFile, EOFError, KeyError, ValueError, NotImplementedError)
+_SHA256 = "sha256"
+_DAMAGED = (OSError, EOFError, KeyError, ValueError, RuntimeError, struct.error, zipfile.BadZipFile, zlib.error)
 
 
 class Checkpoint(NamedTuple):
@@ -91,6 +96,11 @@ def save(
     return path
 
 
+def exists(run_dir: str | Path) -> bool:
+    """Whether a run has written a checkpoint, whole or damaged."""
+    return any((Path(run_dir) / "checkpoints").glob("*.npz"))
+
+
 def load(run_dir: str | Path, which: str | Path = "newest") -> Checkpoint:
     """Reads and verifies a checkpoint.
 
@@ -131,15 +141,34 @@ def _step(path: Path) -> int:
     return int(digits) if digits.isdigit() else -1
 
 
+class _Hashed:
+    """A member of the archive that is written to, and hashed on the way."""
+
+    def __init__(self, member: IO[bytes], digest: Any):
+        self._member, self._digest = member, digest
+
+    def write(self, data: bytes) -> int:
+        self._digest.update(data)
+        return self._member.write(data)
+
+
+def _digest(meta: Mapping[str, Any]) -> Any:
+    return hashlib.sha256(json.dumps(meta).encode())
+
+
 def _write(file: Any, meta: dict[str, Any], state: Mapping[str, np.ndarray], blobs: Mapping[str, bytes]) -> None:
+    meta = json.loads(json.dumps(meta))  # as it will be read
+    digest = _digest(meta)
     # Stored, not deflated: weights hardly shrink, and a run that is told to stop has seconds to save itself.
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        archive.writestr(_META, json.dumps(meta))
         for name, array in state.items():
+            digest.update(f"{name}.npy".encode())
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+                np.lib.format.write_array(_Hashed(member, digest), np.asanyarray(array), allow_pickle=False)
         for name, blob in blobs.items():
+            digest.update((_BLOBS + name).encode() + blob)
             archive.writestr(_BLOBS + name, blob)
+        archive.writestr(_META, json.dumps(meta | {_SHA256: digest.hexdigest()}))
 
 
 def _read(path: Path) -> Checkpoint:
@@ -147,12 +176,20 @@ def _read(path: Path) -> Checkpoint:
     blobs: dict[str, bytes] = {}
     with zipfile.ZipFile(path) as archive:
         meta = json.loads(archive.read(_META))
+        written = meta.pop(_SHA256, None)  # version 0.1.0 wrote none
+        digest = _digest(meta)
         for name in archive.namelist():
+            if name == _META:
+                continue
+            data = archive.read(name)  # all of it first: that compares the CRC
+            digest.update(name.encode() + data)
             if name.startswith(_BLOBS):
-                blobs[name.removeprefix(_BLOBS)] = archive.read(name)
-            elif name != _META:
-                member = io.BytesIO(archive.read(name))  # all of it first: that compares the CRC
-                state[name.removesuffix(".npy")] = np.lib.format.read_array(member, allow_pickle=False)
+                blobs[name.removeprefix(_BLOBS)] = data
+            else:
+                array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+                state[name.removesuffix(".npy")] = array
+    if written not in (None, digest.hexdigest()):
+        raise ValueError("its content is not what was written")
     return Checkpoint(state, meta["extra"], blobs, path, meta["step"], meta["score"])
 
 

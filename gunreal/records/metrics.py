@@ -234,7 +234,7 @@ class MetricsWriter:
     def final(self, line: Mapping[str, Any], weights_sha256: str, stopped_by: str) -> None:
         """The run's last line.
 
-        `stopped_by` says why it ended: "steps", "SIGINT", "SIGTERM" or "error".
+        `stopped_by` says why it ended: "steps", "SIGINT", "SIGTERM", "SIGHUP" or "error".
         """
         self.write({**line, "weights_sha256": weights_sha256, "stopped_by": stopped_by})
 

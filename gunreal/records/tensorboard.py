@@ -27,6 +27,7 @@ class EventFile:
 
     def __init__(self, folder: Path, step: int = 0):
         self._folder, self._step = folder, step
+        self._goes_on = step > 0 or any(folder.glob("events*"))
         self._writer: EventsWriter | None = None
 
     def add(self, line: Mapping[str, Any]) -> None:
@@ -42,7 +43,8 @@ class EventFile:
 
     def _open(self) -> EventsWriter:
         writer = EventsWriter(str(self._folder / "events"), f".{os.getpid()}")
-        if self._step:
+        if self._goes_on:
+            self._goes_on = False
             start = SessionLog(status=SessionLog.START)
             writer.write_event(Event(wall_time=time.time(), step=self._step + 1, session_log=start))
         return writer

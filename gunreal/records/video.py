@@ -117,15 +117,15 @@ class Recorder:
 
 
 def _check(path: Path) -> None:
-    try:
-        import imageio_ffmpeg  # noqa: F401
-    except ImportError:
-        raise ConfigError("--video needs the package imageio-ffmpeg: pip install gunreal[video]") from None
     if path.suffix != ".mp4":
         raise ConfigError(f"--video {path} is no name of a video; write FILE.mp4")
     folder = path.parent
     if path.is_dir() or not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise ConfigError(f"--video {path} can't be written; choose a file in a folder that is there and writable")
+    try:
+        import imageio_ffmpeg  # noqa: F401
+    except ImportError:
+        raise ConfigError("--video needs the package imageio-ffmpeg: pip install gunreal[video]") from None
 
 
 def _even(side: int) -> int:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import os
-import pickle
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -15,10 +12,9 @@ from gunreal.acting.pool import Local
 from gunreal.acting.predictor import BasePredictor
 from gunreal.config.schema import per_process
 from gunreal.experience import queues
-from gunreal.runtime import ram
+from gunreal.runtime import lockstep, ram
 from gunreal.runtime.scheduler import Counts
 from gunreal.runtime.system import System
-from gunreal.tasks.base import ReplaySequence
 
 
 class SerialRunner:
@@ -77,7 +73,7 @@ class SerialRunner:
         replies = [member.wake.get(1024, 0) for member in self.members]
         for member, records in zip(self.members, replies, strict=True):
             queues.put(member.wake.write_fd, records)
-        blob = pickle.dumps(
+        blob = lockstep.pack(
             {
                 "workers": [member.worker.get_state() for member in self.members],
                 "replies": replies,
@@ -97,7 +93,7 @@ class SerialRunner:
         assert system.resumed is not None
         base = system.predictors["base"]
         assert isinstance(base, BasePredictor)
-        saved = _Unpickler(io.BytesIO(system.resumed.blobs["serial"])).load()
+        saved = lockstep.unpack(system.resumed.blobs["serial"])
         base.rng = saved["rng"]
         for member, worker, replies in zip(self.members, saved["workers"], saved["replies"], strict=True):
             for name, array in member.segment.arrays.items():
@@ -105,19 +101,3 @@ class SerialRunner:
             member.worker.set_state(worker)
             queues.put(member.wake.write_fd, replies)
         system.batcher.add(saved["waiting"])
-
-
-class _Unpickler(pickle.Unpickler):
-    """Also reads the checkpoints of version 0.1.0, which hold objects of classes that have moved."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        """The class of a pickled object."""
-        moved = {("gunreal.agent", "Group"): _SavedGroup, ("gunreal.tasks.base", "Sequence"): ReplaySequence}
-        return moved.get((module, name)) or super().find_class(module, name)
-
-
-class _SavedGroup(dict):
-    """A group of agents that was saved as an object: its attributes."""
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.update(state)

@@ -26,6 +26,7 @@ from gunreal.runtime import ram
 from gunreal.runtime.trainer import Batcher, Trainer, rollouts_per_batch
 from gunreal.tasks import dry_run
 from gunreal.tasks.base import AuxiliaryTask
+from gunreal.tasks.recorded import recorded_fields
 
 
 def build_learner(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...]) -> backend.Learner:
@@ -56,7 +57,7 @@ def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], le
     """The memory of one agent process: rings with what the tasks record, and the tasks' mailboxes."""
     agents = per_process(config)
     slots = rollouts_that_wait(rollouts_per_batch(config), agents, agents)  # a single process must fill a batch
-    extra = {name: field for task in tasks for name, field in task.record(spec).items()}
+    extra = recorded_fields(tasks, spec)
     mailboxes: dict[str, tuple[tuple[int, ...], str]] = {}
     for task in tasks:
         shape = None

@@ -197,6 +197,24 @@ def test_a_crash_is_seen(server, tmp_path, how, code):
         assert "Fatal Python error" not in errors
 
 
+@pytest.mark.parametrize("how", ["orphan", "leave"])
+def test_what_a_process_has_started_ends_with_it(server, tmp_path, how):
+    """Also where it has crashed, or has closed its environments and ended in order."""
+    at = 3 if how == "orphan" else -1
+    remote = server.start(
+        Config(env=FAILING, env_args={"how": how, "at": at, "times": 1, "marks": str(tmp_path)}, t_max=4)
+    )
+    wait_until((tmp_path / "child").exists)
+    if how == "orphan":
+        wait_until(remote.exited)
+        assert remote.popen.returncode == -signal.SIGSEGV
+    else:
+        wait_until(lambda: remote.segment.end.min() >= 4)
+        server.pool.remove(remote.process).close()
+        assert remote.popen.returncode == 0
+    wait_until(lambda: is_gone(int((tmp_path / "child").read_text())), 20)
+
+
 @pytest.mark.parametrize("how", ["child", "sleep"])
 def test_a_hanging_process_is_killed_with_its_children(server, tmp_path, how):
     remote = server.start(

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 
 import pytest
 
@@ -71,3 +73,24 @@ def test_a_run_from_before_a_field_goes_on_without_what_it_brings(tmp_path):
     (path / "config.toml").write_text("\n".join(line for line in lines if not line.startswith("normalize_")))
     resumed = folders.resume_config(path, {})
     assert (resumed.normalize_observations, resumed.normalize_returns) == ("off", False)
+
+
+def test_a_folder_is_held_by_one_process(tmp_path):
+    """Until it lets go of it, or dies."""
+    program = (
+        "import sys, time\nfrom gunreal.config import folders\n"
+        f"with folders.locked({str(tmp_path)!r}):\n    print('held', flush=True)\n    time.sleep(1000)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        try:
+            message = "being trained by another process; stop that one"
+            with pytest.raises(ConfigError, match=message), folders.locked(tmp_path):
+                pass
+        finally:
+            other.kill()
+    with folders.locked(tmp_path), pytest.raises(ConfigError, match="another process"), folders.locked(tmp_path):
+        pass
+    with folders.locked(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []

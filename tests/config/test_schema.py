@@ -177,3 +177,29 @@ def test_imports_are_light():
         "assert 'agents' not in flags.FLAGS"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_values_get_their_fields_types():
+    given = Config(agents=16.0, t_max=np.float32(20), discount=1, learning_rate=np.float64(0.5), tasks=["pc"])
+    assert given == Config(agents=16, t_max=20, discount=1.0, learning_rate=0.5, tasks=("pc",))
+    plain = [given.agents, given.t_max, given.discount, given.learning_rate, given.tasks]
+    assert [type(value) for value in plain] == [int, int, float, float, tuple]
+    changed = dataclasses.replace(given, steps=8e6)
+    assert changed.steps == 8_000_000 and type(changed.steps) is int and changed.tasks == ("pc",)
+    check(changed)
+    for wrong in ({"agents": 16.5}, {"agents": "many"}, {"serial": 1}, {"env": None}):
+        with pytest.raises(ConfigError, match="but has to be"):
+            Config(**wrong)
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "config.toml"
+    save(Config(steps=5), path)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(OSError):
+        save(Config(steps=6), path)
+    assert load(path)["steps"] == 5 and list(tmp_path.iterdir()) == [path]

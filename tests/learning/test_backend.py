@@ -50,6 +50,38 @@ def test_select_refuses_a_second_backend():
         backend.select("torch")
 
 
+@pytest.mark.parametrize(
+    ("wanted", "line"),
+    [
+        ("tensorflow", "gunreal: KERAS_BACKEND is tensorflow, but this run uses jax; use --backend tensorflow\n"),
+        ("torch", "gunreal: KERAS_BACKEND is torch, but this run uses jax; leave it unset\n"),
+        ("jax", ""),
+    ],
+)
+def test_another_choice_of_the_environments_is_told(wanted, line):
+    program = "from gunreal.learning.backend import select; select('jax'); select('jax')"
+    environment = {**os.environ, "KERAS_BACKEND": wanted, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
+    assert done.stderr == line
+
+
+def test_a_gpu_that_a_script_has_used_before(monkeypatch):
+    """TensorFlow then refuses to change how its memory is taken."""
+    tf = pytest.importorskip("tensorflow")
+    if BACKEND != "tensorflow":
+        pytest.skip("of TensorFlow")
+    asked = []
+
+    def refuse(gpu, enable):
+        asked.append(gpu)
+        raise RuntimeError("Physical devices cannot be modified after being initialized")
+
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["gpu:0", "gpu:1"])
+    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", refuse)
+    backend.select("tensorflow")
+    assert asked == ["gpu:0", "gpu:1"]
+
+
 @pytest.mark.parametrize("name", backend.BACKENDS)
 def test_threads_of_an_operation(name):
     pytest.importorskip(name)

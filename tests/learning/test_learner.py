@@ -76,6 +76,15 @@ def test_small_gradients_are_not_clipped():
     assert_equal_states(wide.get_state(), free.get_state())
 
 
+def test_the_sum_counts_the_steps_that_the_mask_keeps():
+    """Ten of twelve; JAX pads the batch's three rollouts to four, which must not count either."""
+    batch = make_batch(count=3)
+    assert batch["base"]["mask"].sum() == 10
+    mean, total = (make_learner(dataclasses.replace(CONFIG, reduction=how)) for how in ("mean", "sum"))
+    norm = mean.train(batch, 1e-3)["grad_norm"]
+    assert total.train(batch, 1e-3)["grad_norm"] == pytest.approx(10 * norm, rel=1e-4)
+
+
 def test_threads_compute_gradients_at_the_same_time_and_apply_them_one_after_the_other(monkeypatch):
     learner, alone, batches = make_learner(), make_learner(), [make_batch(seed=seed) for seed in range(2)]
     of_first = [alone._gradient(batch) for batch in batches]

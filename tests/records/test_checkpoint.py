@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import resource
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -119,6 +121,48 @@ def test_a_damaged_newest_one_is_skipped(tmp_path, capsys, how):
     assert str(path) in warning and "is damaged" in warning and warning.count("\n") == 1
     with pytest.raises(FileNotFoundError, match="is damaged"):
         checkpoint.load(tmp_path, path)
+
+
+def test_no_single_bit_changes_what_is_loaded(tmp_path):
+    """Every bit of a small file: what is loaded is what was written, or it is called damaged."""
+    state = {"a": np.arange(2, dtype=np.uint8), "b": np.arange(2, dtype=np.uint8)}
+    path = checkpoint.save(tmp_path, 7, state, {"x": 1}, {"c": b"ab"}, score=1.0)
+    data, wrong, damaged = bytearray(path.read_bytes()), [], 0
+    for bit in range(8 * len(data)):
+        data[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(data)
+        data[bit // 8] ^= 1 << bit % 8
+        try:
+            found = checkpoint.load(tmp_path, path)
+        except FileNotFoundError:
+            damaged += 1
+            continue
+        kept = digest(found.state) == digest(state) and (found.step, found.score) == (7, 1.0)
+        if not kept or found.extra != {"x": 1} or found.blobs != {"c": b"ab"}:
+            wrong.append(bit)
+    assert wrong == [] and damaged > 4 * len(data)
+
+
+def test_another_content_with_a_good_crc_is_damage(tmp_path):
+    path = checkpoint.save(tmp_path, 7, STATE, {})
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("more.npy", archive.read("scalar.npy"))
+    with pytest.raises(FileNotFoundError, match="is damaged .its content is not what was written"):
+        checkpoint.load(tmp_path, path)
+
+
+def test_version_0_1_0_wrote_no_digest(tmp_path):
+    path = checkpoint.save(tmp_path, 7, STATE, {"x": 1}, {"c": b"ab"})
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    meta = json.loads(members.pop("meta.json"))
+    assert len(meta.pop("sha256")) == 64
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("meta.json", json.dumps(meta))
+        for name, content in members.items():
+            archive.writestr(name, content)
+    found = checkpoint.load(tmp_path)
+    assert digest(found.state) == digest(STATE) and found.extra == {"x": 1} and found.blobs == {"c": b"ab"}
 
 
 def test_a_damaged_best_one_is_replaced(tmp_path):

@@ -39,6 +39,15 @@ def test_a_resumed_run_marks_where_it_goes_on(tmp_path):
     assert (start.session_log.status, start.step, event.step) == (SessionLog.START, 21, 25)
 
 
+def test_a_run_that_starts_again_at_step_0_marks_it(tmp_path):
+    (tmp_path / "events.before").touch()
+    file = EventFile(tmp_path)
+    file.add({"step": 3, "pps": 1.0})
+    file.close()
+    _, start, event = events(tmp_path)
+    assert (start.session_log.status, start.step, event.step) == (SessionLog.START, 1, 3)
+
+
 def test_errors_are_for_the_caller_and_another_try_works(tmp_path):
     file = EventFile(tmp_path / "later")
     with pytest.raises(OSError):

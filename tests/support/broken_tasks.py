@@ -21,6 +21,25 @@ class Recording(RewardPrediction):
         return {"class": np.array(replay.get("depth", *sequence).sum() > 0, np.int32)}
 
 
+class RecordsReward(Recording):
+    def record(self, spec):
+        return {"reward": RecordedField("depth", (), "float32")}
+
+
+class ForgetsTheState(ValueReplay):
+    """Breaks a rule with a recurrent network only."""
+
+    def targets(self, replay, sequence, bootstrap):
+        found = super().targets(replay, sequence, bootstrap)
+        return {name: array / (replay.spec.state == 0) for name, array in found.items()}
+
+
+class RefusesMemory(ForgetsTheState):
+    def check(self, spec):
+        if spec.state:
+            raise ValueError("it is for networks without a memory")
+
+
 class Unpicklable(ValueReplay):
     def __reduce__(self):
         return ValueReplay, ()

@@ -56,9 +56,10 @@ class Scripted(gymnasium.Env):
 class Failing(Scripted):
     """An endless episode that fails on its step `at` (0: when it is reset; -1: when an agent process opens it).
 
-    `how` is "raise", "sleep", "spin" (a loop that never ends), "kill" (the process dies as of a segmentation fault) or
-    "child" (it starts a process and then spins), or several, "raise,spin", each for one failure. Only the first `times`
-    failures happen; they are counted in the folder `marks`.
+    `how` is "raise", "sleep", "spin" (a loop that never ends), "kill" (the process dies as of a segmentation fault),
+    "child" (it starts a process and then spins) or "orphan" (it starts a process and then dies), or several,
+    "raise,spin", each for one failure. Only the first `times` failures happen; they are counted in the folder `marks`.
+    Where `how` is "leave", it starts a process when it is opened, and closing it does not end that.
     """
 
     def __init__(self, how: str, at: int, times: int, marks: str):
@@ -94,9 +95,14 @@ class Failing(Scripted):
             os.kill(os.getpid(), signal.SIGSEGV)
         if how == "sleep":
             time.sleep(1e6)
-        if how == "child":
+        if how in ("child", "orphan", "leave"):
             child = subprocess.Popen(["sleep", "1000"])
-            (self._marks / "child").write_text(str(child.pid))
+            (self._marks / "new").write_text(str(child.pid))
+            (self._marks / "new").rename(self._marks / "child")
+        if how == "leave":
+            return
+        if how == "orphan":
+            os.kill(os.getpid(), signal.SIGSEGV)
         while True:
             pass
 

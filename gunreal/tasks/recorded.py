@@ -1,0 +1,35 @@
+"""What the tasks of a run want stored with each step, under names that are nobody else's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gunreal.config.schema import ConfigError
+from gunreal.experience.segment import Layout
+from gunreal.experience.spec import RecordedField, Spec
+from gunreal.tasks.base import AuxiliaryTask
+
+
+def recorded_fields(tasks: Sequence[AuxiliaryTask], spec: Spec) -> dict[str, RecordedField]:
+    """All that the tasks record, by name.
+
+    Two tasks may share a field, if they describe it in the same way.
+
+    Raises:
+      ConfigError: a name is one of the ring's own arrays or has a "." or ":", or two tasks record different things by
+        the same name.
+    """
+    own = Layout(spec._replace(state=1), agents=1, groups=1, replay_size=1, extra={}, slots=1, mailboxes={}).arrays()
+    found: dict[str, RecordedField] = {}
+    recorded_by: dict[str, str] = {}
+    for task in tasks:
+        for name, field in task.record(spec).items():
+            if name in own or "." in name or ":" in name:
+                raise ConfigError(f"task {task.name!r} records {name!r}, which is the library's: choose another name")
+            if found.setdefault(name, field) != field:
+                raise ConfigError(
+                    f"task {task.name!r} records {name!r}, as task {recorded_by[name]!r} does in another way: choose "
+                    "another name"
+                )
+            recorded_by.setdefault(name, task.name)
+    return found

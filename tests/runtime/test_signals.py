@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from gunreal.runtime.signals import Interrupted, handled
+
+
+@pytest.fixture(autouse=True)
+def own_handlers():
+    """What the test process does with the signals is not changed by a test."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_what_there_is(number):
+    signal.signal(number, signal.SIG_DFL)
+    stopped = []
+    with handled() as interruption:
+        interruption.stops(stopped.append)
+        os.kill(os.getpid(), number)
+        assert stopped == [number.name]
+    assert signal.getsignal(number) == signal.SIG_DFL
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_before_there_is_anything_to_stop_raises(number):
+    stopped = []
+    with handled() as interruption:
+        with pytest.raises(Interrupted) as caught:
+            os.kill(os.getpid(), number)
+        assert caught.value.number == number
+        interruption.stops(stopped.append)  # somebody has caught the exception: the run must end all the same
+    assert stopped == [number.name]
+
+
+def test_a_second_signal_is_as_it_was_before():
+    seen, stopped = [], []
+    signal.signal(signal.SIGTERM, lambda *_: seen.append("second"))
+    with handled() as interruption:
+        interruption.stops(stopped.append)
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGHUP)  # the second one would kill this process by default
+    assert seen == ["second"] and stopped == ["SIGTERM", "SIGHUP"]
+
+
+def test_an_ignored_hangup_stays_ignored():
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    stopped = []
+    with handled() as interruption:
+        interruption.stops(stopped.append)
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert stopped == [] and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+
+
+def test_another_thread_handles_none():
+    before, seen = signal.getsignal(signal.SIGTERM), []
+
+    def look():
+        with handled():
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert seen == [before]

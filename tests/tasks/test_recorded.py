@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from gunreal.config.schema import ConfigError
+from gunreal.experience.spec import RecordedField, Spec
+from gunreal.tasks.recorded import recorded_fields
+from gunreal.tasks.reward_prediction import RewardPrediction
+from gunreal.tasks.value_replay import ValueReplay
+
+SPEC = Spec((3,), 2, "float32", num_actions=2, t_max=4)
+DEPTH = RecordedField("depth", (), "float32")
+
+
+def recording(cls, **fields):
+    """An instance of a task that records `fields`."""
+
+    class Recording(cls):
+        def record(self, spec):
+            return fields
+
+    return Recording()
+
+
+def test_all_fields_by_name():
+    other = RecordedField("speed", (2,), "uint8")
+    assert recorded_fields([recording(ValueReplay, deep=DEPTH), recording(RewardPrediction, fast=other)], SPEC) == {
+        "deep": DEPTH,
+        "fast": other,
+    }
+
+
+def test_tasks_may_share_a_field():
+    assert recorded_fields([recording(cls, deep=DEPTH) for cls in (ValueReplay, RewardPrediction)], SPEC) == {
+        "deep": DEPTH
+    }
+    other = recording(RewardPrediction, deep=DEPTH._replace(shape=(1,)))
+    with pytest.raises(ConfigError, match="task 'rp' records 'deep', as task 'vr' does in another way: choose another"):
+        recorded_fields([recording(ValueReplay, deep=DEPTH), other], SPEC)
+
+
+@pytest.mark.parametrize("name", ["reward", "frame", "end", "state", "waits", "vr:returns", "vr.sequence"])
+def test_the_rings_own_names_are_refused(name):
+    """Also that of the recurrent state where the network has none: the next run may."""
+    with pytest.raises(ConfigError, match=f"task 'vr' records '{name}', which is the library's"):
+        recorded_fields([recording(ValueReplay, **{name: DEPTH})], SPEC)
