@@ -92,7 +92,7 @@ def test_video_of_a_run_that_has_none(tmp_path, monkeypatch):
     [
         ((), "name one run"),
         (("{run}", "other"), "there are 2 names"),
-        (("{run}x",), "there is no run"),
+        (("{run}x",), "not found"),
         (("catsh", "--logdir", "{run}/.."), "did you mean catch"),
         (("{run}", "--episode", "3"), "unknown flag --episode; did you mean episodes"),
         (("{run}", "--episodes", "0"), "--episodes=0"),

@@ -104,7 +104,7 @@ def test_another_backend_than_the_loaded_one(run, monkeypatch):
 
 
 def test_there_is_no_such_run(tmp_path):
-    with pytest.raises(gunreal.ConfigError, match="there is no run"):
+    with pytest.raises(gunreal.ConfigError, match="run .* not found"):
         gunreal.load(tmp_path / "none")
 
 
