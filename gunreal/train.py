@@ -1,4 +1,4 @@
-"""`python -m gunreal.train`: trains, shows how it goes, and leaves `runs/<name>/` behind."""
+"""`python -m gunreal.train`: trains a policy, shows progress and writes the results to `runs/<name>/`."""
 
 from __future__ import annotations
 
@@ -30,10 +30,13 @@ if TYPE_CHECKING:
 
 
 def prepare(config: Config) -> tuple[Spec, tuple[AuxiliaryTask, ...]]:
-    """Checks everything that can be checked before anything is started.
+    """Checks the configuration, the tasks and the environment before anything starts.
+
+    Returns:
+      The interface of the environment, and the tasks with their options set.
 
     Raises:
-      ConfigError: one line that names the fix.
+      ConfigError: the run cannot start. The message is one line that names the fix.
     """
     check(config)
     tasks = registry.load_tasks(config.tasks, config.task)
@@ -48,19 +51,19 @@ def prepare(config: Config) -> tuple[Spec, tuple[AuxiliaryTask, ...]]:
 
 
 def train(config: Config, *, resume: str | Path | None = None, show: bool = True) -> Run:
-    """Trains to the end of the budget, or until SIGINT or SIGTERM.
+    """Trains until the budget is used up, or until SIGINT or SIGTERM.
 
     Args:
-      config: what to train.
-      resume: folder of a run to go on with; `config` is then `folders.resume_config(...)` of it.
+      config: configuration of the run.
+      resume: folder of a run to continue. `config` must then come from `folders.resume_config`.
       show: whether to show progress on standard output.
 
     Returns:
-      The run, as `gunreal.load` gives it.
+      The run, as returned by `gunreal.load`.
 
     Raises:
-      ConfigError: the configuration can't run; nothing was started.
-      AgentFailure: the environment fails again and again.
+      ConfigError: the configuration is invalid. Nothing has been started.
+      AgentFailure: the environment keeps failing.
     """
     from gunreal.run import load
     from gunreal.runtime.system import System
@@ -74,19 +77,19 @@ def train(config: Config, *, resume: str | Path | None = None, show: bool = True
             _run(system, show)
     except BaseException:
         if not resumed and _is_unused(run_dir):
-            shutil.rmtree(run_dir, ignore_errors=True)  # its name is free again
+            shutil.rmtree(run_dir, ignore_errors=True)  # so that the name can be used again
         raise
     return load(run_dir)
 
 
 def _is_unused(run_dir: Path) -> bool:
-    """Whether not one step was taken."""
+    """Whether no step was taken."""
     file = run_dir / metrics.FILE
     return not (run_dir / "checkpoints").exists() and not (file.exists() and any(x["step"] for x in metrics.read(file)))
 
 
 def _checkpoint(config: Config, run_dir: str | Path) -> checkpoint.Checkpoint:
-    """What a run goes on from; raises ConfigError where there is nothing that fits."""
+    """The checkpoint to resume from. Raises ConfigError if there is none that fits the configuration."""
     try:
         resumed = checkpoint.load(run_dir)
     except FileNotFoundError as error:
@@ -96,7 +99,7 @@ def _checkpoint(config: Config, run_dir: str | Path) -> checkpoint.Checkpoint:
     saved = resumed.extra["config"]
     for name in ("agents", "agents_per_process"):
         if config.serial and getattr(config, name) != saved[name]:
-            raise ConfigError(f"a serial run goes on exactly, with {name} {saved[name]}; leave {name} out")
+            raise ConfigError(f"a serial run cannot change {name} from {saved[name]}; leave {name} out")
     return resumed
 
 
@@ -120,11 +123,11 @@ def _run(system: System, show: bool) -> None:
 
 
 def _close(system: System, run: Any) -> None:
-    """Whatever ended the run: a checkpoint, the last line of metrics, and nothing left behind."""
+    """Writes a checkpoint and the last line of metrics and frees everything, whatever ended the run."""
     try:
         if run is not None and (system.metrics.step or not system.failure):
             system.drain_episodes()
-            if not (system.failure and system.config.serial):  # mid-round: nothing could go on exactly from there
+            if not (system.failure and system.config.serial):  # mid-round, an exact resume would be impossible
                 run.save()
             system.finish(snapshot(system, run))
     except BaseException as error:
@@ -134,7 +137,7 @@ def _close(system: System, run: Any) -> None:
 
 
 def snapshot(system: System, run: Any) -> dict[str, Any]:
-    """`System.snapshot` with the counts and the memory of a serial or parallel run."""
+    """`System.snapshot` with the counts and memory use of a serial or parallel run."""
     counts = run.counts
     agents = counts.processes * system.layout.agents
     return system.snapshot(agents, counts.predictors, counts.trainers, run.memory_in_use())
@@ -163,7 +166,7 @@ class Ticker:
 
 @contextlib.contextmanager
 def _signals(system: System) -> Iterator[None]:
-    """SIGINT and SIGTERM end the run in order; a second one is as it was before."""
+    """Ends the run cleanly on the first SIGINT or SIGTERM. The previous handler receives a second signal."""
     import threading
 
     if threading.current_thread() is not threading.main_thread():
@@ -185,7 +188,7 @@ def _signals(system: System) -> Iterator[None]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns the exit code: 0, 1 where training failed, 2 where the input was bad."""
+    """Runs the command. Returns the exit code: 0 for success, 1 if training failed, 2 for invalid input."""
     try:
         config, extras = flags.from_flags(argv or sys.argv)
         train(config, resume=extras.resume)
@@ -199,11 +202,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def command() -> None:
-    """`main` as a process of its own, which it ends."""
+    """Runs `main` and ends the process."""
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # Python would take TensorFlow apart for 2 s more, of the 5 that a signal gives
+    os._exit(code)  # a regular exit takes 2 s more to tear down TensorFlow
 
 
 if __name__ == "__main__":

@@ -40,10 +40,16 @@ BAD = [  # flags, and what the line has to say
     ("--env scripted_env:None-v0", "unknown environment 'None-v0'"),
     ("--env Pendulum-v1", "continuous actions"),
     (f"{CARTPOLE} --env_args gravitation=1", "env_args do not fit CartPole-v1"),
-    (f"{CARTPOLE} --tasks pcc", "there is no task 'pcc', did you mean 'pc'?"),
+    (f"{CARTPOLE} --tasks pcc", "unknown task 'pcc', did you mean 'pc'?"),
     (f"{CARTPOLE} --tasks pc", "pc needs image observations"),
-    (f"{CARTPOLE} --tasks none_such:Task", "can't be loaded: ModuleNotFoundError"),
-    (f"{CARTPOLE} --tasks scripted_env:Task", "can't be loaded: AttributeError"),
+    (
+        f"{CARTPOLE} --tasks none_such:Task",
+        "cannot load task 'none_such:Task' from none_such:Task: ModuleNotFoundError",
+    ),
+    (
+        f"{CARTPOLE} --tasks scripted_env:Task",
+        "cannot load task 'scripted_env:Task' from scripted_env:Task: AttributeError",
+    ),
     (f"{CARTPOLE} --tasks scripted_env:Scripted", "is not a subclass of gunreal.tasks.base.AuxiliaryTask"),
     (f"{CARTPOLE} --tasks broken_plugin:Task", "broken_plugin.py:2"),
     (f"{CARTPOLE} --tasks vr --task vr.speed=3", "task 'vr' has no option 'speed'"),
@@ -95,7 +101,7 @@ def saved_run(folder, blobs=None, **options):
         (None, {}, "", "has no checkpoint that can be read"),
         ({"serial": b""}, {}, "", "a serial run can only be resumed as a serial run"),
         ({}, {"serial": True}, "", "a serial run can only be resumed as a serial run"),
-        ({"serial": b""}, {"serial": True}, "--agents 16", "a serial run goes on exactly, with agents 32"),
+        ({"serial": b""}, {"serial": True}, "--agents 16", "a serial run cannot change agents from 32"),
         ({}, {}, "--discount 0.5", "a resumed run cannot change discount from 0.99 to 0.5"),
     ],
 )
