@@ -1,6 +1,6 @@
 """gunreal: GA3C with UNREAL's auxiliary tasks as plug-ins.
 
-`train`, `resume`, `load` and `Config` are all that a script needs.
+A script needs only `train`, `resume`, `load` and `Config`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def __getattr__(name: str) -> Any:
 
 
 class _Package(ModuleType):
-    """`gunreal.train` is the function, also after the module of that name, the command, has been imported.
+    """Keeps `gunreal.train` the function even after the module `gunreal.train` has been imported.
 
-    `from gunreal.train import main` finds what else is in the module.
+    Everything else in that module is still available, as in `from gunreal.train import main`.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "train" and isinstance(value, ModuleType):
-            return  # Python binds a module that was imported to its package
+            return  # Python sets an imported module as an attribute of its package
         super().__setattr__(name, value)
 
 

@@ -1,9 +1,11 @@
-"""`python -m gunreal.evaluate RUN`: plays episodes with a trained policy and says how well it does.
+"""`python -m gunreal.evaluate RUN`: plays episodes with a trained policy and reports its scores.
 
-Scores are sums of raw rewards. The protocol (frame skip, no-ops or sticky actions) is the one that the run was trained
-with. Actions are drawn from the policy, as in A3C, GA3C and UNREAL: that is the policy that was trained, and without
-sticky actions a game has only some 30 different starts, so that the most probable actions would play the same few
-episodes over and over; `--policy argmax` takes them.
+A score is the sum of an episode's raw rewards. The protocol (frame skip, no-ops or sticky actions) is the one used in
+training.
+
+Actions are sampled from the policy, as in A3C, GA3C and UNREAL. `--policy argmax` takes the most probable action
+instead. Without sticky actions an Atari game has only about 30 different starts, so argmax repeats the same few
+episodes.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from gunreal.run import Run, load
 
 
 def summarize(episodes: Sequence[Episode]) -> dict[str, Any]:
-    """Statistics of the scores, for JSON. The standard deviation is the population's: 0 for a single episode."""
+    """Score statistics that JSON can hold. "std" is the population standard deviation, 0 for a single episode."""
     episodes = sorted(episodes)
     scores = np.array([episode.score for episode in episodes])
     lengths = [episode.length for episode in episodes]
@@ -50,29 +52,29 @@ def _define() -> flags.FlagValues:
     values = flags.FlagValues()
     common: dict[str, Any] = {"flag_values": values}
     protocols = FIELDS["protocol"].metadata["choices"]
-    flags.DEFINE_integer("episodes", 30, "episodes to play", lower_bound=1, **common)
-    flags.DEFINE_string("checkpoint", "newest", "newest, best, or a checkpoint's path", **common)
-    flags.DEFINE_enum("policy", "sample", ["sample", "argmax"], "draw actions, or take the most probable", **common)
-    flags.DEFINE_enum("protocol", None, protocols, "of Atari, instead of the run's own", **common)
-    flags.DEFINE_integer("seed", 1, "of the episodes", lower_bound=0, **common)
-    flags.DEFINE_integer("max_steps", MAX_STEPS, "agent steps after which an episode is cut", lower_bound=1, **common)
-    flags.DEFINE_string("video", None, "FILE.mp4 to write the first episode to", **common)
-    flags.DEFINE_boolean("json", False, "print one JSON object", **common)
-    flags.DEFINE_string("logdir", Config.logdir, "folder of runs, where RUN is a name", **common)
-    flags.DEFINE_boolean("help", False, "show this and exit", **common)
+    flags.DEFINE_integer("episodes", 30, "Number of episodes to play", lower_bound=1, **common)
+    flags.DEFINE_string("checkpoint", "newest", "Checkpoint to load: newest, best, or a path", **common)
+    flags.DEFINE_enum("policy", "sample", ["sample", "argmax"], "Sampled or most probable actions", **common)
+    flags.DEFINE_enum("protocol", None, protocols, "Atari protocol (default: the run's own)", **common)
+    flags.DEFINE_integer("seed", 1, "Random seed of the episodes", lower_bound=0, **common)
+    flags.DEFINE_integer("max_steps", MAX_STEPS, "Maximum episode length in agent steps", lower_bound=1, **common)
+    flags.DEFINE_string("video", None, "FILE.mp4 for a video of the first episode", **common)
+    flags.DEFINE_boolean("json", False, "Output as one JSON object", **common)
+    flags.DEFINE_string("logdir", Config.logdir, "Folder of runs, used if RUN is a name", **common)
+    flags.DEFINE_boolean("help", False, "Show this help and exit", **common)
     values.set_gnu_getopt(True)
     return values
 
 
 def _parse(argv: Sequence[str]) -> tuple[str, flags.FlagValues]:
-    """The name of the run, and the flags."""
+    """The name of the run and the flags."""
     values = _define()
     rest = read(values, argv, list(values))
     if values.help:
         print(_usage(values))
         raise SystemExit(0)
     if len(rest) != 1:
-        raise ConfigError(f"name one run, as in `python -m gunreal.evaluate runs/NAME`; there are {len(rest)} names")
+        raise ConfigError(f"give one run, as in `python -m gunreal.evaluate runs/NAME`; got {len(rest)}")
     return rest[0], values
 
 
@@ -86,23 +88,23 @@ def _usage(values: flags.FlagValues) -> str:
 
 
 def _open(name: str, values: flags.FlagValues) -> Run:
-    """The run, with the configuration that it is to be played with."""
+    """The run, with the configuration to evaluate it with."""
     folder = folders.find(name, values.logdir)
     inside = folder / "checkpoints" / values.checkpoint  # a bare file name, as error messages list them
     run = load(folder, inside if inside.is_file() else values.checkpoint)
     if values.protocol:
         if not run.config.env.startswith("ALE/"):
-            raise ConfigError(f"--protocol is of Atari games, and this is {run.config.env}; leave it out")
+            raise ConfigError(f"--protocol applies to Atari games only, not to {run.config.env}; leave it out")
         run.config = dataclasses.replace(run.config, protocol=values.protocol)
     return run
 
 
 def evaluate(name: str, values: flags.FlagValues) -> dict[str, Any]:
-    """Plays as the flags say; returns what `--json` prints."""
+    """Plays the episodes. Returns the dict that `--json` prints."""
     run = _open(name, values)
     recorder = None
     if values.video:
-        recorder = Recorder(values.video, run)  # complains about a bad path before anything slow is done
+        recorder = Recorder(values.video, run)  # rejects a bad path before anything slow starts
     learner, sample = run.learner, values.policy == "sample"
     options = {"seed": values.seed, "sample": sample, "max_steps": values.max_steps}
     played = []
@@ -132,12 +134,12 @@ def _table(result: dict[str, Any]) -> str:
         "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)),
     ]
     if result["cut"]:
-        lines.append(f"{result['cut']} of the episodes reached --max_steps; their scores are up to there")
+        lines.append(f"{result['cut']} of the episodes were cut at --max_steps; their scores count up to that step")
     return "\n".join(lines)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns the exit code: 0, 2 where the input was bad, 130 when interrupted."""
+    """Runs the command. Returns the exit code: 0 for success, 2 for invalid input, 130 if interrupted."""
     try:
         name, values = _parse(argv or sys.argv)
         result = evaluate(name, values)

@@ -1,4 +1,4 @@
-"""A run that was trained: its configuration, its metrics and its policy."""
+"""A trained run: its configuration, its metrics and its policy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gunreal.tasks.base import AuxiliaryTask
 
 
 class Run:
-    """What `gunreal.train` returns and `gunreal.load` finds. Nothing is read or built before it is asked for.
+    """A trained run, as returned by `gunreal.train` and `gunreal.load`. Everything is loaded on first use.
 
     Attributes:
       path: the run's folder.
@@ -34,38 +34,38 @@ class Run:
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of `metrics.jsonl`, oldest first; `gunreal.records.metrics` says what their keys mean."""
+        """The lines of `metrics.jsonl`, oldest first. `gunreal.records.metrics` describes their keys."""
         file = self.path / metrics.FILE
         return metrics.read(file) if file.exists() else []
 
     @cached_property
     def tasks(self) -> tuple[AuxiliaryTask, ...]:
-        """The auxiliary tasks with their options."""
+        """The auxiliary tasks, with their options set."""
         return registry.load_tasks(self.config.tasks, self.config.task)
 
     @cached_property
     def spec(self) -> Spec:
-        """Shapes of observations and actions; opens the environment once."""
+        """Shapes of observations and actions. Opens the environment once."""
         return describe(self.config)
 
     @property
     def checkpoint(self) -> Path:
-        """The file that the weights are from."""
+        """The file that the weights were loaded from."""
         return self._restored[1]
 
     @property
     def step(self) -> int:
-        """Agent steps that the weights were trained for."""
+        """Number of agent steps that the weights were trained for."""
         return self._restored[2]
 
     @property
     def learner(self) -> Learner:
-        """The network with the checkpoint's weights. Asking for it loads Keras.
+        """The network with the checkpoint's weights. The first access loads Keras.
 
         Raises:
-          ConfigError: the checkpoint is of another run, Keras is loaded with another backend, or the environment or a
-            task is not there any more.
-          FileNotFoundError: there is no whole checkpoint.
+          ConfigError: the checkpoint belongs to another run, Keras is loaded with another backend, or the environment
+            or a task is no longer installed.
+          FileNotFoundError: there is no intact checkpoint.
         """
         return self._restored[0]
 
@@ -80,32 +80,32 @@ class Run:
         try:
             learner.set_state({name: x for name, x in saved.state.items() if not name.startswith("ring")})
         except ValueError as error:
-            raise ConfigError(f"{saved.path} is no checkpoint of {self.path}: {error}") from error
+            raise ConfigError(f"{saved.path} is not a checkpoint of {self.path}: {error}") from error
         return learner, saved.path, saved.step
 
     def act(self, observation: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
-        """Actions of the policy.
+        """Chooses actions with the policy.
 
         Args:
-          observation: `[*spec.observation]` or a batch `[n, *spec.observation]`: the newest frames, oldest first,
-            stacked along the channels (NCHW; images are uint8, 0 to 255). Vectors of uint8 are divided by 255, as in
+          observation: `[*spec.observation]` or a batch `[n, *spec.observation]`. It stacks the newest frames along the
+            channels, oldest first (NCHW; images are uint8, 0 to 255). Vectors of uint8 are divided by 255, as in
             training.
-          rng: draws from the policy, as in training; None takes the most probable action.
+          rng: random generator to sample actions with, as in training. None takes the most probable action.
 
         Returns:
-          int32, `[]` or `[n]`.
+          Actions, int32 `[]` or `[n]`.
 
         Raises:
-          ValueError: the observation is of another shape, or of a type that doesn't fit; or the network is recurrent.
+          ValueError: the observation has the wrong shape or type, or the network is recurrent.
         """
         spec, observation = self.spec, np.asarray(observation)
         if spec.state:
-            raise ValueError('a recurrent network needs its past: use learner.predict("base", observations, past)')
+            raise ValueError('a recurrent network needs a past; use learner.predict("base", observations, past)')
         lead = observation.ndim - len(spec.observation)
         fits = lead in (0, 1) and observation.shape[lead:] == spec.observation
         if not (fits and np.can_cast(observation.dtype, spec.dtype, "same_kind")):
             given = f"{observation.dtype} {list(observation.shape)}"
-            raise ValueError(f"act() takes {spec.dtype} {list(spec.observation)}, or a batch of these, and got {given}")
+            raise ValueError(f"act() takes {spec.dtype} {list(spec.observation)}, or a batch of these, but got {given}")
         batch = observation.astype(spec.dtype).reshape(-1, *spec.observation)
         if observation.dtype == np.uint8 and not spec.is_image:
             batch /= 255
@@ -114,7 +114,12 @@ class Run:
         return actions.reshape(observation.shape[:lead])
 
     def evaluate(self, episodes: int = 30, **options: Any) -> np.ndarray:
-        """Unclipped scores of new episodes, float64 `[episodes]`; `options` are `acting.episodes.play`'s."""
+        """Plays new episodes. Returns their unclipped scores, float64 `[episodes]`.
+
+        Args:
+          episodes: number of episodes.
+          **options: keyword arguments of `gunreal.acting.episodes.play`.
+        """
         ended = play(self.learner, self.config, self.spec, episodes, **options)
         return np.array([episode.score for episode in sorted(ended)])
 
@@ -129,11 +134,11 @@ def _check_backend(name: str, backend: str) -> None:
 
 
 def load(path: str | Path, which: str | Path = "newest") -> Run:
-    """Opens a run.
+    """Loads a trained run.
 
     Args:
-      path: its folder, "runs/NAME", or the name of a run in `runs`.
-      which: "newest", "best", or the path of a checkpoint.
+      path: folder of the run, such as "runs/NAME", or the name of a run in `runs`.
+      which: checkpoint to use: "newest", "best", or a path.
 
     Raises:
       ConfigError: there is no run at `path`.

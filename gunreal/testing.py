@@ -1,4 +1,4 @@
-"""The contract of auxiliary tasks as a test: `check_task(MyTask)` in a plug-in's own test suite."""
+"""A test of the auxiliary-task contract. Call `check_task(MyTask)` in the test suite of a plug-in."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
 from gunreal.tasks.recorded import recorded_fields
 
 IMAGES = Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6)
-_SEQUENCES = 8  # of a batch
+_SEQUENCES = 8  # per batch
 _HIDDEN = 32  # units
 
-# What an agent process does with a task, with the frameworks out of reach.
+# Does what an agent process does with a task, with all frameworks blocked.
 _AGENT = """
 import pickle, sys
 sys.path[:] = pickle.load(sys.stdin.buffer)
@@ -36,24 +36,24 @@ target_arrays(task, spec, bootstrap)
 
 
 def check_task(task: AuxiliaryTask | type[AuxiliaryTask], spec: Spec = IMAGES, **options: Any) -> None:
-    """Holds a task against everything that `gunreal.tasks.base` asks of it, on random experience.
+    """Checks on random experience that a task follows every rule of `gunreal.tasks.base`.
 
-    It builds a small network and trains it once, under Keras's present backend (a few seconds). Of images it then does
-    the same with a recurrent network, unless `task.check` refuses that.
+    The check takes a few seconds. It builds a small network with Keras's current backend and does one update. With
+    images it does the same with a recurrent network, unless `task.check` rejects that.
 
     Args:
-      task: the class, or an instance.
-      spec: the environment's; small gray images unless given.
-      options: of the task, where `task` is a class.
+      task: the class of the task, or an instance.
+      spec: interface of the environment. The default is small gray images.
+      **options: options of the task, if `task` is a class.
 
     Raises:
-      AssertionError: the first rule that is broken, in one line.
-      ValueError: `task.check` refuses `spec`.
+      AssertionError: the task breaks a rule. The message describes the first broken rule in one line.
+      ValueError: `task.check` rejects `spec`.
     """
     if isinstance(task, type):
         task = task(**options)
     copy = pickle.loads(pickle.dumps(task))
-    _expect(copy == task, "the task does not come back equal from pickling: make it a frozen dataclass of plain values")
+    _expect(copy == task, "the task is not equal to its pickled copy: make it a frozen dataclass of plain values")
     name = getattr(task, "name", None)
     _expect(isinstance(name, str) and name.isidentifier(), f"name is {name!r}: choose an identifier")
     seen = ("hidden", "conv", "both")
@@ -108,45 +108,45 @@ def _draw(task: AuxiliaryTask, replay: Replay, count: int) -> list[ReplaySequenc
 
 
 def _check_sampling(task: AuxiliaryTask, spec: Spec) -> None:
-    """Sequences lie in the ring, have a length that was announced and end where they must, however full the ring is."""
+    """Sequences lie in the ring, have an allowed length and end with a truncated step, however full the ring is."""
     empty = task.sample(_experience(task, spec, 0).agent(0), np.random.default_rng(0))
-    _expect(empty is None, f"sample() gave {empty} of an empty ring: give None")
+    _expect(empty is None, f"sample() returned {empty} for an empty ring: return None")
     limit = task.length(spec.t_max)
-    _expect(isinstance(limit, int) and limit >= 1, f"length() is {limit!r}: give an int of 1 or more")
+    _expect(isinstance(limit, int) and limit >= 1, f"length() is {limit!r}: return an int of 1 or more")
     for steps in (1, 2, spec.t_max, 3 * spec.t_max, 100 * spec.t_max):
         replay = _experience(task, spec, steps).agent(0)
         for first, length in _draw(task, replay, 100):
-            where = f"sample() gave steps {first} to {first + length - 1}"
-            _expect(1 <= length <= limit, f"{where}: length is {length}, length() allows 1 to {limit}")
+            where = f"sample() returned steps {first} to {first + length - 1}"
+            _expect(1 <= length <= limit, f"{where}: the length is {length}, but length() allows 1 to {limit}")
             complete = replay.oldest <= first and first + length <= replay.end
-            _expect(complete, f"{where}: the complete steps are {replay.oldest} to {replay.end - 1}")
+            _expect(complete, f"{where}: only steps {replay.oldest} to {replay.end - 1} are complete")
             passed = replay.get("flags", first, length - 1) & TRUNCATED
-            _expect(not passed.any(), f"{where}, past a truncated one: end it there (Replay.sequence_length)")
+            _expect(not passed.any(), f"{where}, past a truncated step: end it there (Replay.sequence_length)")
     _expect(_draw(task, replay, 100), f"sample() found nothing in {len(replay)} random steps")
 
 
 def _check_targets(task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple[int, ...] | None) -> None:
-    """Targets have one set of names, shapes and types, are finite, and end with the episode that their step is in."""
+    """Targets have fixed names, shapes and types, are finite, and do not depend on what follows a termination."""
     segment = _experience(task, spec)
     bootstrap = None if bootstrap_shape is None else np.ones(bootstrap_shape, np.float32)
     known: dict[str, Any] | None = None
     ends = 0
     for sequence in _draw(task, segment.agent(0), 200):
         targets = task.targets(segment.agent(0), sequence, bootstrap)
-        _expect("mask" not in targets, "targets() gives a 'mask', which is the library's: choose another name")
+        _expect("mask" not in targets, "targets() returned 'mask', a name that is reserved: choose another name")
         for name, array in targets.items():
-            _expect(isinstance(array, np.ndarray), f"target {name!r} is a {type(array).__name__}: give a NumPy array")
+            _expect(isinstance(array, np.ndarray), f"target {name!r} is a {type(array).__name__}: return a NumPy array")
             finite = array.dtype.kind != "f" or np.isfinite(array).all()
             _expect(finite, f"target {name!r} of steps {sequence} is not finite")
         kinds = {name: (array.shape, array.dtype.name) for name, array in targets.items()}
         known = known or kinds
-        _expect(kinds == known, f"targets() gave {kinds}, and {known} before: shapes and types must not vary (pad)")
+        _expect(kinds == known, f"targets() returned {kinds}, but {known} before: use fixed shapes and types (pad)")
         if ends < 10:
             ends += _check_episode_end(task, segment, sequence, bootstrap)
 
 
 def _without_future(segment: Segment, first: int) -> Segment:
-    """A copy of `segment` with other experience from step `first` on."""
+    """A copy of `segment` with different experience from step `first` on."""
     layout, end = segment.layout, segment.agent(0).end
     copy = synthetic_segment(layout.spec, layout.extra, end, seed=1)
     kept = np.arange(max(0, end + 1 - layout.ring), first) % layout.ring
@@ -157,16 +157,17 @@ def _without_future(segment: Segment, first: int) -> Segment:
 
 
 def _check_episode_end(task: AuxiliaryTask, segment: Segment, sequence: ReplaySequence, bootstrap: Any) -> bool:
-    """What lies behind a termination, experience or bootstrap, must not change the targets of the steps up to it.
+    """Checks that experience and bootstraps after a termination do not change the targets up to it.
 
-    Returns whether there was a termination to look at.
+    Returns:
+      Whether the sequence has a termination.
     """
     first, length = sequence
     (terminated,) = np.nonzero(segment.agent(0).get("flags", first, length) & TERMINATED)
     if not len(terminated):
         return False
     steps = int(terminated[0]) + 1
-    other = _without_future(segment, first + steps + 1)  # the episode's last observation is in the row behind
+    other = _without_future(segment, first + steps + 1)  # the next row holds the episode's last observation
     targets = task.targets(segment.agent(0), sequence, bootstrap)
     changed = task.targets(other.agent(0), sequence, None if bootstrap is None else bootstrap + 9)
     for name, array in targets.items():
@@ -184,7 +185,7 @@ def _check_agent_process(task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple
 
 
 class _Learning:
-    """A network with this task only, and batches for it in which the actor-critic learns nothing."""
+    """A network with this task only, trained on batches in which the actor-critic learns nothing."""
 
     def __init__(self, task: AuxiliaryTask, spec: Spec):
         from gunreal.learning.backend import make_learner
@@ -203,22 +204,26 @@ class _Learning:
         return self.learner.predict(self.task.name, segment.agent(0).observations(steps), past)[0]
 
     def check(self, segment: Segment) -> None:
-        """The loss is one finite number, also where nothing is to be learned from; masked rows are not in it; the torso
-        learns from it."""
+        """Checks the loss.
+
+        It is a finite scalar, even if every row is masked. It does not depend on masked rows. Its gradient reaches the
+        torso.
+        """
         batch = self._batch(segment)
         loss = self._loss(batch)
-        _expect(np.shape(loss) == (), f"loss() has shape {np.shape(loss)}: give a scalar")
+        _expect(np.shape(loss) == (), f"loss() has shape {np.shape(loss)}: return a scalar")
         _expect(np.isfinite(loss), f"loss() is {loss} on random experience")
         changed = self._loss(self._changed_where_masked(batch))
         _expect(np.isclose(loss, changed, rtol=1e-4), "loss() depends on rows whose mask is 0: use masked_mean")
         nothing = self._loss(self._masked(batch))
-        _expect(np.isfinite(nothing), f"loss() is {nothing} where every mask is 0: use masked_mean")
+        _expect(np.isfinite(nothing), f"loss() is {nothing} when every mask is 0: use masked_mean")
         before = self._torso()
         metrics = self.learner.train(batch, 1e-3)
         _expect(metrics["skipped"] == 0, f"the gradient of loss() is not finite (its norm is {metrics['grad_norm']})")
         moved = not np.array_equal(before, self._torso())
         _expect(
-            moved, "no gradient of loss() reaches the torso: does the loss use all of the head, and the head its input?"
+            moved,
+            "no gradient of loss() reaches the torso: use all of the head in the loss",
         )
 
     def _torso(self) -> np.ndarray:
@@ -231,7 +236,7 @@ class _Learning:
         return keras.ops.convert_to_numpy(metrics[f"loss_{self.task.name}"])
 
     def _batch(self, segment: Segment) -> dict[str, Any]:
-        """As the trainer makes them: rows behind a sequence repeat its last step; the last agent had none to give."""
+        """A batch as the trainer makes it. Padding repeats a sequence's last step; the last agent has no sequence."""
         replay = segment.agent(0)
         limit, t_max = self.task.length(self.spec.t_max), self.spec.t_max
         sequences = _draw(self.task, replay, 20 * _SEQUENCES)[:_SEQUENCES]
@@ -262,7 +267,7 @@ class _Learning:
         return {**batch, name: {**batch[name], "mask": np.zeros_like(batch[name]["mask"])}}
 
     def _changed_where_masked(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Other observations and targets where the mask is 0, taken from rows of the batch that are learned from."""
+        """The batch with other observations and targets where the mask is 0, copied from rows whose mask is 1."""
         name = self.task.name
         mask = batch[name]["mask"]
         observations = batch["observations"].copy()

@@ -1,4 +1,4 @@
-"""`python -m gunreal.train`: trains, shows how it goes, and leaves `runs/<name>/` behind."""
+"""`python -m gunreal.train`: trains a policy, shows progress and writes the results to `runs/<name>/`."""
 
 from __future__ import annotations
 
@@ -32,10 +32,13 @@ if TYPE_CHECKING:
 
 
 def prepare(config: Config) -> tuple[Spec, tuple[AuxiliaryTask, ...]]:
-    """Checks everything that can be checked before anything is started.
+    """Checks the configuration, the tasks and the environment before anything starts.
+
+    Returns:
+      The interface of the environment, and the tasks with their options set.
 
     Raises:
-      ConfigError: one line that names the fix.
+      ConfigError: the run cannot start. The message is one line that names the fix.
     """
     check(config)
     tasks = registry.load_tasks(config.tasks, config.task)
@@ -50,18 +53,18 @@ def prepare(config: Config) -> tuple[Spec, tuple[AuxiliaryTask, ...]]:
 
 
 def train(config: Config, *, show: bool = True) -> Run:
-    """Trains to the end of the budget, or until SIGINT, SIGTERM or SIGHUP.
+    """Trains until the budget is used up, or until SIGINT, SIGTERM or SIGHUP.
 
     Args:
-      config: what to train.
+      config: configuration of the run.
       show: whether to show progress on standard output.
 
     Returns:
-      The run, as `gunreal.load` gives it.
+      The run, as returned by `gunreal.load`.
 
     Raises:
-      ConfigError: the configuration can't run; nothing was started.
-      AgentFailure: the environment fails again and again.
+      ConfigError: the configuration is invalid. Nothing has been started.
+      AgentFailure: the environment keeps failing.
       KeyboardInterrupt: a signal came before training began.
     """
     return _train(config, None, show)
@@ -109,13 +112,13 @@ def _train(config: Config, resumed_dir: Path | None, show: bool = True) -> Run:
                 _run(system, show)
             except BaseException:
                 if not resumed_dir and _is_unused(run_dir):
-                    shutil.rmtree(run_dir, ignore_errors=True)  # its name is free again
+                    shutil.rmtree(run_dir, ignore_errors=True)  # so that the name can be used again
                 raise
     return load(run_dir)
 
 
 def _is_unused(run_dir: Path) -> bool:
-    """Whether not one step was taken."""
+    """Whether no step was taken."""
     file = run_dir / metrics.FILE
     return not (run_dir / "checkpoints").exists() and not (file.exists() and any(x["step"] for x in metrics.read(file)))
 
@@ -138,7 +141,7 @@ def _checkpoint(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:
     saved = resumed.extra["config"]
     for name in ("agents", "agents_per_process"):
         if config.serial and getattr(config, name) != saved[name]:
-            raise ConfigError(f"a serial run goes on exactly, with {name} {saved[name]}; leave {name} out")
+            raise ConfigError(f"a serial run cannot change {name} from {saved[name]}; leave {name} out")
     return resumed
 
 
@@ -162,11 +165,11 @@ def _run(system: System, show: bool) -> None:
 
 
 def _close(system: System, run: Any) -> None:
-    """Whatever ended the run: a checkpoint, the last line of metrics, and nothing left behind."""
+    """Writes a checkpoint and the last line of metrics and frees everything, whatever ended the run."""
     try:
         if run is not None and (system.metrics.step or not system.failure):
             system.drain_episodes()
-            if not (system.failure and system.config.serial):  # mid-round: nothing could go on exactly from there
+            if not (system.failure and system.config.serial):  # mid-round, an exact resume would be impossible
                 run.save()
             system.finish(snapshot(system, run))
     except BaseException as error:
@@ -176,7 +179,7 @@ def _close(system: System, run: Any) -> None:
 
 
 def snapshot(system: System, run: Any) -> dict[str, Any]:
-    """`System.snapshot` with the counts and the memory of a serial or parallel run."""
+    """`System.snapshot` with the counts and memory use of a serial or parallel run."""
     counts = run.counts
     agents = counts.processes * system.layout.agents
     return system.snapshot(agents, counts.predictors, counts.trainers, run.memory_in_use())
@@ -205,7 +208,7 @@ class Ticker:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns the exit code: 0, 1 where training failed, 2 where the input was bad."""
+    """Runs the command. Returns the exit code: 0 for success, 1 if training failed, 2 for invalid input."""
     try:
         config, extras = flags.from_flags(argv or sys.argv)
         _train(config, extras.resume) if extras.resume else train(config)
@@ -219,11 +222,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def command() -> None:
-    """`main` as a process of its own, which it ends."""
+    """Runs `main` and ends the process."""
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # Python would take TensorFlow apart for 2 s more, of the 5 that a signal gives
+    os._exit(code)  # a regular exit takes 2 s more to tear down TensorFlow
 
 
 if __name__ == "__main__":

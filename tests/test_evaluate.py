@@ -53,7 +53,7 @@ def test_command_prints_a_table(folder, capsys):
     assert about.startswith("catch: gunreal/Catch-v0, at step ") and about.endswith(", policy argmax")
     assert names.split() == ["mean", "median", "std", "min", "max", "episodes", "mean", "length"]
     assert values.split() == ["0.00", "0.00", "0.00", "0.00", "0.00", "3", "5.00"]
-    assert cut.startswith("3 of the episodes reached --max_steps")
+    assert cut.startswith("3 of the episodes were cut at --max_steps")
 
 
 def test_video(folder, tmp_path, capsys):
@@ -93,9 +93,9 @@ def test_video_of_a_run_that_has_none(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "name one run"),
-        (("{run}", "other"), "there are 2 names"),
-        (("{run}x",), "there is no run"),
+        ((), "give one run"),
+        (("{run}", "other"), "got 2"),
+        (("{run}x",), "not found"),
         (("catsh", "--logdir", "{run}/.."), "did you mean catch"),
         (("{run}", "--episode", "3"), "unknown flag --episode; did you mean episodes"),
         (("{run}", "--episodes", "0"), "--episodes=0"),

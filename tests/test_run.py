@@ -120,7 +120,7 @@ def test_a_run_without_metrics_or_checkpoints(run, tmp_path):
 
 def test_a_checkpoint_of_another_run(run, tmp_path):
     other = checkpoint.save(tmp_path, 7, {"weights/conv1/kernel": np.zeros(3), "version": np.array(1)}, {})
-    with pytest.raises(gunreal.ConfigError, match="is no checkpoint of .*catch: the state does not fit"):
+    with pytest.raises(gunreal.ConfigError, match="is not a checkpoint of .*catch: the state does not fit"):
         _ = gunreal.load(run.path, other).learner
 
 
@@ -132,7 +132,7 @@ def test_another_backend_than_the_loaded_one(run, monkeypatch):
 
 
 def test_there_is_no_such_run(tmp_path):
-    with pytest.raises(gunreal.ConfigError, match="there is no run"):
+    with pytest.raises(gunreal.ConfigError, match="run .* not found"):
         gunreal.load(tmp_path / "none")
 
 

@@ -25,18 +25,18 @@ TOML = {
 CARTPOLE = "--env CartPole-v1"
 
 BAD = [  # flags, and what the line has to say
-    ("--config none.toml", "none.toml can't be read"),
+    ("--config none.toml", "cannot read none.toml"),
     ("--config key.toml", "unknown key learnin_rate; did you mean learning_rate?"),
-    ("--config value.toml", "agents is 'many', but has to be a whole number"),
-    ("--config range.toml", "t_max is 0, but has to be at least 1"),
-    ("--config broken.toml", "broken.toml is no valid TOML"),
+    ("--config value.toml", "agents is 'many', but must be a whole number"),
+    ("--config range.toml", "t_max is 0, but must be at least 1"),
+    ("--config broken.toml", "broken.toml is not valid TOML"),
     ("--learnin_rate 0.1", "unknown flag --learnin_rate; did you mean learning_rate?"),
     ("--learning_rate fast", "'fast' is not a number"),
-    ("--learning_rate -1", "learning_rate is -1.0, but has to be above 0"),
-    ("--t_max 0", "t_max is 0, but has to be at least 1"),
-    ("--agents 0", "agents is 0, but has to be at least 1"),
+    ("--learning_rate -1", "learning_rate is -1.0, but must be above 0"),
+    ("--t_max 0", "t_max is 0, but must be at least 1"),
+    ("--agents 0", "agents is 0, but must be at least 1"),
     ("--memory_limit 100", "give a unit"),
-    ("--serial --predictors 2", "serial has one thread"),
+    ("--serial --predictors 2", "serial uses one thread"),
     ("CartPole-v1", "unexpected argument 'CartPole-v1'"),
     ("--env ALE/Pongg-v5", "unknown game 'ALE/Pongg-v5': did you mean ALE/Pong-v5"),
     ("--env Cartpole-v9", "unknown environment 'Cartpole-v9': did you mean CartPole"),
@@ -44,17 +44,23 @@ BAD = [  # flags, and what the line has to say
     ("--env scripted_env:None-v0", "unknown environment 'None-v0'"),
     ("--env Pendulum-v1", "continuous actions"),
     (f"{CARTPOLE} --env_args gravitation=1", "env_args do not fit CartPole-v1"),
-    (f"{CARTPOLE} --tasks pcc", "there is no task 'pcc', did you mean 'pc'?"),
+    (f"{CARTPOLE} --tasks pcc", "unknown task 'pcc', did you mean 'pc'?"),
     (f"{CARTPOLE} --tasks pc", "pc needs image observations"),
-    (f"{CARTPOLE} --tasks none_such:Task", "can't be loaded: ModuleNotFoundError"),
-    (f"{CARTPOLE} --tasks scripted_env:Task", "can't be loaded: AttributeError"),
+    (
+        f"{CARTPOLE} --tasks none_such:Task",
+        "cannot load task 'none_such:Task' from none_such:Task: ModuleNotFoundError",
+    ),
+    (
+        f"{CARTPOLE} --tasks scripted_env:Task",
+        "cannot load task 'scripted_env:Task' from scripted_env:Task: AttributeError",
+    ),
     (f"{CARTPOLE} --tasks scripted_env:Scripted", "is not a subclass of gunreal.tasks.base.AuxiliaryTask"),
     (f"{CARTPOLE} --tasks broken_plugin:Task", "broken_plugin.py:2"),
     (f"{CARTPOLE} --tasks vr --task vr.speed=3", "task 'vr' has no option 'speed'"),
     (f"{CARTPOLE} --tasks vr --task_weight vr=-1", "task.vr.weight is -1"),
     (f"{CARTPOLE} --logdir a_file/runs", "choose another folder with --logdir"),
-    (f"{CARTPOLE} --name ../up", "is no folder name"),
-    ("--resume none_such", "there is no run 'none_such'"),
+    (f"{CARTPOLE} --name ../up", "is not a folder name"),
+    ("--resume none_such", "run 'none_such' not found"),
 ]
 
 
@@ -102,8 +108,8 @@ def saved_run(folder, blobs=None, **options):
         ("damaged", {}, "", "has no checkpoint that can be read"),
         ({"serial": b""}, {}, "", "a serial run can only be resumed as a serial run"),
         ({}, {"serial": True}, "", "a serial run can only be resumed as a serial run"),
-        ({"serial": b""}, {"serial": True}, "--agents 16", "a serial run goes on exactly, with agents 32"),
-        ({}, {}, "--discount 0.5", "a resumed run can't change discount from 0.99 to 0.5"),
+        ({"serial": b""}, {"serial": True}, "--agents 16", "a serial run cannot change agents from 32"),
+        ({}, {}, "--discount 0.5", "a resumed run cannot change discount from 0.99 to 0.5"),
     ],
 )
 def test_what_can_not_be_resumed(tmp_path, monkeypatch, capfd, blobs, options, flags, message):

@@ -1,1 +1,1 @@
-"""What a run is told: the configuration, its checks, its flags, its units and the folder that keeps it."""
+"""The configuration of a run: its fields, checks, flags and units, and the folder it is saved in."""

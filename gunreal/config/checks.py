@@ -1,4 +1,4 @@
-"""What a configuration has to keep to, beyond the types of its fields: every rule's error names the fix."""
+"""Rules for a configuration beyond the types of its fields. The error for each rule names the fix."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MIN_MEMORY = 64 * 2**20
 
 
 def check(config: Config) -> None:
-    """Raises ConfigError, one line that names the fix, for the first value that can't be used."""
+    """Raises ConfigError for the first invalid value. The message is one line that names the fix."""
     for name in FIELDS:
         _check_limits(name, getattr(config, name))
     _check_names(config)
@@ -23,7 +23,7 @@ def _check_limits(name: str, value: Any) -> None:
     limits = FIELDS[name].metadata
     if "choices" in limits and value not in limits["choices"]:
         hint = close_match(value, limits["choices"])
-        raise ConfigError(f"{name} is {value!r}, but has to be one of {', '.join(limits['choices'])}{hint}")
+        raise ConfigError(f"{name} is {value!r}, but must be one of {', '.join(limits['choices'])}{hint}")
     wanted = [
         (value >= limits["low"], f"at least {limits['low']}") if "low" in limits else None,
         (value > limits["above"], f"above {limits['above']}") if "above" in limits else None,
@@ -33,29 +33,29 @@ def _check_limits(name: str, value: Any) -> None:
     rules = [rule for rule in wanted if rule]
     if not all(holds for holds, _ in rules):
         rule = " and ".join(text for _, text in rules)
-        raise ConfigError(f"{name} is {value!r}, but has to be {rule} (default {FIELDS[name].default})")
+        raise ConfigError(f"{name} is {value!r}, but must be {rule} (default {FIELDS[name].default})")
 
 
 def _check_names(config: Config) -> None:
     if not config.env:
-        raise ConfigError("env is empty; name a Gymnasium id, as in --env ALE/Pong-v5")
+        raise ConfigError("env is empty; give a Gymnasium id, as in --env ALE/Pong-v5")
     if not config.logdir:
-        raise ConfigError("logdir is empty; name a folder, or . for the current one")
+        raise ConfigError("logdir is empty; give a folder, or . for the current one")
     if config.name in (".", "..") or "/" in config.name or "\\" in config.name or "\0" in config.name:
-        raise ConfigError(f"name {config.name!r} is no folder name; say where it lies with --logdir")
+        raise ConfigError(f"name {config.name!r} is not a folder name; set its parent folder with --logdir")
     if "" in config.tasks:
-        raise ConfigError(f"tasks {','.join(config.tasks)!r} has an empty name; write --tasks pc,vr,rp")
+        raise ConfigError(f"tasks {','.join(config.tasks)!r} contains an empty name; write --tasks pc,vr,rp")
     twice = [task for task in config.tasks if config.tasks.count(task) > 1]
     if twice:
-        raise ConfigError(f"task {twice[0]} is named twice; leave one out of tasks")
-    named_by_class = any(":" in task for task in config.tasks)  # such a task's own name is known once it is loaded
+        raise ConfigError(f"task {twice[0]} is named twice; remove one of them from tasks")
+    named_by_class = any(":" in task for task in config.tasks)  # the name of such a task is unknown until it is loaded
     for task, options in config.task.items():
         if task not in config.tasks and not named_by_class:
-            hint = close_match(task, config.tasks) or "; add it to tasks or leave its options out"
-            raise ConfigError(f"task.{task} has options, but tasks doesn't name {task}{hint}")
+            hint = close_match(task, config.tasks) or "; add it to tasks or remove its options"
+            raise ConfigError(f"task.{task} has options, but {task} is not in tasks{hint}")
         weight = options.get("weight", 0.0)
         if not is_number(weight) or weight < 0:
-            raise ConfigError(f"task.{task}.weight is {weight!r}, but has to be a number of at least 0")
+            raise ConfigError(f"task.{task}.weight is {weight!r}, but must be a number of at least 0")
     for table in ("env_args", "task"):
         _check_savable(table, getattr(config, table))
 
@@ -68,7 +68,7 @@ def _check_savable(path: str, value: Any) -> None:
         for item in value:
             _check_savable(path, item)
     elif not isinstance(value, str | bool | int | float):
-        raise ConfigError(f"{path} is {value!r}, which TOML can't hold; use strings, numbers, booleans, lists, tables")
+        raise ConfigError(f"{path} is {value!r}, which TOML cannot hold; use strings, numbers, booleans, lists, tables")
 
 
 def _is_shared_evenly(agents: int, most: int) -> bool:
@@ -81,31 +81,29 @@ def _check_system(config: Config) -> None:
         lower = next(n for n in range(agents, 0, -1) if _is_shared_evenly(n, most))
         upper = next(n for n in range(agents, agents + 2 * most) if _is_shared_evenly(n, most))
         raise ConfigError(
-            f"{agents} agents can't be shared evenly among processes of about {most}; "
+            f"{agents} agents cannot be divided evenly among processes of about {most}; "
             f"use --agents {lower} or --agents {upper}, or --agents_per_process {per_process(config)}"
         )
     if config.replay_size < config.t_max:
-        raise ConfigError(f"replay_size {config.replay_size} is shorter than t_max {config.t_max}; raise replay_size")
+        raise ConfigError(f"replay_size {config.replay_size} is below t_max {config.t_max}; raise replay_size")
     group = -(-per_process(config) // 2)
     if config.max_batch < group:
-        raise ConfigError(f"max_batch {config.max_batch} is smaller than a group of {group} agents; raise max_batch")
+        raise ConfigError(f"max_batch {config.max_batch} is below the group size of {group} agents; raise max_batch")
     if 0 < config.memory_limit < _MIN_MEMORY:
         raise ConfigError(f"memory_limit is {config.memory_limit} bytes; give a unit, as in --memory_limit 800MB")
     if config.serial:
         for name, fitting in {"predictors": 1, "trainers": 1, "scheduler": "off"}.items():
             if getattr(config, name) != fitting:
-                raise ConfigError(f"serial has one thread, so {name} has to be {fitting}; leave {name} or serial out")
+                raise ConfigError(f"serial uses one thread, so {name} must be {fitting}; leave out {name} or serial")
 
 
 def _check_learner(config: Config) -> None:
     if config.first_stride != 4 and config.network != "large":
-        raise ConfigError("first_stride is of the large network only; add --network large, or leave first_stride out")
+        raise ConfigError("first_stride applies to the large network only; add --network large or leave it out")
     if config.rms_decay != FIELDS["rms_decay"].default and config.optimizer != "rmsprop":
-        raise ConfigError(f"rms_decay has no meaning for {config.optimizer}; leave it out, or use --optimizer rmsprop")
+        raise ConfigError(f"rms_decay has no effect on {config.optimizer}; leave it out or use --optimizer rmsprop")
     if config.log_epsilon != FIELDS["log_epsilon"].default and config.correction != "epsilon":
-        raise ConfigError(
-            f"log_epsilon has no meaning for {config.correction}; leave it out, or use --correction epsilon"
-        )
+        raise ConfigError(f"log_epsilon has no effect on {config.correction}; leave it out or use --correction epsilon")
     if config.learning_rate_end > config.learning_rate:
         raise ConfigError(
             f"learning_rate_end {config.learning_rate_end} is above learning_rate {config.learning_rate}; lower it"

@@ -1,6 +1,6 @@
-"""The command line: a flag for every field of the configuration, plus the few that are about files.
+"""The command line: one flag for every configuration field, and a few more for files.
 
-The flags live in a `FlagValues` of their own: importing this library adds nothing to a program's global absl flags.
+The flags live in their own `FlagValues`. Importing this library adds nothing to a program's global absl flags.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from gunreal.config.units import parse_count, parse_size
 
 _TABLES = ("env_args", "task")
 _OTHERS = {
-    "config": "TOML file whose values replace the defaults",
-    "resume": "name or folder of a run to go on with",
-    "task_weight": "weights of tasks, pc=0.05,vr=1; the same as --task pc.weight=0.05,vr.weight=1",
-    "help": "show this and exit",
+    "config": "TOML file with values that replace the defaults",
+    "resume": "Name or folder of a run to continue",
+    "task_weight": "Task weights, as in pc=0.05,vr=1. Short for --task pc.weight=0.05,vr.weight=1",
+    "help": "Show this help and exit",
 }
 
 
 class Extras(NamedTuple):
-    """What the command line says beside the configuration.
+    """Command-line values that are not part of the configuration.
 
     Attributes:
-      resume: folder of the run to go on with, or None.
-      given: the fields that the TOML file or a flag set, by name.
+      resume: folder of the run to continue, or None.
+      given: fields set by the TOML file or by a flag, by name.
     """
 
     resume: Path | None
@@ -42,14 +42,21 @@ class Extras(NamedTuple):
 
 
 def from_flags(argv: Sequence[str]) -> tuple[Config, Extras]:
-    """The checked configuration: defaults < `--config FILE.toml` < flags; with `--resume`, the saved run's < both.
+    """Reads and checks the configuration from a command line.
+
+    Flags override `--config FILE.toml`, which overrides the defaults. With `--resume`, both override the saved
+    configuration of the run.
 
     Args:
-      argv: the command line with the program's name first, as `sys.argv`.
+      argv: the command line, starting with the program's name as in `sys.argv`.
+
+    Returns:
+      The configuration, and the command-line values that are not part of it.
 
     Raises:
-      ConfigError: one line that names the fix; the caller prints it and exits with 2.
-      SystemExit: `--help` was asked for and printed.
+      ConfigError: the command line is invalid. The message is one line that names the fix. The caller prints it and
+        exits with code 2.
+      SystemExit: `--help` was given. The help has been printed.
     """
     found = _parse(argv)
     if found.pop("help", False):
@@ -68,7 +75,7 @@ def from_flags(argv: Sequence[str]) -> tuple[Config, Extras]:
 
 
 def usage(program: str) -> str:
-    """The help text: every flag with its meaning and default."""
+    """The help text: every flag with its description and default."""
     lines = [f"usage: {program} [--flag value] ...", ""]
     for name, help in _OTHERS.items():
         lines += _described(name, help)
@@ -86,18 +93,18 @@ def _shown(default: Any) -> str:
 
 
 def _described(name: str, help: str) -> list[str]:
-    return textwrap.wrap(f"--{name:<20} {help}", 110, initial_indent="  ", subsequent_indent=" " * 25)
+    return textwrap.wrap(f"--{name:<22} {help}", 110, initial_indent="  ", subsequent_indent=" " * 27)
 
 
 class _Parser(flags.ArgumentParser):
-    """Turns a flag's text into its value with `convert`, whose ValueError becomes absl's error for the flag."""
+    """Converts a flag's text to its value with `convert`. absl reports a ValueError from `convert` as a flag error."""
 
     def __init__(self, convert: Callable[[str], Any]):
         super().__init__()
         self.convert = convert
 
     def parse(self, argument: str) -> Any:
-        """The value."""
+        """The value of the text."""
         return self.convert(argument)
 
 
@@ -118,7 +125,7 @@ def _define() -> flags.FlagValues:
             _define_pairs(name, help, values)
         else:
             flags.DEFINE_string(name, None, help, flag_values=values)
-    values.set_gnu_getopt(True)  # so that what is no flag is reported, wherever it stands
+    values.set_gnu_getopt(True)  # find arguments that are not flags at any position
     return values
 
 
@@ -144,28 +151,28 @@ def _parse_float(text: str) -> float:
 
 
 def read(values: flags.FlagValues, argv: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Sets `values` from a command line and returns the words that are no flags.
+    """Sets `values` from a command line and returns the arguments that are not flags.
 
     Raises:
-      ConfigError: absl's complaint in one line; of an unknown flag, with the closest of the `known` ones.
+      ConfigError: absl rejects the command line. For an unknown flag the message suggests the closest of `known`.
     """
     try:
         return values(list(argv))[1:]
     except flags.UnrecognizedFlagError as error:
-        hint = close_match(error.flagname, known) or "; --help lists all flags"
+        hint = close_match(error.flagname, known) or "; use --help to list all flags"
         raise ConfigError(f"unknown flag --{error.flagname}{hint}") from error
     except flags.Error as error:
         if "Non-boolean" in str(error):
-            raise ConfigError(f"{str(error).split(': ')[0]}: write true or false, or no value at all") from error
+            raise ConfigError(f"{str(error).split(': ')[0]}: give true or false, or no value") from error
         raise ConfigError(" ".join(str(error).split())) from error
 
 
 def _parse(argv: Sequence[str]) -> dict[str, Any]:
-    """The flags that are there, by name, with repeated tables merged."""
+    """The values of the given flags, by name. Repeated tables are merged."""
     values = _define()
     rest = read(values, argv, [*FIELDS, *_OTHERS])
     if rest:
-        raise ConfigError(f"unexpected argument {rest[0]!r}; write --flag value")
+        raise ConfigError(f"unexpected argument {rest[0]!r}; give values as --flag value")
     found = {name: values[name].value for name in [*FIELDS, *_OTHERS] if values[name].present}
     for name in (*_TABLES, "task_weight"):
         if name in found:
@@ -178,17 +185,18 @@ def _parse(argv: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_pairs(text: str) -> dict[str, Any]:
-    """`key=value,key=value` with values as in TOML; a value that isn't, is a string without the quotes.
+    """Parses `key=value,key=value`. Values are TOML; a value that is not valid TOML is read as a string.
 
-    Raises ValueError where a `=` is missing, or a value looks like Python's True, False or None.
+    Raises:
+      ValueError: a `=` is missing, or a value is Python's True, False or None.
     """
     found: dict[str, Any] = {}
     for pair in re.split(r",(?=\s*[\w.:-]+\s*=)", text):  # commas inside lists and strings don't end a pair
         key, equals, value = (part.strip() for part in pair.partition("="))
         if not equals or not key:
-            raise ValueError(f"{pair!r} is no key=value")
+            raise ValueError(f"{pair!r} is not of the form key=value")
         if value in ("True", "False", "None"):
-            raise ValueError(f"{pair!r}: write true or false; a value of None can't be given")
+            raise ValueError(f"{pair!r}: write true or false; None is not supported")
         try:
             found[key] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
@@ -200,7 +208,7 @@ def _check_flat(name: str, pairs: dict[str, Any]) -> None:
     wrong = next((key for key in pairs if (name == "task") != ("." in key)), None)
     if wrong is not None:
         expected = {"task": "pc.weight=0.05", "task_weight": "pc=0.05", "env_args": "frameskip=4"}[name]
-        raise ConfigError(f"--{name} {wrong}={pairs[wrong]}: write it as in --{name} {expected}")
+        raise ConfigError(f"--{name} {wrong}={pairs[wrong]} has the wrong form; write it as in --{name} {expected}")
 
 
 def _nested(pairs: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -212,8 +220,10 @@ def _nested(pairs: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _merge(file: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """The file's values with the flags' over them. Tables are merged by key; options of tasks that the file names and
-    the flags leave out go with their task."""
+    """The values of the file, overridden by the flags. Tables are merged by key.
+
+    A task that the file names and the flags leave out is dropped together with its options.
+    """
     merged = file | found
     if "env_args" in file:
         merged["env_args"] = file["env_args"] | found.get("env_args", {})

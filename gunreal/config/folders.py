@@ -1,4 +1,4 @@
-"""The folder of a run: its name, its place under `logdir`, and the configuration that is saved in it."""
+"""The folder of a run: its name, its location under `logdir` and the configuration saved in it."""
 
 from __future__ import annotations
 
@@ -17,37 +17,40 @@ from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, load
 
 CONFIG = "config.toml"
 
-# What may change when a run goes on. All else defines the environment, the network or what is learned, and is fixed.
+# Fields that may change when a run is resumed. All others define the environment, the network or the learning.
 CHANGEABLE = frozenset(
     ("steps", "checkpoint_minutes", "keep_checkpoints", "metrics_seconds")
     + ("agents", "agents_per_process", "predictors", "trainers", "scheduler", "scheduler_seconds")
     + ("memory_limit", "max_batch", "env_timeout", "layout")
 )
 
-# The values that runs had before the field existed: their folders lack it.
+# Values for run folders whose configuration lacks these fields.
 _BEFORE_FIELDS = {"normalize_observations": "off", "normalize_returns": False}
 
 
 def saved_config(run_dir: str | Path) -> Config:
-    """The configuration that a run's folder holds. Raises ConfigError as `gunreal.config.load` does."""
+    """The configuration saved in a run's folder. Raises ConfigError as `gunreal.config.schema.load` does."""
     return Config(**{**_BEFORE_FIELDS, **load(Path(run_dir) / CONFIG)})
 
 
 def prepare_run_dir(config: Config) -> Path:
-    """Makes the folder of a new run, `logdir/name`, and saves the configuration in it.
+    """Creates the folder of a new run, `logdir/name`, and saves the configuration in it.
 
-    An empty `name` is made from environment, tasks and time, and is never taken by another run. The folder's name is
-    the run's name: `dataclasses.replace(config, name=path.name)` is what `config.toml` holds.
+    An empty `name` is replaced by a unique one made from the environment, the tasks and the time. The run is named
+    after its folder: `config.toml` holds `dataclasses.replace(config, name=path.name)`.
+
+    Returns:
+      The path of the folder.
 
     Raises:
-      ConfigError: the folder holds something already, or can't be written.
+      ConfigError: the folder is not empty or cannot be written.
     """
     try:
         path = _make(config)
         save(dataclasses.replace(config, name=path.name), path / CONFIG)
     except OSError as error:
         where = error.filename or config.logdir
-        raise ConfigError(f"can't write to {where}: {error.strerror}; choose another folder with --logdir") from error
+        raise ConfigError(f"cannot write to {where}: {error.strerror}; choose another folder with --logdir") from error
     return path
 
 
@@ -70,7 +73,7 @@ def _make(config: Config) -> Path:
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):
             raise ConfigError(
-                f"{path} holds a run already; go on with it by --resume {config.name}, or take another --name"
+                f"{path} already holds a run; continue it with --resume {config.name} or choose another --name"
             )
         return path
     logdir.mkdir(parents=True, exist_ok=True)
@@ -83,7 +86,7 @@ def _make(config: Config) -> Path:
             return path
         except FileExistsError:
             continue
-    raise ConfigError(f"{logdir} has too many runs of the same second; give this one a --name")
+    raise ConfigError(f"{logdir} has too many runs started in the same second; give this one a --name")
 
 
 @contextlib.contextmanager
@@ -109,10 +112,14 @@ def locked(run_dir: str | Path) -> Iterator[None]:
 
 
 def find(name: str, logdir: str = Config.logdir) -> Path:
-    """The folder of the run that `--resume` names: a path, or a name under `logdir`.
+    """The folder of an existing run.
+
+    Args:
+      name: path of the folder, or name of a run under `logdir`.
+      logdir: folder of runs.
 
     Raises:
-      ConfigError: there is no such run.
+      ConfigError: the run does not exist.
     """
     under = Path(logdir).expanduser()
     for path in (Path(name).expanduser(), under / name):
@@ -120,14 +127,16 @@ def find(name: str, logdir: str = Config.logdir) -> Path:
             return path.resolve()
     known = sorted(path.parent.name for path in under.glob(f"*/{CONFIG}"))
     hint = close_match(name, known) or (f"; the newest run there is {known[-1]}" if known else "; check --logdir")
-    raise ConfigError(f"there is no run {name!r}, as a folder or in {under}{hint}")
+    raise ConfigError(f"run {name!r} not found, neither as a folder nor in {under}{hint}")
 
 
 def resume_config(run_dir: str | Path, overrides: Mapping[str, Any]) -> Config:
-    """The saved configuration of a run with `overrides`, at the place where the run lies now.
+    """The saved configuration of a run, changed by `overrides`.
+
+    `logdir` and `name` are set to the run's current location.
 
     Raises:
-      ConfigError: an override changes what defines the run (environment, tasks, network, learning), or is bad itself.
+      ConfigError: an override is invalid, or changes the environment, the tasks, the network or the learning.
     """
     run_dir = Path(run_dir).resolve()
     saved = saved_config(run_dir)
@@ -138,7 +147,7 @@ def resume_config(run_dir: str | Path, overrides: Mapping[str, Any]) -> Config:
         value, kept = typed(name, value), getattr(saved, name)
         if name != "logdir" and name not in CHANGEABLE and value != kept:
             raise ConfigError(
-                f"a resumed run can't change {name} from {kept!r} to {value!r}; leave {name} out, or start a new run"
+                f"a resumed run cannot change {name} from {kept!r} to {value!r}; leave {name} out or start a new run"
             )
     changed = {name: typed(name, value) for name, value in overrides.items() if name in CHANGEABLE}
     config = dataclasses.replace(saved, **changed)

@@ -1,7 +1,7 @@
-"""The configuration of a run: one frozen dataclass, a field per line with its unit; defaults < TOML file < flags.
+"""The configuration of a run: one frozen dataclass, whose fields can be set in a TOML file and by flags.
 
-Flags are made from the same fields in `gunreal.config.flags`. The folder of a run keeps the resolved TOML
-(`gunreal.config.folders`).
+`gunreal.config.flags` makes the command-line flags from these fields. `gunreal.config.folders` saves the resolved
+configuration as TOML in the folder of the run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gunreal.config import units
 
 
 def field(default: Any, help: str, **limits: Any) -> Any:
-    """A field with its one-line help and its limits: `choices`, `low` and `high` (inclusive), `above` and `below`."""
+    """A field with its help text and its limits: `choices`, `low` and `high` (inclusive), `above` and `below`."""
     metadata = {"help": help, **limits}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=dict, metadata=metadata)
@@ -32,11 +32,11 @@ def field(default: Any, help: str, **limits: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Everything that defines a run. Every field is a command-line flag and a TOML key of the same name.
+    """The configuration of a run. Every field is also a command-line flag and a TOML key of the same name.
 
-    Values get their field's type: `agents=16.0` is 16, a list of tasks a tuple. A value that has another type raises
-    `ConfigError`. All other rules are checked by `gunreal.config.checks.check`: its `ConfigError` names the fix in one
-    line.
+    Values are converted to the type of their field: `agents=16.0` becomes 16, and a list of tasks becomes a tuple. A
+    value that cannot be converted raises `ConfigError`. `gunreal.config.checks.check` checks all other rules. Its
+    `ConfigError` names the fix in one line.
     """
 
     def __post_init__(self) -> None:
@@ -44,125 +44,142 @@ class Config:
             object.__setattr__(self, name, typed(name, getattr(self, name)))  # past the frozen attributes
 
     # Environment
-    env: str = field("ALE/Pong-v5", "a Gymnasium id, or module:id")
-    env_args: dict[str, Any] = field({}, "keyword arguments of gymnasium.make")
+    env: str = field("ALE/Pong-v5", "Environment: a Gymnasium id, or module:id to import a module first")
+    env_args: dict[str, Any] = field({}, "Keyword arguments for gymnasium.make, as in key=value,key=value")
     protocol: str = field(
         "deterministic",
-        "Atari: deterministic (the papers': no sticky actions) or v5 (sticky 0.25)",
+        "Protocol for Atari games: deterministic (no sticky actions, as in the papers) or v5 (sticky actions, 0.25)",
         choices=("deterministic", "v5"),
     )
-    observation: str = field("gray", "images are learned from in gray or in colour", choices=("gray", "rgb"))
-    image_key: str = field("", "entry of a Dict observation that is learned from; empty: its image")
-    frame_size: int = field(84, "pixels, height and width", low=20, high=512)
-    frame_stack: int = field(4, "frames of one observation; vectors are not stacked", low=1, high=64)
+    observation: str = field("gray", "Color mode of image observations", choices=("gray", "rgb"))
+    image_key: str = field("", "Entry of a Dict observation to learn from. If empty, the image is chosen automatically")
+    frame_size: int = field(84, "Height and width of a frame, in pixels", low=20, high=512)
+    frame_stack: int = field(
+        4, "Number of frames in one observation. Vector observations are not stacked", low=1, high=64
+    )
     normalize_observations: str = field(
         "element",
-        "running mean and deviation that observations are normalised with: of each element of a frame, or of a channel",
+        "Normalization of observations by a running mean and deviation: per element of a frame, per channel, or off",
         choices=("element", "channel", "off"),
     )
     reward_clip: float = field(
-        -1.0, "bound of the rewards that are learned from; 0: none; -1: 1 for Atari games, none elsewhere", low=-1
+        -1.0,
+        "Bound for clipping rewards. 0 disables clipping; -1 means 1 for Atari games and no clipping otherwise",
+        low=-1,
     )
     # Tasks
-    tasks: tuple[str, ...] = field((), "auxiliary tasks: entry-point names, or module:Class")
-    task: dict[str, dict[str, Any]] = field({}, "options of tasks: pc.weight=0.05,pc.discount=0.95")
-    t_max: int = field(20, "agent steps of a rollout and of a replay sequence", low=1, high=1000)
-    replay_size: int = field(2000, "agent steps kept per agent", low=1)
+    tasks: tuple[str, ...] = field((), "Auxiliary tasks, separated by commas: entry-point names or module:Class")
+    task: dict[str, dict[str, Any]] = field({}, "Task options, as in pc.weight=0.05,pc.discount=0.95")
+    t_max: int = field(20, "Length of a rollout and of a replay sequence, in agent steps", low=1, high=1000)
+    replay_size: int = field(2000, "Size of each agent's replay ring, in agent steps", low=1)
     replay_fill: str = field(
         "sequence",
-        "auxiliary learning starts when the ring can serve a sequence, or is full",
+        "Start of auxiliary learning: sequence (the replay ring holds one sequence) or full (the ring is full)",
         choices=("sequence", "full"),
     )
     # Run
-    logdir: str = field("runs", "folder of runs")
-    name: str = field("", "folder of this run; empty: made from environment, tasks and time")
-    steps: int = field(1_000_000, "budget in agent steps", low=1)
-    seed: int = field(1, "of everything that is drawn by chance", low=0, high=2**31 - 1)
-    serial: bool = field(False, "one thread in lockstep, bit-reproducible")
-    checkpoint_minutes: float = field(5.0, "minutes between checkpoints", above=0)
-    keep_checkpoints: int = field(3, "newest ones kept, beside the best", low=1)
-    metrics_seconds: float = field(10.0, "seconds between lines of metrics.jsonl", above=0)
+    logdir: str = field("runs", "Folder of all runs")
+    name: str = field("", "Name of this run's folder. If empty, it is made from the environment, tasks and time")
+    steps: int = field(1_000_000, "Training budget, in agent steps", low=1)
+    seed: int = field(1, "Random seed", low=0, high=2**31 - 1)
+    serial: bool = field(False, "Bit-reproducible training in a single thread")
+    checkpoint_minutes: float = field(5.0, "Minutes between checkpoints", above=0)
+    keep_checkpoints: int = field(3, "Number of newest checkpoints to keep, in addition to the best", low=1)
+    metrics_seconds: float = field(10.0, "Seconds between lines of metrics.jsonl", above=0)
     # System
-    agents: int = field(32, "environments that are stepped at the same time", low=1, high=4096)
+    agents: int = field(32, "Number of agents, each with its own environment", low=1, high=4096)
     agents_per_process: int = field(
-        16, "at most: the largest divisor of agents up to it is used; they step in two groups", low=1, high=1024
+        16,
+        "Maximum number of agents per process. The largest divisor of agents up to this number is used",
+        low=1,
+        high=1024,
     )
-    predictors: int = field(1, "threads per prediction queue", low=1, high=64)
+    predictors: int = field(1, "Number of threads per prediction queue", low=1, high=64)
     trainers: int = field(
         1,
-        "training threads: on a CPU they compute gradients at the same time, on a GPU a second gathers the next batch",
+        "Number of training threads. On a CPU they compute gradients in parallel. On a GPU a second one gathers data",
         low=1,
         high=64,
     )
     run_ahead: int = field(
-        1, "agent steps after a rollout before it is trained on: few keep the policy lag low, many hide latency", low=0
+        1, "Agent steps between a rollout and its training. Fewer reduce the policy lag, more hide latency", low=0
     )
-    scheduler: str = field("off", "moves agents, predictors and trainers", choices=("annealing", "queue", "off"))
-    scheduler_seconds: float = field(20.0, "seconds between moves", above=0)
+    scheduler: str = field(
+        "off", "Scheduler for the numbers of agents, predictors and trainers", choices=("annealing", "queue", "off")
+    )
+    scheduler_seconds: float = field(20.0, "Seconds between changes by the scheduler", above=0)
     memory_limit: int = field(
-        0, "bytes that all processes together may use (800MB, 2GiB); 0: the cgroup's limit or the machine's RAM", low=0
+        0, "Memory limit for all processes, in bytes or as in 800MB, 2GiB. 0 means the cgroup's limit or the RAM", low=0
     )
-    max_batch: int = field(256, "observations in one prediction", low=1)
-    env_timeout: float = field(120.0, "seconds of an environment step after which its process is restarted", above=0)
+    max_batch: int = field(256, "Maximum number of observations in one prediction", low=1)
+    env_timeout: float = field(
+        120.0, "Seconds before a process with an unfinished environment step is restarted", above=0
+    )
     # Learner
-    backend: str = field("tensorflow", "the framework", choices=("tensorflow", "jax"))
-    layout: str = field("auto", "of convolutions; auto: by device", choices=("nchw", "nhwc", "auto"))
+    backend: str = field("tensorflow", "Keras backend", choices=("tensorflow", "jax"))
+    layout: str = field(
+        "auto", "Memory layout of convolutions: nchw, nhwc, or auto (by device)", choices=("nchw", "nhwc", "auto")
+    )
     network: str = field(
         "auto",
-        "small (the papers'), large (GA3C's with a third convolution), lstm (UNREAL's) or mlp; auto: small or mlp",
+        "Network: small (as in GUNREAL), large (GA3C's plus a third convolution), lstm (as in UNREAL), mlp, or auto "
+        "(small for images, mlp for vectors)",
         choices=("auto", "small", "large", "lstm", "mlp"),
     )
-    first_stride: int = field(4, "stride of the large network's first convolution", low=1, high=4)
-    hidden: int = field(256, "units of the torso's last layer", low=1)
-    min_batch: int = field(80, "agent steps of the smallest training batch", low=1)
-    optimizer: str = field("adam", "of all the weights", choices=("rmsprop", "adam"))
-    learning_rate: float = field(5e-4, "at the start", above=0)
-    learning_rate_end: float = field(0.0, "reached linearly at the end of the budget", low=0)
-    rms_decay: float = field(0.99, "of RMSProp's mean of squared gradients", low=0, below=1)
-    epsilon: float = field(1e-5, "of the optimiser, inside RMSProp's square root", above=0)
-    max_grad_norm: float = field(0.5, "gradients are clipped to this global norm; 0: never", low=0)
-    discount: float = field(0.99, "gamma", low=0, high=1)
+    first_stride: int = field(4, "Stride of the large network's first convolution, in pixels", low=1, high=4)
+    hidden: int = field(256, "Number of units in the last layer of the torso", low=1)
+    min_batch: int = field(80, "Minimum size of a training batch, in agent steps", low=1)
+    optimizer: str = field("adam", "Optimizer for all weights", choices=("rmsprop", "adam"))
+    learning_rate: float = field(5e-4, "Learning rate at the start of training", above=0)
+    learning_rate_end: float = field(0.0, "Learning rate at the end of the budget, approached linearly", low=0)
+    rms_decay: float = field(0.99, "Decay rate of RMSProp's mean of squared gradients", low=0, below=1)
+    epsilon: float = field(1e-5, "Epsilon of the optimizer. RMSProp adds it inside the square root", above=0)
+    max_grad_norm: float = field(0.5, "Maximum global norm of the gradients. 0 disables clipping", low=0)
+    discount: float = field(0.99, "Discount factor gamma, per agent step", low=0, high=1)
     algorithm: str = field(
         "a3c",
-        "objective of the policy: a3c (each batch once) or ppo (clipped, each batch several times)",
+        "Policy objective: a3c (each batch used once) or ppo (clipped, each batch used several times)",
         choices=("a3c", "ppo"),
     )
-    ppo_epochs: int = field(4, "times that PPO learns from a batch", low=1, high=100)
-    ppo_minibatches: int = field(4, "updates of each PPO epoch", low=1, high=1000)
-    ppo_clip: float = field(0.1, "bound of PPO's ratio of probabilities, from 1", above=0)
-    gae_lambda: float = field(0.95, "decay of PPO's generalised advantage estimates", low=0, high=1)
-    entropy: float = field(0.01, "beta, weight of the policy's entropy", low=0)
+    ppo_epochs: int = field(4, "Number of PPO epochs per batch", low=1, high=100)
+    ppo_minibatches: int = field(4, "Number of minibatches, and so of updates, per PPO epoch", low=1, high=1000)
+    ppo_clip: float = field(0.1, "Clip range of PPO's probability ratio around 1", above=0)
+    gae_lambda: float = field(0.95, "Lambda of PPO's generalized advantage estimation", low=0, high=1)
+    entropy: float = field(0.01, "Weight of the entropy bonus, beta", low=0)
     reduction: str = field(
         "mean",
-        "the loss is a batch's mean over agent steps, or GA3C's sum (large epsilons and clipping tell them apart)",
+        "Reduction of the loss over the agent steps of a batch: mean, or sum (as in GA3C)",
         choices=("mean", "sum"),
     )
-    normalize_returns: bool = field(True, "values and advantages in units of the returns' deviation (PopArt)")
-    value_weight: float = field(0.5, "of the value loss, 0.5 (R - V)^2", low=0)
+    normalize_returns: bool = field(
+        True, "Scaling of values and advantages by the standard deviation of the returns (PopArt)"
+    )
+    value_weight: float = field(0.5, "Weight of the value loss 0.5 (R - V)^2", low=0)
     correction: str = field(
         "vtrace",
-        "of what lagging policies have done: GA3C's epsilon inside log pi, or V-trace",
+        "Off-policy correction: vtrace, or epsilon (GA3C's epsilon inside log pi)",
         choices=("epsilon", "vtrace"),
     )
     precision: str = field(
         "float32",
-        "of convolutions and dense layers; weights, losses and optimiser are float32",
+        "Precision of convolutions and dense layers: float32 or bfloat16. Weights, losses and optimizer use float32",
         choices=("float32", "bfloat16"),
     )
     threads: int = field(
         0,
-        "that one operation of the network uses on the CPU; 0: a quarter of the cores, as agents and other calls use "
-        "the rest, or with --serial all of them",
+        "CPU threads per network operation. 0 means a quarter of the cores, or all of them with --serial",
         low=0,
     )
     transfer: str = field(
-        "uint8", "of images to the device; float32, as GA3C's, moves four times the bytes", choices=("uint8", "float32")
+        "uint8",
+        "Data type of images sent to the device: uint8, or float32 (as in GA3C, with four times as many bytes)",
+        choices=("uint8", "float32"),
     )
-    log_epsilon: float = field(1e-6, "GA3C's epsilon inside log pi", above=0, below=1)
+    log_epsilon: float = field(1e-6, "GA3C's epsilon inside log pi, used with --correction epsilon", above=0, below=1)
 
 
 class ConfigError(ValueError):
-    """A configuration that can't run; its message is one line that names the fix."""
+    """An invalid configuration. The message is one line that names the fix."""
 
 
 FIELDS = {f.name: f for f in dataclasses.fields(Config)}
@@ -170,7 +187,7 @@ TYPES: dict[str, Any] = typing.get_type_hints(Config)
 
 
 def per_process(config: Config) -> int:
-    """Agents in each process: the largest divisor of `agents` that is at most `agents_per_process`."""
+    """Number of agents per process: the largest divisor of `agents` that is at most `agents_per_process`."""
     return largest_share(config.agents, config.agents_per_process)
 
 
@@ -180,16 +197,18 @@ def largest_share(agents: int, most: int) -> int:
 
 
 def close_match(word: str, known: Iterable[str]) -> str:
-    """The end of an error message about an unknown word: `; did you mean ...?`, or nothing."""
+    """A suggestion for the end of an error message, `; did you mean ...?`, or "" without a close match."""
     found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f"; did you mean {found[0]}?" if found else ""
 
 
 def typed(name: str, value: Any) -> Any:
-    """`value` as the type of field `name`: 8e6 may stand for an int, an int for a float, a list for a tuple.
+    """Converts `value` to the type of field `name`.
+
+    Whole floats such as 8e6 become int, int becomes float, and a list becomes a tuple.
 
     Raises:
-      ConfigError: it is of another type.
+      ConfigError: the value has another type.
     """
     kind = TYPES[name]
     if kind is int and is_number(value) and float(value).is_integer():
@@ -206,11 +225,11 @@ def typed(name: str, value: Any) -> Any:
         return value
     kinds = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
     tables = {"tasks": "a list of strings", "task": "a table of options for each task", "env_args": "a table"}
-    raise ConfigError(f"{name} is {value!r}, but has to be {kinds.get(kind) or tables[name]}")
+    raise ConfigError(f"{name} is {value!r}, but must be {kinds.get(kind) or tables[name]}")
 
 
 def is_number(value: Any) -> bool:
-    """Whether `value` is a finite number; true and false are none."""
+    """Whether `value` is a finite number. Booleans do not count as numbers."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -219,17 +238,20 @@ def _is_table(value: Any) -> bool:
 
 
 def load(path: str | Path) -> dict[str, Any]:
-    """The fields that a TOML file sets, by name, each of its field's type; `Config(**load(path))` is the whole.
+    """Reads the fields set by a TOML file. `Config(**load(path))` is the complete configuration.
+
+    Returns:
+      The values by field name, converted to the types of the fields.
 
     Raises:
-      ConfigError: the file can't be read, is no TOML, or has an unknown key or a value of the wrong type.
+      ConfigError: the file cannot be read, is not valid TOML, has an unknown key or has a value of the wrong type.
     """
     try:
         found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"{path} can't be read: {error.strerror}; check the path") from error
+        raise ConfigError(f"cannot read {path}: {error.strerror}; check the path") from error
     except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError
-        raise ConfigError(f"{path} is no valid TOML: {error}") from error
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
     for name in found:
         if name not in FIELDS:
             raise ConfigError(f"{path}: unknown key {name}{close_match(name, FIELDS) or '; leave it out'}")
@@ -242,9 +264,9 @@ def load(path: str | Path) -> dict[str, Any]:
 
 
 def save(config: Config, path: str | Path) -> None:
-    """Writes all fields as TOML; `Config(**load(path)) == config`. The file is there whole or as it was.
+    """Writes all fields as TOML, so that `Config(**load(path)) == config`. Raises OSError.
 
-    Raises OSError.
+    The file is replaced as a whole, or not at all.
     """
     path = Path(path)
     temporary = path.with_suffix(".tmp")

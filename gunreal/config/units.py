@@ -1,4 +1,4 @@
-"""Numbers as people write them: 8M steps, 2GiB of memory."""
+"""Parsing of numbers with units, such as 8M steps or 2GiB of memory."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ _BYTES |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 
 def parse_count(text: str) -> int:
-    """The whole number written as `8000000`, `8_000_000`, `8e6` or `8M`. Raises ValueError."""
+    """Parses a whole number such as `8000000`, `8_000_000`, `8e6` or `8M`. Raises ValueError."""
     return _scaled(text, _COUNTS, "a whole number such as 8000000, 8e6 or 8M")
 
 
 def parse_size(text: str) -> int:
-    """Bytes of `800MB`, `2GiB` or `1_000_000`. Raises ValueError."""
+    """Parses a number of bytes such as `800MB`, `2GiB` or `1_000_000`. Raises ValueError."""
     return _scaled(text, _BYTES, "a size such as 800MB or 2GiB, or a number of bytes")
 
 
@@ -22,7 +22,7 @@ def _scaled(text: str, units: dict[str, int], expected: str) -> int:
     unit = text.strip()[len(number) :].upper()
     try:
         try:
-            value: float = int(number) * units[unit]  # exact, also beyond a float's 53 bits
+            value: float = int(number) * units[unit]  # exact even beyond a float's 53 bits
         except ValueError:
             value = float(number) * units[unit]
         if value == int(value):

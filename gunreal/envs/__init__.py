@@ -1,4 +1,4 @@
-"""Environments: Atari, DeepMind Lab, any Gymnasium id with discrete actions, and the library's own games and mazes."""
+"""Environments: Atari, DeepMind Lab, Gymnasium environments with discrete actions, and the library's own games."""
 
 from __future__ import annotations
 

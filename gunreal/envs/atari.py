@@ -1,8 +1,10 @@
-"""Atari 2600 games (`ALE/Pong-v5`, ...) as gray or RGB frames: skip 4, maximum over the last two, no reward clipping.
+"""Atari 2600 games (`ALE/Pong-v5`, ...) as gray or RGB frames.
 
-This steps `ale_py.ALEInterface` itself. `ale_py.vector_env.AtariVectorEnv` is as fast per core, but there an episode is
-a function of its seed only after `loadROM`, which takes 85 ms (most of it for a palette that nobody uses): more than a
-whole episode of a beginner's Breakout. Here a reset restores the saved start state, about 1 ms with its no-ops.
+Each step skips 4 frames and takes the maximum over the last two. Rewards are not clipped.
+
+The module uses `ale_py.ALEInterface` directly. `ale_py.vector_env.AtariVectorEnv` is as fast per core, but its episodes
+depend on more than their seed unless the ROM is loaded again. `loadROM` takes 85 ms, which is longer than a beginner's
+whole episode of Breakout. Here a reset restores the saved start state, which takes about 1 ms including no-ops.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from gunreal.envs.resize import AreaResize
 from gunreal.envs.step import Step
 
 # noop_max: an episode starts with 1 to noop_max no-op frames.
-# "deterministic": Mnih et al. 2015/2016, as GA3C, UNREAL and GUNREAL; "v5": Machado et al. 2018, sticky actions.
+# "deterministic": Mnih et al. 2015/2016, as in GA3C, UNREAL and GUNREAL. "v5": sticky actions, Machado et al. 2018.
 PROTOCOLS = {
     "deterministic": {"repeat_action_probability": 0.0, "noop_max": 30},
     "v5": {"repeat_action_probability": 0.25, "noop_max": 1},
@@ -29,29 +31,29 @@ _EXTRA = {"lives": "lives", "ram": "getRAM", "rgb": "getScreenRGB"}
 
 
 class AtariEnv:
-    """`num_envs` consoles that are stepped one after the other, in `send`. See `VectorEnv`."""
+    """`num_envs` Atari consoles. `send` steps them one after the other. See `VectorEnv`."""
 
     dtype = "uint8"
 
     def __init__(self, config: Config, num_envs: int, extra_keys: Sequence[str] = ()):
         if unknown := set(extra_keys) - set(_EXTRA):
-            raise ConfigError(f"{config.env} records no {sorted(unknown)}: a task can ask for {sorted(_EXTRA)}")
+            raise ConfigError(f"{config.env} cannot record {sorted(unknown)}; available: {sorted(_EXTRA)}")
         if config.image_key:
-            raise ConfigError(f"image_key {config.image_key!r}: {config.env} observes no Dict; leave image_key out")
+            raise ConfigError(f"image_key {config.image_key!r}: {config.env} has no Dict observation; leave it out")
         game, options = _game(config), _options(config)
         self.num_envs = num_envs
         channels, size = 3 if config.observation == "rgb" else 1, config.frame_size
         self.frame: tuple[int, ...] = (channels, size, size)
         self._consoles = [_Console(game, options, channels) for _ in range(num_envs)]
         screen = self._consoles[0].start_screen.shape
-        # One for all of them, which stays in the processor's cache.
+        # Shared by all consoles, so that it stays in the processor's cache.
         self._screens, self._resize = np.empty((2, *screen), np.uint8), AreaResize(screen, (size, size))
         self.num_actions = len(self._consoles[0].actions)
         self._extra_keys = extra_keys
         self._step: Step | None = None
 
     def send(self, actions: np.ndarray, reset: np.ndarray, seeds: np.ndarray) -> None:
-        """Does the step; see `VectorEnv`."""
+        """Does the whole step. See `VectorEnv`."""
         n = self.num_envs
         frame = np.empty((n, *self.frame), np.uint8)
         reward, terminated, truncated = np.zeros(n, np.float32), np.zeros(n, bool), np.zeros(n, bool)
@@ -65,7 +67,7 @@ class AtariEnv:
         self._step = Step(frame, reward, terminated, truncated, extra)
 
     def recv(self) -> Step:
-        """What `send` found; see `VectorEnv`."""
+        """Returns the result of `send`. See `VectorEnv`."""
         step, self._step = self._step, None
         if step is None:
             raise RuntimeError("recv() without send()")
@@ -77,14 +79,14 @@ class AtariEnv:
 
 
 class _Console:
-    """One game: ALE and its random numbers."""
+    """One game: an ALE instance and its random generator."""
 
     def __init__(self, game: str, options: dict, channels: int):
         import ale_py
 
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         self.ale = ale = ale_py.ALEInterface()
-        ale.setFloat("repeat_action_probability", 0.0)  # ALE's own sticky actions can't be seeded without loadROM
+        ale.setFloat("repeat_action_probability", 0.0)  # ALE's own sticky actions cannot be seeded without loadROM
         ale.setInt("random_seed", 0)
         ale.setInt("max_num_frames_per_episode", options["max_num_frames_per_episode"])
         rom: Any = ale_py.roms.get_rom_path(game)
@@ -94,7 +96,7 @@ class _Console:
         if options["difficulty"] is not None:
             ale.setDifficulty(options["difficulty"])
         ale.reset_game()
-        ale.act(ale_py.Action.NOOP)  # right after the reset the picture can be half drawn, which no saved state holds
+        ale.act(ale_py.Action.NOOP)  # the screen can be half drawn after a reset, and saved states do not hold that
         self._get_screen = ale.getScreenRGB if channels == 3 else ale.getScreenGrayscale
         self._start, self.start_screen = ale.cloneState(include_rng=True), self._get_screen()
         self.actions = ale.getLegalActionSet() if options["full_action_space"] else ale.getMinimalActionSet()
@@ -102,18 +104,22 @@ class _Console:
         self._noop_max, self._noop = options["noop_max"], ale_py.Action.NOOP
 
     def reset(self, seed: int, screen: np.ndarray) -> None:
-        """Starts the episode of `seed` and writes its first screen."""
+        """Starts the episode of `seed` and writes its first screen to `screen`."""
         self._rng = np.random.default_rng(seed)
         self._held = self._noop
         self.ale.restoreState(self._start)
-        screen[:] = self.start_screen  # ALE itself still has the last episode's
-        if noops := self._rng.integers(self._noop_max):  # the start state has seen one already
+        screen[:] = self.start_screen  # ALE itself still holds the screen of the last episode
+        if noops := self._rng.integers(self._noop_max):  # the start state already includes one
             for _ in range(noops):
                 self.ale.act(self._noop)
             self._get_screen(screen)
 
     def step(self, action: int, screens: np.ndarray) -> tuple[float, bool, bool]:
-        """`frameskip` emulated frames; writes the first of two screens and returns reward, terminated, truncated."""
+        """Emulates `frameskip` frames and writes the screen to the first of two `screens`.
+
+        Returns:
+          Reward, terminated, truncated.
+        """
         ale, (even, odd) = self.ale, screens
         sticky = self._rng.random(self._skip) < self._sticky if self._sticky else None
         reward = 0
@@ -127,18 +133,18 @@ class _Console:
                 break
             if k >= self._skip - 2:
                 self._get_screen(odd if k % 2 else even)
-        if self._skip > 1:  # sprites flicker: each is drawn on every other frame only
+        if self._skip > 1:  # sprites flicker, as some are drawn on every other frame only
             np.maximum(even, odd, out=even)
         terminated = ale.game_over(with_truncation=False)
         return reward, terminated, ale.game_truncated() and not terminated
 
 
 def _game(config: Config) -> str:
-    """The ROM's name of `config.env`."""
+    """The name of the ROM of `config.env`."""
     try:
         import ale_py
     except ImportError:
-        raise ConfigError(f"{config.env} needs the package ale-py: pip install ale-py") from None
+        raise ConfigError(f"{config.env} needs the package ale-py; run pip install ale-py") from None
     import gymnasium
 
     gymnasium.register_envs(ale_py)
@@ -151,10 +157,10 @@ def _game(config: Config) -> str:
 
 
 def _options(config: Config) -> dict:
-    """The protocol and what `env_args` changes in it."""
+    """The options of the protocol, overridden by `env_args`."""
     if config.protocol not in PROTOCOLS:
-        raise ConfigError(f"unknown protocol {config.protocol!r}: choose one of {sorted(PROTOCOLS)}")
+        raise ConfigError(f"unknown protocol {config.protocol!r}; available: {sorted(PROTOCOLS)}")
     options = {**_DEFAULTS, **PROTOCOLS[config.protocol]}
     if unknown := set(config.env_args) - set(options):
-        raise ConfigError(f"env_args {sorted(unknown)} do not fit {config.env}: Atari games know {sorted(options)}")
+        raise ConfigError(f"unknown env_args {sorted(unknown)} for {config.env}; available: {sorted(options)}")
     return {**options, **config.env_args}

@@ -1,4 +1,4 @@
-"""Catch (Osband et al. 2020, bsuite): a ball falls, a paddle catches it. Any agent that learns at all solves it."""
+"""Catch (Osband et al. 2020, bsuite): a paddle catches a falling ball. Any agent that learns at all solves it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ PIXELS = 84
 
 
 class Catch(gymnasium.Env):
-    """A ball falls from a random column, one row a step; the paddle on the bottom row moves left, stays or moves right.
+    """A game in which a paddle catches a falling ball.
 
-    Observation: uint8 `[84, 84, 1]`. Reward: +1 for a caught ball, -1 for a missed one, both end the episode
-    (`terminated`) after `rows - 1` steps. The best return is 1, the random policy's about -0.6.
+    The ball starts in a random column and falls one row per step. The paddle moves on the bottom row.
+
+    Observation: uint8 `[84, 84, 1]`. Actions: left, stay, right. Reward: +1 for a caught ball and -1 for a missed one.
+    Both end the episode (`terminated`) after `delay + rows - 1` steps. The best return is 1. A random policy gets about
+    -0.6.
 
     Args:
-      rows: of the picture; the ball falls through all of them.
-      columns: of the picture.
-      delay: steps before the ball falls and the paddle moves. Where there are any, the ball is seen in the episode's
-        first frame only: who has no memory can't do better than chance once that has left the stack.
+      rows: number of rows of the grid.
+      columns: number of columns of the grid.
+      delay: number of steps before the ball and the paddle start to move. If above 0, the ball is visible only in the
+        first frame of the episode. Once that frame has left the stack, an agent without memory is at chance level.
       render_mode: None or "rgb_array".
     """
 
@@ -30,15 +33,15 @@ class Catch(gymnasium.Env):
 
     def __init__(self, rows: int = 10, columns: int = 5, delay: int = 0, render_mode: str | None = None):
         if delay < 0:
-            raise ValueError(f"Catch: delay is {delay}, but has to be 0 or more steps")
+            raise ValueError(f"Catch: delay is {delay}, but must be at least 0")
         if not (2 <= rows <= PIXELS and 1 <= columns <= PIXELS):
-            raise ValueError(f"Catch has 2 to {PIXELS} rows and 1 to {PIXELS} columns")
+            raise ValueError(f"Catch: rows must be 2 to {PIXELS} and columns 1 to {PIXELS}, not {rows} and {columns}")
         self.rows, self.columns, self.delay, self.render_mode = rows, columns, delay, render_mode
         self._height, self._width = PIXELS // rows, PIXELS // columns
         self.time = self.ball = self.paddle = 0
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Drops a new ball; the paddle starts in the middle."""
+        """Drops a new ball and moves the paddle to the middle."""
         super().reset(seed=seed)
         self.time, self.ball, self.paddle = 0, int(self.np_random.integers(self.columns)), self.columns // 2
         return self._draw(), {}
@@ -53,7 +56,7 @@ class Catch(gymnasium.Env):
         return self._draw(), reward, landed, False, {}
 
     def render(self) -> np.ndarray | None:
-        """The observation in RGB, for "rgb_array"."""
+        """The observation in RGB, uint8 `[84, 84, 3]`, for "rgb_array"."""
         return self._draw().repeat(3, axis=2) if self.render_mode == "rgb_array" else None
 
     def _draw(self) -> np.ndarray:

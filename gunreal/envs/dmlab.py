@@ -1,10 +1,12 @@
-"""DeepMind Lab (Beattie et al. 2016) as a Gymnasium environment: `--env dmlab/nav_maze_static_01`, or any other level.
+"""DeepMind Lab (Beattie et al. 2016) as a Gymnasium environment, such as `--env dmlab/nav_maze_static_01`.
 
-What cannot be exact: Lab repeats an episode of the same seed and actions to the last pixel only in an instance that is
-new. In one that has played before, the start is the same but for fractions of a degree and of a unit of height, and the
-episode drifts from there. So a `--serial` run repeats from its start (its instances are new), but one that is stopped
-and resumed goes on from nearly the same places, not the same. With `env_args.exact` each episode has an instance of its
-own, and everything repeats. That is for debugging: it costs seconds and 3 MB an episode.
+Episodes are not always exactly reproducible. Only a new instance of Lab repeats an episode of the same seed and actions
+to the last pixel. In an instance that has already played, the start differs by fractions of a degree and of a unit of
+height, and the episode drifts from there. A `--serial` run therefore repeats from its start, where its instances are
+new. After a resume it continues from nearly the same positions, not from the same ones.
+
+With `env_args.exact` each episode gets its own instance, and everything repeats. This is meant for debugging, because
+it costs seconds and 3 MB per episode.
 """
 
 from __future__ import annotations
@@ -18,27 +20,29 @@ from gymnasium import spaces
 from gunreal.config.schema import Config, ConfigError, close_match
 from gunreal.envs.dmlab_levels import LevelCache, Options, action_rows, make_options, open_lab
 
-_CLOCK = "FRAMES_REMAINING_AT_60"  # of the episode, at 60 frames a second whatever `fps` is
+_CLOCK = "FRAMES_REMAINING_AT_60"  # frames left in the episode, at 60 frames per second whatever `fps` is
 
 
 class DMLab(gymnasium.Env):
-    """A level, in one instance of Lab for as long as the environment lives.
+    """A DeepMind Lab level. The environment uses a single instance of Lab.
 
-    Observation: uint8 `[height, width, 3]`, RGB. With `depth` or further `observations` a Dict of that, "image"; of
-    "depth", uint8 `[height, width]`, the renderer's depth buffer (0 near, 255 far, not linear); and of the others by
-    Lab's names, float64 or uint8.
+    Observation: uint8 `[height, width, 3]`, RGB. With `depth` or further `observations` it is a Dict with this entry as
+    "image". The entry "depth", uint8 `[height, width]`, is the renderer's depth buffer (0 near, 255 far, not linear).
+    The other entries have Lab's names and are float64 or uint8.
 
-    The clock ends an episode: `truncated`. Lab shows nothing from then on, so the last frame is shown again. Where a
-    level ends earlier (it was solved or lost), that is `terminated`; a level that does not tell its clock is taken to
-    end by it. A step after the end ends again: a replay that drifts (see above) may get there before the original did.
+    An episode is `truncated` when its clock runs out. Lab then gives no frame, so the last frame is repeated. An
+    episode that ends earlier, because the level was solved or lost, is `terminated`. A level without a clock is always
+    truncated. A step after the end returns the end again, because a replay that drifts (see above) may end before the
+    original.
 
     Args:
-      level: its name, a path below Lab's `game_scripts/levels` without `.lua`.
-      options: all that can be chosen.
-      render_mode: "rgb_array" or None.
+      level: name of the level, a path below Lab's `game_scripts/levels` without `.lua`.
+      options: options of the level.
+      render_mode: None or "rgb_array".
 
     Raises:
-      ConfigError: `deepmind_lab` is not installed, or the level or an option does not fit; one line that names the fix.
+      ConfigError: `deepmind_lab` is not installed, or the level or an option is invalid. The message is one line that
+        names the fix.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}
@@ -58,13 +62,13 @@ class DMLab(gymnasium.Env):
             raise
         self.action_space = spaces.Discrete(len(self._actions))
         fps = max(float(self.options.settings.get("fps", 60)), 1)
-        self._ticks = 60 * self.options.action_repeat / fps  # of the clock, in one agent step
+        self._ticks = 60 * self.options.action_repeat / fps  # clock ticks per agent step
         self._remaining = 0.0
         self._observation: Any = None
         self._end = (False, False)
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode. Its course follows from `seed` and the actions, nearly; see the module's docstring."""
+        """Starts an episode. `seed` and the actions determine it nearly; see the module's docstring."""
         super().reset(seed=seed)
         number = int(self.np_random.integers(2**31) if seed is None else seed) % 2**31  # Lab takes a C int
         if self.options.level_seeds:
@@ -73,19 +77,19 @@ class DMLab(gymnasium.Env):
             self._lab.close()
             self._lab = self._open()
         self._is_new, self._end = False, (False, False)
-        self._lab.reset(episode=0, seed=number)  # a few levels mix their number of the episode into the seed
+        self._lab.reset(episode=0, seed=number)  # a few levels mix the number of the episode into the seed
         self._observation = self._observe()
         return self._observation, {}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Holds an action for `action_repeat` frames; the reward is their sum."""
+        """Holds an action for `action_repeat` frames and sums their rewards."""
         if any(self._end):
             return self._observation, 0.0, *self._end, {}
         reward = float(self._lab.step(self._actions[action], num_steps=self.options.action_repeat))
         if self._lab.is_running():
             self._observation = self._observe()
         else:
-            had_time = self._remaining > self._ticks + 1  # a frame may take a little more than its share of the clock
+            had_time = self._remaining > self._ticks + 1  # a frame may take slightly more than its share of the clock
             self._end = (had_time, not had_time)
         return self._observation, reward, *self._end, {}
 
@@ -96,7 +100,7 @@ class DMLab(gymnasium.Env):
         return self._observation["image"] if isinstance(self._observation, dict) else self._observation
 
     def close(self) -> None:
-        """Frees Lab."""
+        """Closes Lab."""
         self._lab.close()
 
     def _open(self) -> Any:
@@ -104,17 +108,17 @@ class DMLab(gymnasium.Env):
             return open_lab(self.level, self.options, self._names, self._cache)
         except ConfigError:
             raise
-        except ValueError:  # the level does not have them all
+        except ValueError:  # the level lacks one of the observations
             self._drop_clock()
             return open_lab(self.level, self.options, self._names, self._cache)
 
     def _drop_clock(self) -> None:
-        lab = open_lab(self.level, self.options, [], self._cache)  # it says what there is
+        lab = open_lab(self.level, self.options, [], self._cache)  # lists the available observations
         known = [spec["name"] for spec in lab.observation_spec()]
         lab.close()
         for name in self.options.observations:
             if name not in known:
-                hint = close_match(name, known) or f"; it has {', '.join(known)}"
+                hint = close_match(name, known) or f"; available: {', '.join(known)}"
                 raise ConfigError(f"dmlab/{self.level} has no observation {name}{hint}")
         self._names.remove(_CLOCK)
 
@@ -128,7 +132,7 @@ class DMLab(gymnasium.Env):
         for name in self.options.observations:
             shape, dtype = specs[name]["shape"], specs[name]["dtype"]
             if dtype is str or not shape or 0 in shape:
-                raise ConfigError(f"{name} of dmlab/{self.level} is text, or has no fixed shape; leave it out")
+                raise ConfigError(f"{name} of dmlab/{self.level} is text or has no fixed shape; leave it out")
             low, high = (0, 255) if dtype is np.uint8 else (-np.inf, np.inf)
             boxes[name] = spaces.Box(low, high, shape, dtype)
         return spaces.Dict({"image": rgb, **boxes}) if boxes else rgb
@@ -147,5 +151,5 @@ class DMLab(gymnasium.Env):
 
 
 def open_level(config: Config) -> DMLab:
-    """The environment of `config.env`, which is "dmlab/" and a level's name. Raises ConfigError as `DMLab` does."""
+    """Opens `config.env`, which is "dmlab/" and the name of a level. Raises ConfigError as `DMLab` does."""
     return DMLab(config.env.removeprefix("dmlab/"), make_options(config.env, config.env_args, config.frame_size))

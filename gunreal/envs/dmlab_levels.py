@@ -1,6 +1,6 @@
-"""How a DeepMind Lab level is opened: options, action sets, the cache of compiled maps, and what Lab's errors mean.
+"""Opening of DeepMind Lab levels: options, action sets, the cache of compiled maps, and explanations of Lab's errors.
 
-The facts are of the public API of `deepmind_lab` (docs/users/python_api.md and actions.md in its repository).
+Source: the public API of `deepmind_lab` (docs/users/python_api.md and actions.md in its repository).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy as np
 
 from gunreal.config.schema import ConfigError, close_match
 
-# Columns: look left/right and down/up (mouse pixels a frame), strafe left/right, move back/forward, fire, jump, crouch.
-# 20 pixels a frame are 2.1 degrees, 8.4 in a step of four frames.
+# Columns: look left/right and down/up (mouse pixels per frame), strafe left/right, move back/forward, fire, jump,
+# crouch. 20 pixels per frame turn by 2.1 degrees, or 8.4 degrees in a step of four frames.
 _NAVIGATE: dict[str, tuple[int, ...]] = {
     "forward": (0, 0, 0, 1, 0, 0, 0),
     "backward": (0, 0, 0, -1, 0, 0, 0),
@@ -32,8 +32,8 @@ _NAVIGATE: dict[str, tuple[int, ...]] = {
     "look_right": (20, 0, 0, 0, 0, 0, 0),
 }
 ACTION_SETS: dict[str, dict[str, tuple[int, ...]]] = {
-    "nav6": _NAVIGATE,  # GUNREAL section 4.3: four walking directions, two to turn
-    "impala9": {  # Espeholt et al. 2018, appendix D: for all of DMLab-30, those with weapons too
+    "nav6": _NAVIGATE,  # GUNREAL section 4.3: walk in four directions, turn in two
+    "impala9": {  # Espeholt et al. 2018, appendix D: for all of DMLab-30, including levels with weapons
         **_NAVIGATE,
         "forward_left": (-20, 0, 0, 1, 0, 0, 0),
         "forward_right": (20, 0, 0, 1, 0, 0, 0),
@@ -49,26 +49,27 @@ _KINDS: dict[str, type] = {"int": int, "bool": bool, "str": str}
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What can be chosen of a level: the keys of `env_args`.
+    """Options of a level, which are the keys of `env_args`.
 
     Attributes:
-      width: of what is rendered, in pixels, a multiple of 4.
-      height: likewise.
-      actions: a name of `ACTION_SETS`, or a table of names and rows as there; an action's number is its place.
-      action_repeat: frames of one agent step.
-      settings: Lab's and the level's own, all strings: `episodeLengthSeconds = "30"`, `fps = "30"`. The text on the
-        screen is off (`minimalUI = "true"`) if not set otherwise, which is 15-25 % faster.
-      observations: what else to observe, by Lab's names: `DEBUG.POS.TRANS`, `VEL.TRANS`, ...
+      width: width of the rendered image, in pixels. A multiple of 4.
+      height: height of the rendered image, in pixels. A multiple of 4.
+      actions: a name in `ACTION_SETS`, or a table of names and rows of the same form. Actions are numbered in order.
+      action_repeat: number of frames per agent step.
+      settings: settings of Lab and of the level, all strings, such as `episodeLengthSeconds = "30"` or `fps = "30"`.
+        `minimalUI` is "true" by default, which hides the text on the screen and is 15-25 % faster.
+      observations: further observations, by Lab's names, such as `DEBUG.POS.TRANS` or `VEL.TRANS`.
       depth: whether to observe depth.
       renderer: "software", or "hardware" for a GPU.
-      level_cache: folder of compiled maps; empty: `gunreal/dmlab` in the user's cache directory.
-      level_seeds: how many different seeds Lab is given, so that maps that are drawn by them come again and are found
-        in the cache; 0: every episode has its own.
-      runfiles: folder of Lab's own files, where it does not find them itself.
-      exact: a new Lab for each episode, as only a new one repeats an episode exactly. Slow, and each one leaks 3 MB.
+      level_cache: folder of compiled maps. If empty, `gunreal/dmlab` in the user's cache directory.
+      level_seeds: number of different seeds given to Lab. Maps drawn from a seed then repeat and are found in the
+        cache. 0 gives every episode its own seed.
+      runfiles: folder of Lab's own files, if Lab does not find them itself.
+      exact: whether to open a new Lab for each episode, which makes episodes exactly repeatable. This is slow, and each
+        Lab leaks 3 MB.
 
     Raises:
-      ConfigError: one line that names the fix.
+      ConfigError: an option is invalid. The message is one line that names the fix.
     """
 
     width: int = 84
@@ -105,11 +106,11 @@ class Options:
 
 def _require(holds: bool, name: str, value: Any, wanted: str) -> None:
     if not holds:
-        raise ConfigError(f"env_args.{name} is {value!r}, but has to be {wanted}")
+        raise ConfigError(f"env_args.{name} is {value!r}, but must be {wanted}")
 
 
 def make_options(env: str, env_args: Mapping[str, Any], frame_size: int) -> Options:
-    """The options of an environment; it renders at the size of a frame, rounded up to Lab's multiple of 4.
+    """The options of an environment. The default image size is the frame size, rounded up to a multiple of 4.
 
     Raises:
       ConfigError: `env_args` has an unknown key or a bad value.
@@ -117,8 +118,8 @@ def make_options(env: str, env_args: Mapping[str, Any], frame_size: int) -> Opti
     known = [field.name for field in dataclasses.fields(Options)]
     for name in env_args:
         if name not in known:
-            hint = close_match(name, known) or f"; it knows {', '.join(known)}"
-            raise ConfigError(f"env_args.{name} does not fit {env}{hint}")
+            hint = close_match(name, known) or f"; available: {', '.join(known)}"
+            raise ConfigError(f"unknown env_args.{name} for {env}{hint}")
     size = -(-frame_size // 4) * 4
     return Options(**{"width": size, "height": size, **env_args})
 
@@ -126,19 +127,23 @@ def make_options(env: str, env_args: Mapping[str, Any], frame_size: int) -> Opti
 def action_rows(actions: str | Mapping[str, Sequence[int]], spec: Sequence[Mapping[str, Any]]) -> np.ndarray:
     """Checks a set of actions against Lab's `action_spec()`.
 
+    Args:
+      actions: a name in `ACTION_SETS`, or a table of rows by name.
+      spec: Lab's `action_spec()`.
+
     Returns:
-      intc `[actions, len(spec)]`, what `Lab.step` takes for each of them.
+      intc `[actions, len(spec)]`, the argument of `Lab.step` for each action.
 
     Raises:
-      ConfigError: there is no such set, or a row has too few or too many numbers, or one out of its bounds.
+      ConfigError: the set is unknown, or a row has the wrong length or a number out of bounds.
     """
     if isinstance(actions, str):
         if actions not in ACTION_SETS:
-            hint = close_match(actions, ACTION_SETS) or f"; name one of {', '.join(ACTION_SETS)}, or write a table"
-            raise ConfigError(f"env_args.actions {actions!r} is no set of actions{hint}")
+            hint = close_match(actions, ACTION_SETS) or f"; available: {', '.join(ACTION_SETS)}, or a table"
+            raise ConfigError(f"unknown action set {actions!r} in env_args.actions{hint}")
         actions = ACTION_SETS[actions]
     is_table = isinstance(actions, Mapping) and len(actions) > 0
-    _require(is_table, "actions", actions, "a name, or a table with a row each")
+    _require(is_table, "actions", actions, "a name or a table with one row per action")
     for name, row in actions.items():
         numbers = isinstance(row, list | tuple) and all(type(number) is int for number in row)
         columns = ", ".join(column["name"] for column in spec)
@@ -150,18 +155,18 @@ def action_rows(actions: str | Mapping[str, Sequence[int]], spec: Sequence[Mappi
 
 
 class LevelCache:
-    """Compiled maps on disk, for levels that make one at reset (5-20 s each). Any number of processes may share it.
+    """A cache on disk for levels that compile a map at reset, which takes 5-20 s. Processes may share it.
 
-    A cache that can't be written only costs time: that is a warning.
+    A cache that cannot be written only costs time and causes a warning.
     """
 
     def __init__(self, folder: str = ""):
         base = os.environ.get("XDG_CACHE_HOME", "")
-        base = base if os.path.isabs(base) else "~/.cache"  # as the XDG base directory specification has it
+        base = base if os.path.isabs(base) else "~/.cache"  # XDG base directory specification
         self.folder = Path(folder or os.path.join(base, "gunreal", "dmlab")).expanduser()
 
     def fetch(self, key: str, pk3_path: str) -> bool:
-        """Copies the map of `key` to `pk3_path`; False where there is none."""
+        """Copies the map of `key` to `pk3_path`. Returns False if there is none."""
         try:
             shutil.copyfile(self._file(key), pk3_path)
         except OSError:
@@ -169,7 +174,7 @@ class LevelCache:
         return True
 
     def write(self, key: str, pk3_path: str) -> None:
-        """Keeps the map at `pk3_path` as that of `key`; nobody sees half of it."""
+        """Stores the map at `pk3_path` under `key`, atomically."""
         target = self._file(key)
         temporary = target.with_name(f".{uuid.uuid4().hex}")
         try:
@@ -177,7 +182,7 @@ class LevelCache:
             shutil.copyfile(pk3_path, temporary)
             temporary.replace(target)
         except OSError as error:
-            warnings.warn(f"no map is cached: {error}; choose another folder with level_cache", stacklevel=2)
+            warnings.warn(f"cannot cache maps: {error}; choose another folder with level_cache", stacklevel=2)
             with contextlib.suppress(OSError):
                 temporary.unlink()
 
@@ -186,31 +191,31 @@ class LevelCache:
 
 
 def load_module(level: str) -> Any:
-    """Imports `deepmind_lab`. Raises ConfigError where it is not there, or can't be loaded."""
+    """Imports `deepmind_lab`. Raises ConfigError if it is not installed or cannot be loaded."""
     try:
         return importlib.import_module("deepmind_lab")
     except ModuleNotFoundError as error:
         if error.name != "deepmind_lab":
-            raise ConfigError(f"deepmind_lab is installed, but misses the module {error.name}: install that") from None
+            raise ConfigError(f"deepmind_lab needs the module {error.name}, which is missing; install it") from None
     except ImportError as error:
-        raise ConfigError(f"deepmind_lab is installed, but can't be loaded: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"cannot load the installed deepmind_lab: {' '.join(str(error).split())}") from None
     maze = "NavMazeRandomGoal" if "random_goal" in level else "NavMazeStatic"
     twin = "SeekAvoid" if "seekavoid" in level else maze
     raise ConfigError(
-        f"dmlab/{level} needs the module deepmind_lab, which PyPI does not have: build and install it from "
-        f"https://github.com/google-deepmind/lab, or pip install gunreal[vizdoom] and use --env gunreal/{twin}-v0"
+        f"dmlab/{level} needs the module deepmind_lab, which is not on PyPI; build and install it from "
+        f"https://github.com/google-deepmind/lab, or run pip install gunreal[vizdoom] and use --env gunreal/{twin}-v0"
     )
 
 
 def open_lab(level: str, options: Options, observations: list[str], cache: LevelCache) -> Any:
-    """A `deepmind_lab.Lab` that has not been reset yet.
+    """Opens a `deepmind_lab.Lab`. It has not been reset yet.
 
     Raises:
-      ConfigError: Lab refuses the level, a setting or the renderer, or does not find its files.
-      ValueError: the level does not have one of the observations.
+      ConfigError: Lab rejects the level, a setting or the renderer, or does not find its files.
+      ValueError: the level lacks one of the observations.
     """
     if not level:
-        raise ConfigError("dmlab/ names no level; write --env dmlab/nav_maze_static_01")
+        raise ConfigError("dmlab/ has no level name; write --env dmlab/nav_maze_static_01")
     module = load_module(level)
     if options.runfiles:
         module.set_runfiles_path(str(Path(options.runfiles).expanduser()))
@@ -222,10 +227,10 @@ def open_lab(level: str, options: Options, observations: list[str], cache: Level
 
 
 def _explain(level: str, error: str, runfiles: str) -> str:
-    """Lab's message in one line, and what to do."""
+    """Lab's message in one line, with the fix."""
     error = " ".join(error.partition("stack traceback")[0].split())
     if "connect" in error:
-        return f"{error}: its runfiles are not in {runfiles}; name their folder with --env_args runfiles=FOLDER"
+        return f"{error}: its runfiles are not in {runfiles}; set their folder with --env_args runfiles=FOLDER"
     if "Level not found" in error:
-        return f"there is no such level{close_match(level, _LEVELS) or '; levels are named as in game_scripts/levels'}"
+        return f"unknown level{close_match(level, _LEVELS) or '; levels are named as in game_scripts/levels'}"
     return f"{error}; see env_args.settings" if "setting" in error else error

@@ -1,4 +1,4 @@
-"""Any Gymnasium environment with discrete actions, as frames that the replay ring can hold."""
+"""Gymnasium environments with discrete actions, whose observations become frames for the replay ring."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import gunreal.envs  # noqa: F401  (registers the library's own ids)
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.step import Step
 
-_IMAGE_KEYS = ("image", "rgb", "pixels", "screen", "observation")  # preferred where several entries are images
-_DRAWN_TO_SIZE = ("gunreal/NavMaze", "gunreal/SeekAvoid")  # they draw what is learned from, nothing has to be resized
+_IMAGE_KEYS = ("image", "rgb", "pixels", "screen", "observation")  # preferred if several entries are images
+_DRAWN_TO_SIZE = ("gunreal/NavMaze", "gunreal/SeekAvoid")  # they draw at the frame size
 
 
 class GenericEnv:
-    """`num_envs` copies of a Gymnasium environment that are stepped one after the other, in `send`. See `VectorEnv`."""
+    """`num_envs` copies of a Gymnasium environment. `send` steps them one after the other. See `VectorEnv`."""
 
     def __init__(self, config: Config, num_envs: int, extra_keys: Sequence[str] = ()):
         self._envs = [_open(config) for _ in range(num_envs)]
@@ -39,7 +39,7 @@ class GenericEnv:
         self._step: Step | None = None
 
     def send(self, actions: np.ndarray, reset: np.ndarray, seeds: np.ndarray) -> None:
-        """Does the step; see `VectorEnv`."""
+        """Does the whole step. See `VectorEnv`."""
         n = self.num_envs
         frame = np.empty((n, *self.frame), self.dtype)
         reward, terminated, truncated = np.zeros(n, np.float32), np.zeros(n, bool), np.zeros(n, bool)
@@ -58,7 +58,7 @@ class GenericEnv:
         self._step = Step(frame, reward, terminated, truncated, {k: np.stack(v) for k, v in extra.items()})
 
     def recv(self) -> Step:
-        """What `send` found; see `VectorEnv`."""
+        """Returns the result of `send`. See `VectorEnv`."""
         step, self._step = self._step, None
         if step is None:
             raise RuntimeError("recv() without send()")
@@ -81,13 +81,13 @@ def _open(config: Config) -> gymnasium.Env:
             importlib.import_module(module)
     except ModuleNotFoundError as e:
         if not e.name or not f"{module}.".startswith(f"{e.name}."):
-            raise  # the module is there, and an import of its own failed
-        raise ConfigError(f"no module {module!r} for {config.env}: install it or mend the id (module:Id)") from None
+            raise  # the module exists, and one of its own imports failed
+        raise ConfigError(f"no module {module!r} for {config.env}; install it or correct the id (module:Id)") from None
     if env_id not in gymnasium.registry:
         with contextlib.suppress(ImportError):
             import ale_py
 
-            gymnasium.register_envs(ale_py)  # PongNoFrameskip-v4 and the like
+            gymnasium.register_envs(ale_py)  # ids such as PongNoFrameskip-v4
     if env_id.startswith("Vizdoom") and env_id not in gymnasium.registry:
         _register_vizdoom(config)
     args = config.env_args
@@ -96,7 +96,7 @@ def _open(config: Config) -> gymnasium.Env:
     try:
         return gymnasium.make(env_id, disable_env_checker=True, **args)
     except gymnasium.error.DependencyNotInstalled as e:
-        raise ConfigError(f"{config.env} misses a package: {e}") from None
+        raise ConfigError(f"{config.env} needs a missing package: {e}") from None
     except gymnasium.error.UnregisteredEnv:
         raise ConfigError(_unknown(env_id)) from None
     except TypeError as e:
@@ -111,7 +111,7 @@ def _register_vizdoom(config: Config) -> None:
     try:
         importlib.import_module("vizdoom.gymnasium_wrapper")
     except ModuleNotFoundError:
-        raise ConfigError(f"{config.env} misses a package: pip install gunreal[vizdoom]") from None
+        raise ConfigError(f"{config.env} needs a missing package; run pip install gunreal[vizdoom]") from None
 
 
 def _unknown(env_id: str) -> str:
@@ -120,13 +120,13 @@ def _unknown(env_id: str) -> str:
         known.setdefault(name.split("/")[-1].lower(), name)
     close = difflib.get_close_matches(env_id.split("/")[-1].lower(), known)
     hint = f"did you mean {' or '.join(known[name] for name in close)}?" if close else "is its package installed?"
-    return f"unknown environment {env_id!r}: {hint} (ids of a package that must be imported first: module:Id)"
+    return f"unknown environment {env_id!r}: {hint} (write module:Id to import a module first)"
 
 
 def _discrete(config: Config, space: spaces.Space) -> tuple[int, int]:
     if not isinstance(space, spaces.Discrete):
         kind = "continuous" if isinstance(space, spaces.Box) else type(space).__name__
-        raise ConfigError(f"{config.env} has {kind} actions: wrap it so that its action_space is Discrete")
+        raise ConfigError(f"{config.env} has {kind} actions; wrap it so that its action_space is Discrete")
     return int(space.start), int(space.n)
 
 
@@ -135,37 +135,37 @@ def _is_image(space: spaces.Space) -> TypeGuard[spaces.Box]:
 
 
 def _image_key(config: Config, space: spaces.Space) -> str | None:
-    """Which entry of a `Dict` observation is learned from; None where the observation is no `Dict`."""
+    """The entry of a `Dict` observation to learn from. None for other observations."""
     wanted = config.image_key
     if not isinstance(space, spaces.Dict):
         if wanted:
-            raise ConfigError(f"image_key {wanted!r}: {config.env} observes no Dict; leave image_key out")
+            raise ConfigError(f"image_key {wanted!r}: {config.env} has no Dict observation; leave it out")
         return None
     images = [key for key, entry in space.items() if _is_image(entry)]
     if wanted in images:
         return wanted
     if wanted and images:
-        raise ConfigError(f"image_key {wanted!r} is no image that {config.env} observes: choose one of {images}")
+        raise ConfigError(f"image_key {wanted!r} is not an image observation of {config.env}; choose one of {images}")
     preferred = images if len(images) == 1 else [key for key in _IMAGE_KEYS if key in images]
     if preferred:
         return preferred[0]
     if images:
-        raise ConfigError(f"{config.env} observes several images {images}: choose one with --image_key")
-    raise ConfigError(f"{config.env} observes {list(space)}, none a uint8 image: wrap it with FlattenObservation")
+        raise ConfigError(f"{config.env} has several image observations {images}; choose one with --image_key")
+    raise ConfigError(f"{config.env} observes {list(space)}, none a uint8 image; wrap it with FlattenObservation")
 
 
 Converter = Callable[[Any, np.ndarray], None]  # writes an observation to one row of the frames
 
 
 def _converter(config: Config, space: spaces.Space) -> tuple[tuple[int, ...], str, Converter]:
-    """Shape and type of a frame, and how an observation becomes one."""
+    """Shape and dtype of a frame, and a function that converts an observation to a frame."""
     if _is_image(space):
         channels = 3 if config.observation == "rgb" else 1
         return (channels, config.frame_size, config.frame_size), "uint8", _image_converter(config, space.shape)
     if config.observation == "rgb":
-        raise ConfigError(f"observation is rgb, but {config.env} observes no uint8 image: leave observation out")
+        raise ConfigError(f"observation is rgb, but {config.env} does not observe a uint8 image; leave it out")
     if not isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
-        raise ConfigError(f"{config.env} observes {type(space).__name__}: wrap it to a Box (image or vector)")
+        raise ConfigError(f"{config.env} observes {type(space).__name__}; wrap it to give a Box (image or vector)")
     scale = 255 if isinstance(space, spaces.Box) and space.dtype == np.uint8 else 1
 
     def convert(observation: Any, out: np.ndarray) -> None:
@@ -177,18 +177,18 @@ def _converter(config: Config, space: spaces.Space) -> tuple[tuple[int, ...], st
 
 
 def _image_converter(config: Config, shape: tuple[int, ...]) -> Converter:
-    """Scales images `[H, W]`, `[H, W, c]` or `[c, H, W]`; in rgb, a gray image has three equal channels."""
+    """A converter for images `[H, W]`, `[H, W, c]` or `[c, H, W]`. In rgb mode it repeats a gray image three times."""
     size = config.frame_size
     first = len(shape) == 3 and shape[-1] not in (1, 3)
     channels = 1 if len(shape) == 2 else shape[0 if first else -1]
     if channels not in (1, 3):
-        raise ConfigError(f"{config.env} observes images of shape {shape}: they must be gray or RGB (1 or 3 channels)")
+        raise ConfigError(f"{config.env} observes images of shape {shape}; wrap it to give gray or RGB images")
     resize = (shape[1:] if first else shape[:2]) != (size, size)
     to_gray = channels == 3 and config.observation == "gray"
     if resize or to_gray:
-        import cv2  # 17 MB
+        import cv2  # 17 MB of memory
 
-        cv2.setNumThreads(0)  # the agent processes fill the cores
+        cv2.setNumThreads(0)  # the agent processes already use all cores
 
     def convert(observation: np.ndarray, out: np.ndarray) -> None:
         image = np.asarray(observation)
@@ -209,5 +209,5 @@ def _lookup(key: str, observation: Any, info: dict[str, Any]) -> np.ndarray:
     if key in info:
         return np.asarray(info[key])
     there = [*(observation if isinstance(observation, dict) else ()), *info]
-    hint = "; ViZDoom mazes and DeepMind Lab have it with --env_args depth=true" if key == "depth" else ""
+    hint = "; ViZDoom mazes and DeepMind Lab provide it with --env_args depth=true" if key == "depth" else ""
     raise ConfigError(f"a task records {key!r}, but the environment's observation and info have only {there}{hint}")

@@ -1,4 +1,4 @@
-"""The one road to an environment: `make` opens copies that step together, `describe` says what they look like."""
+"""Creation of environments: `make` opens copies that step together, and `describe` returns their interface."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from gunreal.experience.spec import Spec
 
 
 def make(config: Config, num_envs: int, extra_keys: Sequence[str] = ()) -> VectorEnv:
-    """Opens `num_envs` copies of `config.env`; nothing is reset yet.
+    """Opens `num_envs` copies of `config.env`. They are not reset yet.
+
+    Args:
+      config: configuration of the run.
+      num_envs: number of copies.
+      extra_keys: keys of the observation or of `info` to return in `Step.extra`.
 
     Raises:
-      ConfigError: one line that names the fix, for whatever this library can't learn from.
+      ConfigError: the environment does not exist or is not supported. The message is one line that names the fix.
     """
     if config.env.startswith("ALE/"):
         from gunreal.envs.atari import AtariEnv
@@ -28,7 +33,7 @@ def make(config: Config, num_envs: int, extra_keys: Sequence[str] = ()) -> Vecto
 
 
 def describe(config: Config) -> Spec:
-    """The interface of `config.env`, found by opening it once. Raises ConfigError as `make` does."""
+    """Opens `config.env` once and returns its interface. Raises ConfigError as `make` does."""
     env = make(config, 1)
     env.close()
     stack = config.frame_stack if len(env.frame) == 3 else 1
@@ -40,7 +45,7 @@ def describe(config: Config) -> Spec:
 
 
 def check_recorded(config: Config, keys: Sequence[str]) -> None:
-    """Raises ConfigError where the environment does not give what the tasks record; it is reset once to see."""
+    """Raises ConfigError if the environment lacks one of the recorded `keys`. Resets the environment once."""
     if keys:
         with contextlib.closing(make(config, 1, keys)) as env:
             env.send(np.zeros(1, np.int32), np.ones(1, bool), np.array([config.seed]))
@@ -48,10 +53,18 @@ def check_recorded(config: Config, keys: Sequence[str]) -> None:
 
 
 def restore(envs: VectorEnv, seeds: Sequence[int], actions: Sequence[np.ndarray]) -> Step:
-    """Brings each environment to where it was after `actions[i]` (int `[length]`) of the episode that `seeds[i]` began.
+    """Restores the states of environments by replaying episodes.
 
-    Episodes differ in length but environments step together, so each one's reset is placed such that all arrive at the
-    same time; until then it idles. Returns the last step.
+    Environments step together, but the episodes differ in length. Each reset is therefore delayed so that all
+    environments finish at the same time.
+
+    Args:
+      envs: the environments.
+      seeds: seed of each environment's episode.
+      actions: the actions taken so far in each episode, int `[length]` each.
+
+    Returns:
+      The last step.
     """
     steps = max(len(episode) for episode in actions)
     starts = np.array([steps - len(episode) for episode in actions])

@@ -1,4 +1,4 @@
-"""A pixel maze with one rare reward: where auxiliary tasks show what they are for, in minutes on two cores."""
+"""A pixel maze with one rare reward, which shows the benefit of auxiliary tasks in minutes on two cores."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ WALL, GOAL, AGENT = 90, 170, 255  # gray levels; the floor is 0
 
 
 class RareGoalMaze(gymnasium.Env):
-    """A maze seen from above. Reward: +1 at the goal, where the episode ends; nothing ever else.
+    """A maze seen from above. The only reward is +1 at the goal, where the episode ends.
 
-    The maze and its goal are fixed by `layout`; an episode starts on a random cell at least `min_distance` steps away.
-    Walking into a wall wastes the step. The time limit is a truncation. The best return is 1; the random policy's is
-    the share of its episodes that reach the goal: with the defaults about one in twenty.
+    `layout` determines the maze. An episode starts on a random cell at least `min_distance` steps from the goal.
+    Walking into a wall wastes the step. The time limit truncates the episode. The best return is 1. With the defaults,
+    a random policy reaches the goal in about one of twenty episodes.
 
-    Observation: uint8 `[84, 84, 1]`; actions: up, right, down, left.
+    Observation: uint8 `[84, 84, 1]`. Actions: up, right, down, left.
 
     Attributes:
       distance: int `[size, size]`, shortest path from each cell to the goal, in steps; -1 for walls.
 
     Args:
-      size: cells of a side, odd, walls included.
-      max_steps: time limit.
-      min_distance: of the start from the goal, in steps; None: half of the largest there is.
+      size: number of cells along each side, odd, including walls.
+      max_steps: time limit in steps.
+      min_distance: minimum distance of the start from the goal, in steps. None means half of the largest distance.
       layout: seed of the maze.
-      openings: share of the inner walls that are taken out again: fewer dead ends.
+      openings: share of the inner walls to remove, for fewer dead ends.
+      render_mode: None or "rgb_array".
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}
@@ -56,8 +57,8 @@ class RareGoalMaze(gymnasium.Env):
             min_distance = int(self.distance.max()) // 2
         self._starts = np.argwhere(self.distance >= max(min_distance, 1)).tolist()
         if not self._starts:
-            raise ValueError(f"RareGoalMaze: no cell is {min_distance} steps away, at most {self.distance.max()}")
-        self._free = free.tolist()  # a list of lists: indexing it is several times faster than NumPy's
+            raise ValueError(f"RareGoalMaze: min_distance is {min_distance}, but must be at most {self.distance.max()}")
+        self._free = free.tolist()  # indexing a list of lists is several times faster than indexing an array
         self._cell = PIXELS // size
         self._picture = np.zeros((PIXELS, PIXELS, 1), np.uint8)
         for row, column in np.argwhere(~free):
@@ -67,18 +68,18 @@ class RareGoalMaze(gymnasium.Env):
 
     @property
     def shortest_path_length(self) -> int:
-        """Steps from the agent to the goal on the shortest path."""
+        """Length of the shortest path from the agent to the goal, in steps."""
         return int(self.distance[self.row, self.column])
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Puts the agent on a random start."""
+        """Puts the agent on a random start cell."""
         super().reset(seed=seed)
         self.row, self.column = self._starts[int(self.np_random.integers(len(self._starts)))]
         self.time = 0
         return self._draw(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Walks one cell, if there is no wall."""
+        """Moves the agent by one cell unless there is a wall."""
         down, right = _STEPS[action]
         if self._free[self.row + down][self.column + right]:
             self.row, self.column = self.row + down, self.column + right
@@ -87,7 +88,7 @@ class RareGoalMaze(gymnasium.Env):
         return self._draw(), float(found), found, self.time >= self.max_steps and not found, {}
 
     def render(self) -> np.ndarray | None:
-        """The observation in RGB, for "rgb_array"."""
+        """The observation in RGB, uint8 `[84, 84, 3]`, for "rgb_array"."""
         return self._draw().repeat(3, axis=2) if self.render_mode == "rgb_array" else None
 
     def _draw(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Mazes on a grid of cells: how they are carved, and the shortest paths through them."""
+"""Generation of mazes on a grid of cells, and shortest paths through them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])  # up, right, down, left
 
 
 def carve(rows: int, columns: int, openings: float, rng: np.random.Generator) -> np.ndarray:
-    """A maze without loops by depth-first search, less a share of its inner walls.
+    """Generates a maze by depth-first search, then removes a share of its inner walls.
 
     Args:
-      rows: cells from top to bottom, odd, outer walls included.
-      columns: cells from left to right, odd, outer walls included.
-      openings: share of the inner walls that are taken out again: fewer dead ends.
-      rng: decides all of it.
+      rows: number of rows of cells, odd, including the outer walls.
+      columns: number of columns of cells, odd, including the outer walls.
+      openings: share of the inner walls to remove, for fewer dead ends.
+      rng: random generator.
 
     Returns:
-      bool `[rows, columns]`, True: free.
+      bool `[rows, columns]`, True for free cells.
     """
     free = np.zeros((rows, columns), bool)
     free[1, 1] = True
@@ -44,11 +44,11 @@ def _inside(cell: np.ndarray, free: np.ndarray) -> bool:
 
 
 def distances(free: np.ndarray, goal: tuple[int, int]) -> np.ndarray:
-    """Shortest paths to `goal` by breadth-first search: int64 `[rows, columns]`, in cells, -1 for walls."""
+    """Distances to `goal` by breadth-first search: int64 `[rows, columns]`, in steps, -1 for walls."""
     distance = np.where(free, np.iinfo(np.int64).max, -1)
     distance[goal] = 0
     front = [np.array(goal)]
-    for here in front:  # grows while it is walked
+    for here in front:  # the list grows during iteration
         for move in MOVES:
             there = tuple(here + move)
             if distance[there] > distance[tuple(here)] + 1:

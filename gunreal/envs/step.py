@@ -1,4 +1,4 @@
-"""What an environment is to an agent process: copies that step together, and what a step of them gives."""
+"""The interface between environments and agent processes: copies that step together, and the result of a step."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 
 class Step(NamedTuple):
-    """What one step of `n` environments led to; the arrays are the caller's to keep.
+    """The result of one step of `n` environments. The caller may keep the arrays.
 
     Attributes:
-      frame: `[n, *frame]` uint8 (images, NCHW) or float32 (vectors): the newest frame only, the caller stacks.
-      reward: float32 `[n]`, raw; 0 where the environment was reset.
+      frame: newest frames, `[n, *frame]` uint8 (images, NCHW) or float32 (vectors). The caller stacks them.
+      reward: raw rewards, float32 `[n]`. 0 if the environment was reset.
       terminated: bool `[n]`.
-      truncated: bool `[n]`; never set together with `terminated`.
-      extra: what `extra_keys` asked for, `[n, ...]` each.
+      truncated: bool `[n]`. Never set together with `terminated`.
+      extra: values of `extra_keys`, `[n, ...]` each.
     """
 
     frame: np.ndarray
@@ -26,10 +26,10 @@ class Step(NamedTuple):
 
 
 class VectorEnv(Protocol):
-    """Several copies of one environment that step together and that only their caller resets.
+    """Several copies of one environment that step together. Only the caller resets them.
 
-    An episode is a pure function of its seed and its actions, whatever the environment did before: that is what lets a
-    run be resumed by replaying actions (`make.restore`).
+    An episode must be a pure function of its seed and its actions, whatever the environment did before. A run can then
+    be resumed by replaying actions (`make.restore`).
     """
 
     num_envs: int
@@ -38,13 +38,19 @@ class VectorEnv(Protocol):
     num_actions: int
 
     def send(self, actions: np.ndarray, reset: np.ndarray, seeds: np.ndarray) -> None:
-        """Starts one step with int32 `[n]` actions; where bool `[n]` `reset` is set, a reset with int64 `[n]` `seeds`.
+        """Starts one step.
 
-        A reset has reward 0 and is not done. The first step, and the step after an episode's end, must be a reset.
+        A reset has reward 0 and is not done. The first step, and every step after the end of an episode, must be a
+        reset.
+
+        Args:
+          actions: int32 `[n]`.
+          reset: bool `[n]`, whether to reset the environment instead of taking the action.
+          seeds: int64 `[n]`, seeds for the resets.
         """
 
     def recv(self) -> Step:
-        """Completes the step."""
+        """Completes the step and returns its result."""
 
     def close(self) -> None:
-        """Frees the environments."""
+        """Closes the environments."""

@@ -1,4 +1,4 @@
-"""A ViZDoom engine that shows one map after another, and of which nothing is left however its owner ends."""
+"""A ViZDoom engine that can switch between maps. It leaves no files or processes behind, however its owner ends."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ from gunreal.envs import vizdoom_launch, vizdoom_map
 
 _RESOLUTIONS = ((160, 120), (320, 240), (640, 480))
 MAX_SIZE = _RESOLUTIONS[-1][1]
-FIELD_OF_VIEW = 90  # degrees from left to right, of what is cut out
+FIELD_OF_VIEW = 90  # degrees from left to right, in the cropped picture
 _HIDDEN = ("hud", "weapon", "crosshair", "messages", "screen_flashes", "decals", "particles")
 
 
 def pixel_step(depth: bool) -> int:
-    """How many of the engine's pixels go to a pixel. The finer its picture, the farther it can tell a wall's depth."""
+    """Number of engine pixels per pixel along each side. Depth needs a finer picture to resolve distant walls."""
     return 2 if depth else 1
 
 
 def load() -> ModuleType:
-    """The module vizdoom. Raises ConfigError where there is none."""
+    """Imports vizdoom. Raises ConfigError if it is not installed."""
     try:
         import vizdoom
     except ModuleNotFoundError:
-        raise ConfigError("ViZDoom is not installed: pip install gunreal[vizdoom]") from None
+        raise ConfigError("ViZDoom is not installed; run pip install gunreal[vizdoom]") from None
     return vizdoom
 
 
 class Engine:
-    """One process of ViZDoom, for its owner's whole life.
+    """One process of ViZDoom.
 
-    It draws the smallest picture of its own that holds `size`, with the field of view widened such that the middle that
-    is cut out spans `FIELD_OF_VIEW`: nothing has to be resized. Doom's picture is 1.2 times as high as it
-    would be in perspective, so that is 80 degrees from top to bottom.
+    The engine draws at the smallest of its resolutions that holds `size`. The middle of this picture is cropped, so
+    nothing has to be resized. The field of view is widened so that the crop spans `FIELD_OF_VIEW`. Doom stretches its
+    picture vertically by 1.2, which gives 80 degrees from top to bottom.
 
     Attributes:
       game: the `vizdoom.DoomGame`.
 
     Args:
-      text: of `vizdoom_map.Map.text`: any map, to start with.
-      buttons: names of `vizdoom.Button`: an action has a number for each.
-      counters: names of `vizdoom.GameVariable`: what `counts` counts.
+      text: text of any map (`vizdoom_map.Map.text`) to start with.
+      buttons: names in `vizdoom.Button`. An action has one number for each.
+      counters: names in `vizdoom.GameVariable`, for `counts`.
       size: height and width of the picture, in pixels, at most `MAX_SIZE // pixel_step(depth)`.
-      gray: one channel, else RGB.
-      depth: each pixel's distance too.
+      gray: whether to draw in gray instead of RGB.
+      depth: whether to provide the distance of each pixel.
 
     Raises:
-      RuntimeError: here and in all methods: the engine does not start, or has stopped.
+      RuntimeError: the engine does not start or has stopped. All methods may raise this error.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Engine:
         game.set_doom_map("MAP01")
         game.set_seed(1)
         game.set_screen_resolution(getattr(vizdoom.ScreenResolution, f"RES_{width}X{height}"))
-        # In planes, as they are stored: the copy that takes colours apart would cost as much as all else does.
+        # Color planes, as frames are stored. Separating interleaved colors would cost as much as everything else.
         game.set_screen_format(vizdoom.ScreenFormat.GRAY8 if gray else vizdoom.ScreenFormat.CRCGCB)
         game.set_depth_buffer_enabled(depth)
         game.set_item_reward(1)
@@ -86,12 +86,12 @@ class Engine:
             getattr(game, f"set_render_{shown}")(False)
         game.add_game_args("+movebob 0")
         view = 2 * math.degrees(math.atan(math.tan(math.radians(FIELD_OF_VIEW / 2)) * width / part))
-        self._widen, self._widening = f"fov {view:.2f}", math.ceil(abs(view - 90) / 7)  # at most 7 degrees a tic
+        self._widen, self._widening = f"fov {view:.2f}", math.ceil(abs(view - 90) / 7)  # at most 7 degrees per tic
         self._nothing = [0] * len(buttons)
         self._start(Path(vizdoom.__path__[0]) / "vizdoom", text)
 
     def _start(self, engine: Path, text: bytes) -> None:
-        """Starts the process. Its files have names only until it has opened them: then they can't be left behind."""
+        """Starts the process. Its files are unlinked once they are open, so that none can be left behind."""
         game = self.game
         folder = Path(tempfile.mkdtemp(prefix="gunreal-vizdoom-"))
         try:
@@ -101,7 +101,7 @@ class Engine:
             self._maps = maps.open("r+b", buffering=0)
             words = [sys.executable, "-IS", vizdoom_launch.__file__, str(os.getpid()), str(engine)]
             launcher = folder / "launch"
-            # The engine makes a folder in its working directory.
+            # The engine creates a folder in its working directory.
             launcher.write_text(f'#!/bin/sh\ncd {shlex.quote(str(folder))} && exec {shlex.join(words)} "$@"\n')
             launcher.chmod(0o700)
             game.set_vizdoom_path(str(launcher))
@@ -109,7 +109,7 @@ class Engine:
             game.set_doom_config_path("/dev/null")
             try:
                 game.init()
-            except Exception as e:  # ViZDoom's exceptions have nothing in common
+            except Exception as e:  # ViZDoom's exceptions have no common base class
                 raise RuntimeError(f"ViZDoom does not start: {e}") from e
             for memory in Path("/dev/shm").glob(f"ViZDoom*{game.get_instance_id()}"):
                 memory.unlink(missing_ok=True)
@@ -117,16 +117,16 @@ class Engine:
             shutil.rmtree(folder, ignore_errors=True)
 
     def new_episode(self, text: bytes, start: tuple[float, float, float]) -> None:
-        """Begins an episode on another map.
+        """Starts an episode on another map.
 
         Args:
-          text: of `vizdoom_map.Map.text`.
-          start: the pose that the player has there.
+          text: text of the map (`vizdoom_map.Map.text`).
+          start: pose of the player in this map, as in `pose`.
         """
         os.pwrite(self._maps.fileno(), text, self._offset)
         try:
             self.game.new_episode()
-            self.game.send_game_command(self._widen)  # each episode begins with the engine's own 90 degrees
+            self.game.send_game_command(self._widen)  # each episode starts with the engine's default of 90 degrees
             self.game.make_action(self._nothing, self._widening)
             if any(abs(got - wanted) > 0.01 for got, wanted in zip(self.pose, start, strict=True)):
                 raise RuntimeError(f"the player is at {self.pose} instead of {start}: the new map was not read")
@@ -134,17 +134,18 @@ class Engine:
             raise _stopped(e) from e
 
     def act(self, action: Sequence[float], tics: int) -> float:
-        """Holds the buttons for so many 35ths of a second. Returns how many items the player found meanwhile."""
+        """Holds the buttons for `tics` 35ths of a second. Returns the number of items the player collected."""
         try:
             return self.game.make_action(action, tics)
         except Exception as e:
             raise _stopped(e) from e
 
     def picture(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """What the player sees, and each pixel's distance if that was wanted; the arrays are the caller's.
+        """The player's view, and the distance of each pixel if `depth` is set. The caller may keep the arrays.
 
         Returns:
-          uint8 `[size, size]`, or `[size, size, 3]` in RGB; uint8 `[size, size]`, 0 is near.
+          The picture, uint8 `[size, size]` in gray or `[size, size, 3]` in RGB.
+          The distances, uint8 `[size, size]` with 0 near, or None.
         """
         try:
             state = self.game.get_state()
@@ -156,12 +157,12 @@ class Engine:
             raise _stopped(e) from e
 
     def counts(self) -> list[float]:
-        """What the player has, in the order of `counters`."""
+        """The values of `counters`, in their order."""
         return [self.game.get_game_variable(counter) for counter in self._counters]
 
     @property
     def pose(self) -> tuple[float, float, float]:
-        """The player's x and y, in map units, and angle, in degrees: 0 to the right, 90 up."""
+        """The player's x and y in map units, and the angle in degrees (0 to the right, 90 up)."""
         names = ("POSITION_X", "POSITION_Y", "ANGLE")
         x, y, angle = (self.game.get_game_variable(getattr(self._variables, name)) for name in names)
         return x, y, angle

@@ -1,7 +1,7 @@
-"""Starts ViZDoom's engine such that it ends with its owner: `python -IS vizdoom_launch.py OWNER_PID ENGINE ARGS...`
+"""Starts ViZDoom's engine so that it ends with its owner: `python -IS vizdoom_launch.py OWNER_PID ENGINE ARGS...`
 
-It is run as a script in the engine's place. By itself the engine waits for orders for ever once its owner was killed,
-is hit by the Ctrl-C that is meant for the owner, and holds the owner's pipes open.
+This script runs in place of the engine and then becomes it. On its own, the engine would wait forever after its owner
+is killed, receive a Ctrl-C meant for the owner, and keep the owner's pipes open.
 """
 
 import ctypes
@@ -15,5 +15,5 @@ if __name__ == "__main__":
     os.setsid()
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() == int(sys.argv[1]):  # else the owner died before it could be heard of
+    if os.getppid() == int(sys.argv[1]):  # otherwise the owner has already died
         os.execv(sys.argv[2], sys.argv[2:])

@@ -1,7 +1,7 @@
-"""Doom maps of mazes, written at run time as the bytes of a PWAD: pictures, items and geometry.
+"""Doom maps of mazes, generated at run time as the bytes of a PWAD with pictures, items and geometry.
 
-The file format is described at https://doomwiki.org/wiki/WAD, the map's at https://doomwiki.org/wiki/UDMF (namespace
-"ZDoom"), the items' and the player's (DECORATE) at https://zdoom.org/wiki/DECORATE.
+Sources: https://doomwiki.org/wiki/WAD for the file format, https://doomwiki.org/wiki/UDMF for the map (namespace
+"ZDoom"), and https://zdoom.org/wiki/DECORATE for the items and the player.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import numpy as np
 
 from gunreal.envs import vizdoom_art as art
 
-CELL = art.WIDTH  # map units of a cell's side: one picture covers a wall
+CELL = art.WIDTH  # side of a cell in map units; one picture covers a wall
 WALL_HEIGHT = art.HEIGHT  # map units
-MAP_BYTES = 72 * 1024  # all maps' texts are as long, so that one can be written over another; 25 x 25 cells fit
-_REGION = 3  # walls in a square of 3 x 3 cells have one pattern
+MAP_BYTES = 72 * 1024  # all map texts have this length, so that one can overwrite another; 25 x 25 cells fit
+_REGION = 3  # walls in a square of 3 x 3 cells share a pattern
 
 
 class Item(NamedTuple):
-    """Something that the player picks up by walking over it.
+    """An item that the player picks up by walking over it.
 
     Attributes:
-      number: by which a map names it.
-      sprite: the four letters by which the engine finds its picture.
-      ammo: what the player gets for it, for that is what can be observed.
-      counter: the `vizdoom.GameVariable` that counts it.
+      number: number of the item in a map.
+      sprite: four-letter name of its picture.
+      ammo: ammunition that the player receives for it, because only ammunition can be observed.
+      counter: name in `vizdoom.GameVariable` of the counter for this ammunition.
     """
 
     number: int
@@ -77,7 +77,7 @@ _GAME = 'gameinfo { playerclasses = "Walker" }'
 
 
 class Thing(NamedTuple):
-    """An item at the centre of a cell: a key of `ITEMS`, and row and column."""
+    """An item at the center of a cell, given by a key of `ITEMS` and a (row, column)."""
 
     kind: str
     cell: tuple[int, int]
@@ -87,50 +87,50 @@ class Map:
     """A maze with its items.
 
     Args:
-      free: bool `[rows, columns]`, False: wall; the outermost cells are walls.
-      things: what lies on free cells.
+      free: bool `[rows, columns]`, False for walls. The outermost cells must be walls.
+      things: items on free cells.
 
     Raises:
-      ValueError: on what the engine would stumble over.
+      ValueError: the maze or an item is invalid for the engine.
     """
 
     def __init__(self, free: np.ndarray, things: Sequence[Thing]):
         if free.ndim != 2 or free.dtype != bool or min(free.shape) < 3:
             raise ValueError(f"a maze is bool [rows, columns], 3 or more of each, not {free.dtype} {list(free.shape)}")
         if free[[0, -1]].any() or free[:, [0, -1]].any():
-            raise ValueError("a maze's outermost cells have to be walls")
+            raise ValueError("the outermost cells of a maze must be walls")
         self.free = free
         for kind, cell in things:
             if kind not in ITEMS:
-                raise ValueError(f"there is no item {kind!r}, only {', '.join(ITEMS)}")
+                raise ValueError(f"unknown item {kind!r}; available: {', '.join(ITEMS)}")
             self._check(kind, cell)
         items = (self._thing(cell, ITEMS[kind].number) for kind, cell in things)
         self._text = "\n".join([*_geometry(free), *items, ""])
 
     def text(self, start: tuple[int, int], angle: int) -> bytes:
-        """The map in UDMF, filled up with blanks to `MAP_BYTES`.
+        """The map in UDMF, padded with spaces to `MAP_BYTES`.
 
         Args:
-          start: row and column of the cell at whose centre the player begins.
-          angle: in degrees, where the player looks: 0 to the right, 90 up.
+          start: (row, column) of the cell in whose center the player starts.
+          angle: viewing direction of the player in degrees (0 to the right, 90 up).
 
         Raises:
-          ValueError: the start is on no free cell, or the maze is too large.
+          ValueError: the start is not on a free cell, or the maze is too large.
         """
         self._check("the start", start)
         text = (self._text + self._thing(start, _PLAYER_START, angle)).encode()
         if len(text) > MAP_BYTES:
-            raise ValueError(f"a maze with {len(text)} bytes of text is too large: {MAP_BYTES} at most")
+            raise ValueError(f"a maze with {len(text)} bytes of text is too large; the limit is {MAP_BYTES}")
         return text.ljust(MAP_BYTES)
 
     def position(self, cell: tuple[int, int]) -> tuple[float, float]:
-        """A cell's centre: x to the right, y up, in map units."""
+        """The center of a cell in map units, x to the right and y up."""
         return (cell[1] + 0.5) * CELL, (len(self.free) - cell[0] - 0.5) * CELL
 
     def _check(self, name: str, cell: tuple[int, int]) -> None:
         rows, columns = self.free.shape
         if not (0 <= cell[0] < rows and 0 <= cell[1] < columns and self.free[cell]):
-            raise ValueError(f"{name} at {cell} is on no free cell")
+            raise ValueError(f"{name} at {cell} is not on a free cell")
 
     def _thing(self, cell: tuple[int, int], number: int, angle: int = 0) -> str:
         x, y = self.position(cell)
@@ -151,7 +151,7 @@ def _geometry(free: np.ndarray) -> Iterator[str]:
 
 
 def _walls(free: np.ndarray) -> Iterator[tuple[tuple[int, int], tuple[int, int], str]]:
-    """Walls as seen from the free cells, which lie to their right: from and to (row, column of a corner), picture."""
+    """The walls around all free cells: start and end corner (row, column), and picture. The cell lies to the right."""
     for row, column in np.argwhere(free).tolist():
         corners = [(row, column), (row, column + 1), (row + 1, column + 1), (row + 1, column)]
         neighbours = [(row - 1, column), (row, column + 1), (row + 1, column), (row, column - 1)]
@@ -166,13 +166,13 @@ def _picture(pattern: int, side: int) -> str:
 
 
 def wad(text: bytes) -> tuple[bytes, int]:
-    """A PWAD with one map, MAP01, and all that can be seen in it.
+    """A PWAD with one map, MAP01, and all of its pictures.
 
     Args:
-      text: of `Map.text`.
+      text: text of the map (`Map.text`).
 
     Returns:
-      The file, and the offset of the text in it. The engine reads the text anew for each episode.
+      The file, and the offset of the text in it. The engine reads the text again for each episode.
     """
     walls = {_picture(pattern, side): art.wall(pattern, side) for pattern in range(art.PATTERNS) for side in range(4)}
     textures = walls | {"FLOOR": art.floor(), "CEILING": art.ceiling()}

@@ -1,8 +1,10 @@
-"""First-person mazes and an arena in ViZDoom, after DeepMind Lab's nav_maze and seekavoid levels.
+"""First-person mazes and an arena in ViZDoom, modeled on DeepMind Lab's nav_maze and seekavoid levels.
 
-What makes the task is kept from Lab: the six actions (GUNREAL, section 4.1) held for 4 frames, about 8.45 degrees a
-turn, about 5 steps a cell, the rewards, and the number of steps. An episode's map is drawn from its seed and written
-for the engine when the episode starts, so there is no end of mazes, and what was played before has no influence.
+As in Lab, six actions (GUNREAL, section 4.1) are held for 4 frames each. A turn is about 8.45 degrees, and crossing a
+cell takes about 5 steps. The rewards and the number of steps are also Lab's.
+
+The map of an episode is drawn from its seed and written for the engine when the episode starts. The number of mazes is
+therefore unlimited, and earlier episodes have no influence.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ from gunreal.envs import mazes
 from gunreal.envs.vizdoom_engine import MAX_SIZE, Engine, load, pixel_step
 from gunreal.envs.vizdoom_map import CELL, ITEMS, Map, Thing
 
-ACTIONS = ("forward", "backward", "strafe left", "strafe right", "look left", "look right")  # as gunreal.envs.dmlab's
+ACTIONS = ("forward", "backward", "strafe left", "strafe right", "look left", "look right")  # as in gunreal.envs.dmlab
 REWARDS = {"apple": 1.0, "goal": 10.0, "lemon": -1.0}
-TICS = 4  # an agent step, in 35ths of a second
-TURN = 384  # 2**16ths of a full turn a tic: 8.44 degrees a step
+TICS = 4  # duration of an agent step, in 35ths of a second
+TURN = 384  # rotation per tic in 2**16ths of a full turn, which is 8.44 degrees per step
 _BUTTONS = ("MOVE_FORWARD", "MOVE_BACKWARD", "MOVE_LEFT", "MOVE_RIGHT", "TURN_LEFT_RIGHT_DELTA")
 _LEFT, _RIGHT = ((turn + 0.5) * 360 / 2**16 for turn in (-TURN, TURN))  # degrees; the engine rounds down
 ORDERS: list[list[float]] = [
@@ -35,23 +37,25 @@ _SIZES = range(5, 26, 2)
 
 
 class DoomEnv(gymnasium.Env):
-    """What the mazes and the arena share: the player, rewards and time. A subclass draws the map.
+    """Base class of the mazes and the arena: the player, rewards and time. A subclass draws the map.
 
-    Observation: uint8 `[size, size, 3]`, RGB, or `[size, size, 1]`, gray; with `depth` a Dict of that, "image", and
-    "depth", uint8 `[size, size]`, which grows with the distance by 42 a cell, for walls to 127. That halves the speed.
+    Observation: uint8 `[size, size, 3]` in RGB or `[size, size, 1]` in gray. With `depth` it is a Dict with this entry
+    as "image" and an entry "depth", uint8 `[size, size]`. Depth grows by 42 per cell of distance, up to 127 for walls.
+    Observing depth halves the speed.
 
     Attributes:
-      free: bool `[rows, columns]`, the cells that are no walls; there from the first reset on.
-      items: what lies there, and comes back at the goal.
+      free: bool `[rows, columns]`, the cells that are not walls. Set by the first reset.
+      items: items on the map. They come back when the player reaches the goal.
 
     Args:
-      max_steps: time limit, a truncation.
-      pixels: "rgb" or "gray".
-      size: height and width of the image.
-      depth: observe each pixel's distance too.
+      max_steps: time limit in steps, which truncates the episode.
+      pixels: color mode of the image, "rgb" or "gray".
+      size: height and width of the image, in pixels.
+      depth: whether to observe the distance of each pixel.
+      render_mode: None or "rgb_array".
 
     Raises:
-      ConfigError: ViZDoom is not installed, or an argument does not fit; one line that names the fix.
+      ConfigError: ViZDoom is not installed, or an argument is invalid. The message is one line that names the fix.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 35 / TICS}
@@ -66,7 +70,7 @@ class DoomEnv(gymnasium.Env):
     ):
         load()
         if pixels not in ("rgb", "gray"):
-            raise ConfigError(f"pixels is {pixels!r}, but has to be rgb or gray")
+            raise ConfigError(f"pixels is {pixels!r}, but must be rgb or gray")
         check("size", size, range(20, MAX_SIZE // pixel_step(depth) + 1))
         check("max_steps", max_steps, range(1, 10**6))
         self.max_steps, self.render_mode = max_steps, render_mode
@@ -79,11 +83,11 @@ class DoomEnv(gymnasium.Env):
         self._time = 0
 
     def draw(self, rng: np.random.Generator) -> None:
-        """Sets what is `free` and the `items` of an episode."""
+        """Sets `free` and `items` for an episode."""
         raise NotImplementedError
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode; all that is random in it comes from the seed."""
+        """Starts an episode. Everything random in it is determined by the seed."""
         super().reset(seed=seed)
         self._rng = np.random.default_rng(int(self.np_random.integers(2**63)))
         self._time = 0
@@ -93,20 +97,20 @@ class DoomEnv(gymnasium.Env):
         return self._observe(), {}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Does one of `ACTIONS` for `TICS`."""
+        """Performs one of `ACTIONS` for `TICS`."""
         reward = self._collect() if self.engine.act(ORDERS[action], TICS) else 0.0
         self._time += 1
         return self._observe(), reward, False, self._time >= self.max_steps, {}
 
     def render(self) -> np.ndarray | None:
-        """The present image in RGB, for "rgb_array"."""
+        """The current image in RGB, uint8 `[size, size, 3]`, for "rgb_array"."""
         if self.render_mode != "rgb_array":
             return None
         image, _ = self.engine.picture()
         return image[:, :, None].repeat(3, axis=2) if self._gray else np.ascontiguousarray(image)
 
     def close(self) -> None:
-        """Ends the engine."""
+        """Closes the engine."""
         if self._engine is not None:
             self._engine.close()
             self._engine = None
@@ -115,17 +119,17 @@ class DoomEnv(gymnasium.Env):
     def engine(self) -> Engine:
         """The running engine. Raises RuntimeError before the first reset."""
         if self._engine is None:
-            raise RuntimeError("an environment has to be reset first")
+            raise RuntimeError("the environment has not been reset; call reset() first")
         return self._engine
 
     @property
     def pose(self) -> tuple[float, float, float]:
-        """Where the player is: row and column (cells' centres end in .5) and degrees, 0 to the right, 90 up."""
+        """The player's row, column and angle. Cell centers end in .5; degrees are 0 to the right and 90 up."""
         x, y, angle = self.engine.pose
         return len(self.free) - y / CELL, x / CELL, angle
 
     def _spawn(self) -> None:
-        """Has the player begin on a random empty cell, with all items in place."""
+        """Places the player on a random empty cell, with all items back in place."""
         taken = {item.cell for item in self.items}
         cells = [cell for cell in _cells(self.free) if cell not in taken]
         cell, angle = cells[self._rng.integers(len(cells))], int(self._rng.integers(360))
@@ -137,7 +141,7 @@ class DoomEnv(gymnasium.Env):
         self._counts = self._engine.counts()
 
     def _collect(self) -> float:
-        """The reward for what was just found; the goal ends a life."""
+        """The reward for newly collected items. At the goal the player starts again elsewhere."""
         before, self._counts = self._counts, self.engine.counts()
         found = {kind: new - old for kind, old, new in zip(ITEMS, before, self._counts, strict=True)}
         if found["goal"]:
@@ -152,19 +156,19 @@ class DoomEnv(gymnasium.Env):
 
 
 class NavMaze(DoomEnv):
-    """A maze with apples (+1) and a goal (+10), at which the player begins elsewhere and the apples come back.
+    """A maze with apples (+1) and a goal (+10). At the goal the player starts again elsewhere and the apples come back.
 
-    With the defaults the random policy's mean return is 2, and who walks straight to the goal gets 150.
+    With the defaults, a random policy gets a mean return of 2. An agent that walks straight to the goal gets 150.
 
     Args:
-      rows: cells from top to bottom, odd, outer walls included.
-      columns: cells from left to right, odd, outer walls included.
-      openings: share of the inner walls that are taken out again: fewer dead ends.
-      layout: seed of the maze and of where apples and goal lie; -1: each episode draws them.
-      random_goal: each episode draws where apples and goal lie.
-      num_apples: how many.
-      max_steps: time limit.
-      options: of `DoomEnv`.
+      rows: number of rows of cells, odd, including the outer walls.
+      columns: number of columns of cells, odd, including the outer walls.
+      openings: share of the inner walls to remove, for fewer dead ends.
+      layout: seed of the maze and of the positions of apples and goal. -1 draws both anew for each episode.
+      random_goal: whether each episode draws new positions of apples and goal.
+      num_apples: number of apples.
+      max_steps: time limit in steps.
+      **options: further arguments of `DoomEnv`.
     """
 
     goal: tuple[int, int]
@@ -184,7 +188,7 @@ class NavMaze(DoomEnv):
         check("rows", rows, _SIZES)
         check("columns", columns, _SIZES)
         if not 0 <= openings <= 1:
-            raise ConfigError(f"openings is {openings}, but has to be 0 to 1")
+            raise ConfigError(f"openings is {openings}, but must be 0 to 1")
         check("num_apples", num_apples, range(rows * columns // 10 + 1))
         self._size_in_cells, self._openings = (rows, columns), openings
         self._num_apples = num_apples
@@ -194,7 +198,7 @@ class NavMaze(DoomEnv):
         self._place(rng)
 
     def draw(self, rng: np.random.Generator) -> None:
-        """Draws what differs from episode to episode."""
+        """Draws the maze and the items, if they differ between episodes."""
         if self._draws_maze:
             self._carve(rng)
         if self._draws_goal:
@@ -209,15 +213,15 @@ class NavMaze(DoomEnv):
 
 
 class SeekAvoid(DoomEnv):
-    """One large room with apples (+1) and lemons (-1), in places that each episode draws.
+    """One large room with apples (+1) and lemons (-1). Each episode draws new positions.
 
     Args:
-      rows: cells from top to bottom, outer walls included.
-      columns: cells from left to right, outer walls included.
-      num_apples: how many.
-      num_lemons: how many.
-      max_steps: time limit.
-      options: of `DoomEnv`.
+      rows: number of rows of cells, including the outer walls.
+      columns: number of columns of cells, including the outer walls.
+      num_apples: number of apples.
+      num_lemons: number of lemons.
+      max_steps: time limit in steps.
+      **options: further arguments of `DoomEnv`.
     """
 
     def __init__(
@@ -250,7 +254,7 @@ def _cells(free: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _choose(free: np.ndarray, count: int, rng: np.random.Generator) -> list[tuple[int, int]]:
-    """Different free cells."""
+    """`count` different free cells, drawn at random."""
     return [(row, column) for row, column in rng.permutation(np.argwhere(free))[:count].tolist()]
 
 
@@ -258,4 +262,4 @@ def check(name: str, value: int, allowed: range) -> None:
     """Raises ConfigError unless the value is allowed."""
     if value not in allowed:
         odd = "odd and " if allowed.step == 2 else ""
-        raise ConfigError(f"{name} is {value}, but has to be {odd}{allowed[0]} to {allowed[-1]}")
+        raise ConfigError(f"{name} is {value}, but must be {odd}{allowed[0]} to {allowed[-1]}")

@@ -1,1 +1,1 @@
-"""Where experience lives and how it is referred to: specifications, replay rings, queues, returns."""
+"""Storage of experience and references to it: specifications, replay rings, queues and returns."""

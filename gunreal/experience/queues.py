@@ -1,6 +1,7 @@
-"""Queues between processes: pipes of fixed-size records. One read takes everything that waits; a small write is atomic.
+"""Queues between processes: pipes of fixed-size records.
 
-What crosses a process boundary is declared here, once. No record holds experience, only references to rows of a ring.
+One read takes all waiting records. Small writes are atomic. This module declares every record that crosses a process
+boundary. Records never hold experience, only references to rows of a ring.
 """
 
 from __future__ import annotations
@@ -13,21 +14,21 @@ import termios
 
 import numpy as np
 
-# A group of agents asks a prediction queue to serve it.
+# A group of agents requests a prediction.
 REQUEST = np.dtype([("process", "<i4"), ("group", "<i4")])
-# The server tells an agent process that a queue has served a group; queue TRAINED: its rollouts have been taken.
+# The server tells an agent process that a queue has served a group. Queue TRAINED means its rollouts have been taken.
 REPLY = np.dtype([("queue", "u1"), ("group", "u1")])
-# A finished rollout, and with it one sequence of each task, is ready to be trained on.
+# A finished rollout, with one sequence of each task, is ready for training.
 ROLLOUT = np.dtype([("process", "<i4"), ("agent", "<i4"), ("first", "<i8")])
 # An episode has ended: its undiscounted, unclipped return and its length in agent steps.
 EPISODE = np.dtype([("process", "<i4"), ("length", "<i4"), ("score", "<f8")])
 
 TRAINED = 255
-_ATOMIC = 4096  # bytes; POSIX promises 512, Linux and macOS keep to a page
+_ATOMIC = 4096  # bytes; POSIX guarantees 512, Linux and macOS a page
 
 
 class Pipe:
-    """A many-writers, many-readers queue of records of one dtype."""
+    """A queue of records of one dtype, with any number of writers and readers."""
 
     def __init__(self, dtype: np.dtype):
         self.dtype = dtype
@@ -39,7 +40,7 @@ class Pipe:
         put(self.write_fd, records)
 
     def get(self, most: int, timeout: float | None) -> np.ndarray:
-        """Takes all that waits, at most `most` records, after waiting `timeout` seconds for the first (0: don't)."""
+        """Takes at most `most` waiting records, after waiting up to `timeout` seconds (None: forever) for the first."""
         return get(self.read_fd, self.dtype, most, timeout)
 
     def __len__(self) -> int:
@@ -47,7 +48,7 @@ class Pipe:
         return struct.unpack("i", waiting)[0] // self.dtype.itemsize
 
     def end(self) -> None:
-        """Closes the writing end: whoever has read the rest finds the queue Closed."""
+        """Closes the writing end. Reading raises Closed once the remaining records have been read."""
         fd, self.write_fd = self.write_fd, -1
         if fd >= 0:
             os.close(fd)
@@ -59,11 +60,11 @@ class Pipe:
 
 
 class Closed(Exception):
-    """The other side of a pipe is gone."""
+    """The other end of a pipe is closed."""
 
 
 def put(fd: int, records: np.ndarray) -> None:
-    """Writes records `[n]` to a pipe's end in atomic pieces; raises Closed when nobody reads it any more."""
+    """Writes records `[n]` to a pipe's end in atomic pieces. Raises Closed if there is no reader."""
     per_write = _ATOMIC // records.dtype.itemsize
     try:
         for start in range(0, len(records), per_write):
@@ -73,9 +74,10 @@ def put(fd: int, records: np.ndarray) -> None:
 
 
 def get(fd: int, dtype: np.dtype, most: int, timeout: float | None) -> np.ndarray:
-    """Reads at most `most` waiting records from a non-blocking pipe's end, `[n]` with n >= 0.
+    """Reads at most `most` waiting records `[n]`, n >= 0, from the end of a non-blocking pipe.
 
-    Raises Closed when the queue is empty and no writer is left.
+    Waits up to `timeout` seconds for the first record; None waits forever. Raises Closed if the queue is empty and
+    there is no writer.
     """
     if timeout != 0:
         poller = select.poll()
@@ -83,7 +85,7 @@ def get(fd: int, dtype: np.dtype, most: int, timeout: float | None) -> np.ndarra
         poller.poll(None if timeout is None else timeout * 1000)
     try:
         data = os.read(fd, most * dtype.itemsize)
-    except BlockingIOError:  # nothing waits, or another thread was quicker
+    except BlockingIOError:  # nothing is waiting, or another thread was faster
         return np.empty(0, dtype)
     if not data:
         raise Closed

@@ -1,11 +1,12 @@
-"""The replay rings: what a row of one means, and how steps are read from it.
+"""The replay rings: the meaning of their rows, and access to their steps.
 
-Experience is written to a ring once and read in place; queues carry references. The newest `t_max` steps of a ring are
-the on-policy rollout, the newest `replay_size` are the auxiliary tasks' replay. `segment` has the memory.
+Experience is written to a ring once and read in place. Queues carry references to it. The newest `t_max` steps of a
+ring are the on-policy rollout, and the newest `replay_size` steps are the replay of the auxiliary tasks. The memory is
+in `segment`.
 
-A step's row `t` holds the frame `o_t`, the action `a_t` that was chosen on it, the reward `r_{t+1}` and the flags of
-what `a_t` led to. An episode's last observation has a row of its own, flagged RESET: its value bootstraps a truncated
-episode, its action is ignored by the environment, and it is in no loss.
+Row `t` holds the frame `o_t`, the action `a_t` chosen for it, the reward `r_{t+1}`, and the flags of the result of
+`a_t`. The last observation of an episode has its own row with the flag RESET. Its value is the bootstrap of a truncated
+episode. The environment ignores its action, and no loss includes it.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ import numpy as np
 from gunreal.experience.spec import Spec
 
 FIRST, TERMINATED, TRUNCATED, RESET = 1, 2, 4, 8
-ALIGN = 64  # bytes: what vector instructions want arrays to start at
+ALIGN = 64  # bytes; alignment of arrays for vector instructions
 
 
 class Past(NamedTuple):
-    """What a recurrent network takes beside the observations of sequences, each with a leading batch axis.
+    """The inputs of a recurrent network in addition to the observations of sequences.
 
     Attributes:
-      state: float32 `[B, spec.state]`, the recurrent state before the first step.
-      last_action: int32 `[B, T]`, `a_{t-1}`; -1 at an episode's first step, where the state starts from zeros.
-      last_reward: float32 `[B, T]`, `r_t`, clipped as it is learned from; 0 at an episode's first step.
+      state: recurrent state before the first step, float32 `[B, spec.state]`.
+      last_action: `a_{t-1}`, int32 `[B, T]`. It is -1 at the first step of an episode, where the state is reset.
+      last_reward: clipped reward `r_t`, float32 `[B, T]`. It is 0 at the first step of an episode.
     """
 
     state: np.ndarray
@@ -37,7 +38,7 @@ class Past(NamedTuple):
 
 
 def blank_past(spec: Spec, count: int) -> Past | None:
-    """What is before `count` episodes' first steps; None where the network has no memory."""
+    """The past of `count` first steps of episodes, or None if the network has no memory."""
     if not spec.state:
         return None
     state = np.zeros((count, spec.state), np.float32)
@@ -45,7 +46,7 @@ def blank_past(spec: Spec, count: int) -> Past | None:
 
 
 def empty_observations(spec: Spec, count: int) -> np.ndarray:
-    """Room for observations `[count, *spec.observation]`, which starts where a backend can use it in place."""
+    """An uninitialized array for observations `[count, *spec.observation]`, aligned so that a backend need not copy."""
     shape, dtype = (count, *spec.observation), np.dtype(spec.dtype)
     room = np.empty(math.prod(shape) * dtype.itemsize + ALIGN, np.uint8)
     start = -room.ctypes.data % ALIGN
@@ -53,41 +54,43 @@ def empty_observations(spec: Spec, count: int) -> np.ndarray:
 
 
 def concatenate_pasts(pasts: Sequence[Past | None]) -> Past | None:
-    """One batch of several; None where the network has no memory."""
+    """Concatenates several pasts to one batch. Returns None if the network has no memory."""
     present = [past for past in pasts if past is not None]
     return Past(*(np.concatenate(arrays) for arrays in zip(*present, strict=True))) if present else None
 
 
 class Replay:
-    """One agent's ring, as its tasks see it. Steps are named by absolute numbers that never repeat.
+    """The ring of one agent, as its tasks see it. Steps have absolute numbers that never repeat.
 
-    Steps `oldest <= t < end` are complete; of step `end` only the observation is there yet.
+    Steps `oldest <= t < end` are complete. Of step `end` only the observation is available.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray], index: int, spec: Spec, replay_size: int):
-        """The ring of agent `index` in its segment's `arrays`; the newest `replay_size` steps are the replay."""
+        """The ring of agent `index` in the `arrays` of its segment. The newest `replay_size` steps are the replay."""
         self._arrays, self._index, self._replay_size = arrays, index, replay_size
         self.spec = spec
 
     @property
     def end(self) -> int:
-        """One past the newest complete step."""
+        """The number of the newest complete step plus one."""
         return int(self._arrays["end"][self._index])
 
     @property
     def oldest(self) -> int:
-        """The oldest step that may be sampled; its whole stack is still in the ring."""
+        """The oldest step that may be sampled. Its whole stack is still in the ring."""
         return max(0, self.end - self._replay_size)
 
     def __len__(self) -> int:
         return self.end - self.oldest
 
     def get(self, name: str, first: int, length: int) -> np.ndarray:
-        """Steps `first .. first + length - 1` of one array, `[length, ...]`, as a copy.
+        """Copies steps `first .. first + length - 1` of one array, `[length, ...]`.
 
-        `name` is "frame", "action" (int32), "reward" (float32, raw, `r_{t+1}`), "flags" (uint8), "age" (uint8, steps
-        since the episode's start, at most 255), "log_mu", "value", "version", or a recorded field. "frame" may go up to
-        `end`.
+        Args:
+          name: "frame", "action" (int32), "reward" (float32, raw, `r_{t+1}`), "flags" (uint8), "age" (uint8, steps
+            since the start of the episode, at most 255), "log_mu", "value", "version", or a recorded field.
+          first: absolute number of the first step.
+          length: number of steps. Only "frame" may include step `end`.
         """
         array = self._arrays[name][self._index]
         start = first % len(array)
@@ -95,19 +98,22 @@ class Replay:
         return rows.copy() if len(rows) == length else np.concatenate((rows, array[: length - len(rows)]))
 
     def observations(self, steps: np.ndarray) -> np.ndarray:
-        """The stacked observations at absolute `steps` `[n]`: `[n, *spec.observation]`."""
+        """The stacked observations `[n, *spec.observation]` at absolute `steps` `[n]`."""
         out = np.empty((len(steps), *self.spec.observation), self.spec.dtype)
         gather(self._arrays, self.spec, np.full(len(steps), self._index), np.asarray(steps), out)
         return out
 
     def discounts(self, first: int, length: int, discount: float) -> np.ndarray:
-        """Per-step discounts float32 `[length]`: 0 where the step terminated the episode, `discount` elsewhere."""
+        """Discounts per step, float32 `[length]`: 0 if the step terminated the episode, else `discount`."""
         terminated = self.get("flags", first, length) & TERMINATED != 0
         return np.where(terminated, np.float32(0), np.float32(discount))
 
     def sequence_length(self, first: int, limit: int) -> int:
-        """Steps from `first` on, at most `limit`, that can be learned from with one bootstrap: up to and with the first
-        truncated step, or up to the newest one. Terminations are crossed: their discount is 0."""
+        """The number of steps from `first`, at most `limit`, that one bootstrap can serve.
+
+        A sequence ends with the first truncated step or with the newest step. It may cross terminations, because their
+        discount is 0.
+        """
         length = min(limit, self.end - first)
         (truncated,) = np.nonzero(self.get("flags", first, length) & TRUNCATED)
         return int(truncated[0]) + 1 if len(truncated) else length
@@ -116,7 +122,7 @@ class Replay:
 def gather(
     arrays: Mapping[str, np.ndarray], spec: Spec, agents: np.ndarray, steps: np.ndarray, out: np.ndarray
 ) -> None:
-    """Copies stacked observations of `agents` `[n]` at absolute `steps` `[n]` to `out` `[n, *spec.observation]`."""
+    """Copies the stacked observations of `agents` `[n]` at absolute `steps` `[n]` to `out` `[n, *spec.observation]`."""
     age, stack = arrays["age"], spec.stack
     rows = stack_index(age, agents, steps, stack) + (agents * age.shape[1])[:, None]
     frames = arrays["frame"].reshape(-1, *spec.frame)
@@ -125,13 +131,15 @@ def gather(
 
 
 def stack_index(age: np.ndarray, agents: np.ndarray, steps: np.ndarray, stack: int) -> np.ndarray:
-    """Ring rows of the `stack` newest frames at each step, oldest first; an episode's first frame is repeated.
+    """Ring rows of the `stack` newest frames at each step, oldest first.
+
+    The first frame of an episode is repeated to fill a stack.
 
     Args:
-      age: uint8 `[agents, ring]`, steps since the episode's start.
+      age: steps since the start of the episode, uint8 `[agents, ring]`.
       agents: int `[n]`.
       steps: absolute step numbers, int `[n]`.
-      stack: frames of an observation.
+      stack: number of frames in an observation.
 
     Returns:
       int64 `[n, stack]`.

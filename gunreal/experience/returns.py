@@ -1,4 +1,4 @@
-"""Rewards to returns, in NumPy: used by agent processes and the trainer's gather, where no framework is loaded."""
+"""Returns and advantages in NumPy, for agent processes and the trainer, without a framework."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import numpy as np
 
 
 def clip_rewards(rewards: np.ndarray, clip: float) -> np.ndarray:
-    """Rewards as they are learned from: clipped to `[-clip, clip]`; 0 means never. Any shape; float32."""
+    """Clips rewards of any shape to `[-clip, clip]`, as float32. 0 disables clipping."""
     rewards = np.asarray(rewards, np.float32)
     return np.clip(rewards, -clip, clip) if clip > 0 else rewards
 
 
 def n_step_returns(rewards: np.ndarray, discounts: np.ndarray, bootstrap: np.ndarray | float) -> np.ndarray:
-    """Discounted sums of what follows each step, `R_t = r_t + discount_t R_{t+1}` (UNREAL, section 2).
+    """n-step returns, `R_t = r_t + discount_t R_{t+1}` (UNREAL, section 2).
 
     Args:
-      rewards: `[T, ...]`, the reward that each step led to.
-      discounts: `[T]` or as `rewards`; 0 where the step terminated the episode.
-      bootstrap: `[...]`, the value of the state that the last step led to.
+      rewards: reward of each step, `[T, ...]`.
+      discounts: discount of each step, `[T]` or the shape of `rewards`. 0 if the step terminated the episode.
+      bootstrap: value of the state that the last step led to, `[...]`.
 
     Returns:
-      float32, of the shape of `rewards`.
+      float32, with the shape of `rewards`.
     """
     rewards = np.asarray(rewards, np.float32)
     discounts = np.asarray(discounts, np.float32)
@@ -40,12 +40,12 @@ def generalized_advantages(
     values_t: np.ndarray,
     decay: float,
 ) -> np.ndarray:
-    """Generalised advantage estimates of rollouts that cross episode ends (Schulman et al. 2016, equation 16).
+    """Generalized advantage estimates of rollouts that may cross episode ends (Schulman et al. 2016, eq. 16).
 
     Args:
       rewards, discounts, truncated, values_t: see `rollout_returns`.
-      values: `[B, T]`, the value of the state that each step was taken in.
-      decay: lambda; 0 for one-step errors, 1 for the returns less the values.
+      values: value of the state in which each step was taken, `[B, T]`.
+      decay: lambda. 0 gives one-step errors, and 1 gives the returns minus the values.
 
     Returns:
       float32 `[B, T]`.
@@ -63,16 +63,16 @@ def generalized_advantages(
 def rollout_returns(
     rewards: np.ndarray, discounts: np.ndarray, truncated: np.ndarray, values_t: np.ndarray
 ) -> np.ndarray:
-    """Returns of rollouts that cross episode ends; batch first, so that they are stacked as the learner takes them.
+    """n-step returns of rollouts that may cross episode ends.
 
-    Behind a truncated step lies another episode: the recursion restarts from the value of the final observation.
+    Another episode follows a truncated step, so the recursion restarts there from the value of the final observation.
 
     Args:
       rewards: `[B, T]`.
-      discounts: `[B, T]`, 0 where the step terminated the episode.
+      discounts: `[B, T]`, 0 if the step terminated the episode.
       truncated: bool `[B, T]`.
-      values_t: `[B, T]`, the value of the state that each step led to; its last column is the rollouts' bootstrap. The
-        other columns matter only where `truncated`.
+      values_t: value of the state that each step led to, `[B, T]`. The last column is the bootstrap. The other columns
+        are used only where `truncated` is set.
 
     Returns:
       float32 `[B, T]`.

@@ -1,4 +1,4 @@
-"""The memory of one agent process: its replay rings and mailboxes, which it shares with the server."""
+"""The memory that an agent process shares with the server: its replay rings and mailboxes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from gunreal.experience.waits import BINS, Waited, Waits
 
 
 class Layout(NamedTuple):
-    """Everything that fixes a segment's size and the place of each array in it; it crosses the process boundary.
+    """The size of a segment and the position of each array in it. It is sent to the agent process.
 
     Attributes:
       spec: shapes and constants.
       agents: number of agents (rings) in the segment.
-      groups: number of groups that they step in.
-      replay_size: how many steps a task may sample from.
-      extra: the tasks' recorded fields, by name.
-      slots: how many rollouts of an agent may wait for the trainers before the agent does, at most.
-      mailboxes: per-agent arrays outside of the ring (bootstrap replies, targets): name -> (shape, dtype name).
+      groups: number of groups in which the agents step.
+      replay_size: number of steps that a task may sample from.
+      extra: recorded fields of the tasks, by name.
+      slots: maximum number of an agent's rollouts that may wait for the trainers before the agent pauses.
+      mailboxes: shape and dtype name of arrays per agent outside the ring (bootstraps, targets), by name.
     """
 
     spec: Spec
@@ -38,14 +38,15 @@ class Layout(NamedTuple):
 
     @property
     def ring(self) -> int:
-        """Rows of a ring: the replay, the rollouts that are still being written or trained on, and the oldest stack.
+        """Number of rows of a ring: the replay, the rollouts being written or trained on, and the oldest stack.
 
-        A recurrent state is written one row ahead, and a step's last action lies one row behind."""
+        A recurrent network needs one more row ahead for its state, and one row before a step for the last action.
+        """
         edges = max(self.spec.stack, 2) + 1 if self.spec.state else self.spec.stack
         return self.replay_size + (self.slots + 2) * self.spec.t_max + edges
 
     def arrays(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-        """Shape and type of every array of the segment, by name."""
+        """Shape and dtype of every array of the segment, by name."""
         rows = (self.agents, self.ring)
         found: dict[str, tuple[tuple[int, ...], np.dtype]] = {
             "frame": ((*rows, *self.spec.frame), np.dtype(self.spec.dtype)),
@@ -81,10 +82,10 @@ def _aligned(nbytes: int) -> int:
 
 
 class Segment:
-    """The rings of one agent process: NumPy arrays over anonymous shared memory that vanishes with its last user.
+    """The rings of one agent process, as NumPy arrays over anonymous shared memory.
 
-    Attributes are the arrays of `Layout.arrays`, most with a leading agent axis. The memory has no name in the file
-    system, so that not even SIGKILL can leave it behind; another process gets it by inheriting `fd`.
+    `arrays` holds the arrays of `Layout.arrays`, most of them with a leading agent axis. The memory has no name in the
+    file system, so it is freed with its last user, even after SIGKILL. Another process gets access by inheriting `fd`.
     """
 
     def __init__(self, layout: Layout, fd: int | None = None):
@@ -109,7 +110,7 @@ class Segment:
 
     @property
     def allowance(self) -> int:
-        """How many rollouts of an agent may now wait for the trainers before the agent does; the server sets it."""
+        """Current number of an agent's rollouts that may wait before the agent pauses. The server sets it."""
         return int(self._allowance[0])
 
     @allowance.setter
@@ -121,12 +122,14 @@ class Segment:
         return Replay(self.arrays, index, self.layout.spec, self.layout.replay_size)
 
     def gather(self, agents: np.ndarray, steps: np.ndarray, out: np.ndarray) -> None:
-        """Copies stacked observations of `agents` `[n]` at absolute `steps` `[n]` to `out` `[n, *spec.observation]`."""
+        """Copies the stacked observations of `agents` `[n]` at absolute `steps` `[n]` to `out`.
+
+        `out` is `[n, *spec.observation]`.
+        """
         gather(self.arrays, self.layout.spec, agents, steps, out)
 
     def past(self, agents: np.ndarray, steps: np.ndarray) -> Past | None:
-        """What a recurrent network takes beside the observations of `agents` `[B]` at absolute `steps` `[B, T]`; None
-        for another network."""
+        """The past of `agents` `[B]` at absolute `steps` `[B, T]`, or None if the network has no memory."""
         spec, arrays, ring = self.layout.spec, self.arrays, self.layout.ring
         if not spec.state:
             return None
@@ -139,7 +142,7 @@ class Segment:
         )
 
     def close(self) -> None:
-        """Gives up this process's hold of the memory; arrays that are still in use keep it mapped until they go."""
+        """Closes this process's file descriptor. The memory stays mapped while its arrays are in use."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1

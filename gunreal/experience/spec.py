@@ -1,4 +1,4 @@
-"""What the parts of a run agree on before it starts: shapes, types and constants, in one small picklable record."""
+"""Shapes, dtypes and constants that all parts of a run share, in one small picklable record."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ class Spec(NamedTuple):
     """The interface between an environment, its replay ring, the network and the tasks.
 
     Attributes:
-      frame: shape of one frame as it is stored: `(channel, height, width)` for images, `(size,)` for vectors.
-      stack: how many successive frames make one observation.
+      frame: shape of one stored frame, `(channel, height, width)` for images and `(size,)` for vectors.
+      stack: number of successive frames in one observation.
       dtype: "uint8" (images, values 0..255) or "float32" (vectors).
       num_actions: size of the discrete action set.
       t_max: length of a rollout and of a replay sequence, in agent steps.
-      discount: gamma of the main task.
-      reward_clip: rewards are clipped to +-reward_clip wherever they are learned from; 0 means never.
-      state: floats of an agent's recurrent state; 0 for a network without memory.
+      discount: discount factor gamma of the main task.
+      reward_clip: bound for clipping rewards in all losses. 0 disables clipping.
+      state: number of floats in an agent's recurrent state. 0 for a network without memory.
     """
 
     frame: tuple[int, ...]
@@ -33,24 +33,24 @@ class Spec(NamedTuple):
 
     @property
     def is_image(self) -> bool:
-        """True where a frame is `(channel, height, width)`."""
+        """Whether a frame is an image `(channel, height, width)`."""
         return len(self.frame) == 3
 
     @property
     def observation(self) -> tuple[int, ...]:
-        """Shape of what the network sees: the stack lies along the first axis (`channel` or `size`)."""
+        """Shape of one observation. Frames are stacked along the first axis (`channel` or `size`)."""
         return (self.frame[0] * self.stack, *self.frame[1:])
 
 
 class RecordedField(NamedTuple):
-    """An extra array that a task wants stored with each step.
+    """An extra array to store with each step for a task.
 
     Attributes:
-      key: where the value is found: a key of a `Dict` observation, or else of the step's `info`.
-      shape: its shape for one step, as it is stored.
-      dtype: its NumPy type name.
-      convert: a picklable function that makes `[n, *shape]` of what `n` environments gave, such as one that shrinks
-        images; None where that is stored as it is.
+      key: key of the value in a `Dict` observation or, if absent there, in `info`.
+      shape: shape of the stored value for one step.
+      dtype: NumPy dtype name of the stored value.
+      convert: picklable function that converts the values of `n` environments to `[n, *shape]`, for example by
+        shrinking images. None stores the values unchanged.
     """
 
     key: str

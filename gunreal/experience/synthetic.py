@@ -10,10 +10,10 @@ from gunreal.experience.spec import RecordedField, Spec
 
 
 def synthetic_segment(spec: Spec, extra: dict[str, RecordedField], steps: int, seed: int = 0) -> Segment:
-    """A ring of one agent that has lived `steps` steps of random experience, for dry runs and tests.
+    """Makes the ring of one agent with `steps` steps of random experience.
 
-    Frames, actions and recorded fields are random, rewards are -1, 0 or 1, and episodes end by termination or
-    truncation after `1 .. 3 * t_max` steps. The replay holds `20 * t_max` steps; more than that wrap the ring.
+    Frames, actions and recorded fields are random. Rewards are -1, 0 or 1. Episodes are terminated or truncated after
+    `1 .. 3 * t_max` steps. The replay holds `20 * t_max` steps. More steps wrap around the ring.
     """
     rng = np.random.default_rng(seed)
     layout = Layout(spec, agents=1, groups=1, replay_size=20 * spec.t_max, extra=extra, slots=1, mailboxes={})
@@ -35,7 +35,7 @@ def synthetic_segment(spec: Spec, extra: dict[str, RecordedField], steps: int, s
         flags = FIRST if flags & RESET else RESET if left == 0 else 0
         age += 1
     segment.end[0] = steps
-    segment.close()  # nobody else needs the descriptor; the arrays keep the memory
+    segment.close()  # no other process needs the descriptor, and the arrays keep the memory
     return segment
 
 

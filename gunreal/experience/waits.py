@@ -1,8 +1,9 @@
-"""How long agents wait for predictions: every group counts in its segment's shared memory, the server reads there.
+"""Statistics of the time that agents wait for predictions.
 
-A wait lasts from a group's request to the moment at which its process takes the answer, so the time that the other
-group's step takes meanwhile is part of it. GA3C's agents wait 108 ms for each action, of which the network takes 10 %
-(Babaeizadeh et al. 2017, section 5.1, "Significant latency").
+Each group counts its waits in the shared memory of its segment, where the server reads them. A wait lasts from a
+group's request until its process takes the answer. It includes the time in which the other group steps. In GA3C,
+agents wait 108 ms for each action, and the network accounts for 10 % of that (Babaeizadeh et al. 2017, section 5.1,
+"Significant latency").
 """
 
 from __future__ import annotations
@@ -15,28 +16,28 @@ from typing import NamedTuple
 import numpy as np
 
 BINS = 256  # from 1 us to 71 minutes
-_PER_OCTAVE = 8  # bins to a doubling: a bin is 9 % wide
-_FIRST = 1e-6  # seconds, the lower edge of the first bin
+_PER_OCTAVE = 8  # bins per doubling; a bin is 9 % wide
+_FIRST = 1e-6  # lower edge of the first bin, in seconds
 
 
 class Waited(NamedTuple):
-    """Waits that have ended.
+    """Completed waits.
 
     Attributes:
-      seconds: float64 `[groups]`, their sum.
-      counts: int64 `[groups, BINS]`, how many there were of each length.
+      seconds: total duration, float64 `[groups]`.
+      counts: histogram of the durations, int64 `[groups, BINS]`.
     """
 
     seconds: np.ndarray
     counts: np.ndarray
 
     def mean_ms(self) -> float | None:
-        """Mean wait in milliseconds; None without any."""
+        """Mean wait in milliseconds, or None if there are no waits."""
         count = int(self.counts.sum())
         return 1e3 * float(self.seconds.sum()) / count if count else None
 
     def percentile_ms(self, percent: float) -> float | None:
-        """The wait in milliseconds that `percent` % of the waits don't exceed, to within 5 %; None without any."""
+        """The given percentile of the waits in milliseconds, to within 5 %, or None if there are no waits."""
         counts = self.counts.sum(axis=0)
         if not counts.any():
             return None
@@ -45,10 +46,10 @@ class Waited(NamedTuple):
 
 
 class Waits:
-    """The waits of a segment's groups: begun and ended by its worker, read by the server.
+    """The waits of the groups of a segment. Its worker records them and the server reads them.
 
     Args:
-      waited: the arrays in the segment.
+      waited: arrays in the segment.
     """
 
     def __init__(self, waited: Waited):
@@ -56,11 +57,11 @@ class Waits:
         self._since: dict[int, float] = {}
 
     def begin(self, group: int) -> None:
-        """A group has asked for its actions."""
+        """Records that a group has requested its actions."""
         self._since[group] = time.monotonic()
 
     def end(self, group: int) -> None:
-        """Its answer was taken. What another process asked for, before a serial run was resumed, is not counted."""
+        """Records that the answer was taken. Requests made before a serial run was resumed are not counted."""
         if (since := self._since.pop(group, None)) is None:
             return
         seconds = time.monotonic() - since
@@ -69,18 +70,22 @@ class Waits:
         self._waited.counts[group, min(place, BINS - 1)] += 1
 
     def total(self) -> Waited:
-        """All waits so far, as copies. A wait that is just being counted may be missing in one of them."""
+        """Copies of all waits so far. A wait that is being counted may be missing in one of the arrays."""
         return Waited(*(array.copy() for array in self._waited))
 
 
 class Reader:
-    """Tells what was waited since it last looked, whatever processes have come and gone meanwhile."""
+    """Reports the waits since its last call, across starts and ends of processes."""
 
     def __init__(self) -> None:
         self._last: dict[int, Waited] = {}
 
     def read(self, totals: Mapping[int, Waited]) -> Waited:
-        """The waits since the last call, given `Waits.total` of the processes that are there now, by their numbers."""
+        """The waits since the last call.
+
+        Args:
+          totals: `Waits.total` of the current processes, by process number.
+        """
         last, self._last = self._last, dict(totals)
         new = [
             Waited(*(a - b for a, b in zip(now, last[process], strict=True))) if process in last else now

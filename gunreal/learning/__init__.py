@@ -1,1 +1,1 @@
-"""The network, its losses and its learner: tensors only, no processes and no queues."""
+"""The network, its losses and its learner. This package handles tensors only, no processes or queues."""

@@ -1,4 +1,4 @@
-"""Everything that differs between TensorFlow and JAX: choosing one, compiled prediction and training, padding, state.
+"""Everything that differs between TensorFlow and JAX: selection, compiled prediction and training, padding and state.
 
 No other file of the library imports `tensorflow` or `jax`.
 """
@@ -28,22 +28,22 @@ BACKENDS = ("tensorflow", "jax")
 
 
 def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
-    """Chooses Keras's backend for this process; call it before anything imports Keras.
+    """Selects the Keras backend of this process. Call this before anything imports Keras.
 
-    The accelerator's memory is taken as it is needed, so that other processes can use the rest.
+    Memory on the accelerator is allocated on demand, so that other processes can use the rest.
 
     Args:
       backend: "tensorflow" or "jax".
-      deterministic: whether operations must repeat bit by bit, which can cost speed.
-      threads: that one operation uses on the CPU; 0: all cores. JAX knows one or all. Threads of an operation spin
-        while they wait for each other, so small batches are cheapest with one.
+      deterministic: whether operations must be bit-reproducible, which can cost speed.
+      threads: number of CPU threads per operation. 0 means all cores. JAX supports only one or all. Threads spin while
+        they wait for each other, so small batches are cheapest with one.
 
     Raises:
-      ValueError: unknown backend.
+      ValueError: the backend is unknown.
       RuntimeError: Keras is already loaded with the other backend.
     """
     if backend not in BACKENDS:
-        raise ValueError(f"backend {backend!r} is unknown; use {' or '.join(BACKENDS)}")
+        raise ValueError(f"unknown backend {backend!r}; use {' or '.join(BACKENDS)}")
     if "keras" in sys.modules and (loaded := sys.modules["keras"].backend.backend()) != backend:
         raise RuntimeError(f"Keras is already loaded with {loaded}; call select({backend!r}) before importing keras")
     wanted = os.environ.get("KERAS_BACKEND", "")
@@ -58,13 +58,13 @@ def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
         os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *added]).strip()
         return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")  # one pool of tensors, which is otherwise for GPUs only
+    os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")  # the pooled allocator that GPUs use by default
     heap.share_heap()
     with _quiet_stderr():
         import tensorflow as tf
 
         gpus = tf.config.list_physical_devices("GPU")
-        with contextlib.suppress(RuntimeError):  # TensorFlow has begun: it keeps its threads
+        with contextlib.suppress(RuntimeError):  # TensorFlow is already initialized and keeps its threads
             tf.config.threading.set_intra_op_parallelism_threads(threads)
     for gpu in gpus:
         with contextlib.suppress(RuntimeError):  # a script has used the GPU before: its memory is as that wanted it
@@ -74,13 +74,13 @@ def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 @contextlib.contextmanager
 def _quiet_stderr() -> Iterator[None]:
-    """Drops what native code writes to stderr: TensorFlow has notices, of a missing GPU too, that no level stops."""
+    """Drops stderr output of native code. No log level stops TensorFlow's notices, such as that of a missing GPU."""
     sys.stderr.flush()
     saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
@@ -93,14 +93,14 @@ def _quiet_stderr() -> Iterator[None]:
 
 
 def data_format(layout: str) -> str:
-    """Keras's name of a `--layout`: "nchw", "nhwc", or "auto": NCHW on a GPU, NHWC elsewhere."""
+    """Keras's name for a `--layout`: "nchw", "nhwc" or "auto", which is NCHW on a GPU and NHWC elsewhere."""
     if layout == "auto":
         layout = "nchw" if has_gpu() else "nhwc"
     return {"nchw": "channels_first", "nhwc": "channels_last"}[layout]
 
 
 def has_gpu() -> bool:
-    """Whether the network is computed on a GPU; the backend must have been selected."""
+    """Whether the network runs on a GPU. The backend must have been selected."""
     import keras
 
     if keras.backend.backend() == "jax":
@@ -113,15 +113,17 @@ def has_gpu() -> bool:
 
 
 def side_by_side() -> bool:
-    """Whether parts of an update run side by side: TensorFlow's do on a CPU. A GPU is busiest with few large ones."""
+    """Whether to run parts of an update in parallel. This suits TensorFlow on a CPU; a GPU prefers few large parts."""
     import keras
 
     return bool(keras.backend.backend() == "tensorflow" and not has_gpu())
 
 
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of arrays compiled to a single pass over them, which TensorFlow does for every shape anew. JAX, which
-    does that anyway, gets the function itself."""
+    """Compiles a function of arrays to a single pass over them.
+
+    TensorFlow compiles it again for every shape. JAX always fuses, so there the function is returned unchanged.
+    """
     import keras
 
     if keras.backend.backend() == "jax":
@@ -132,7 +134,7 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def make_learner(network: Network, config: Config) -> Learner:
-    """The learner of the selected backend."""
+    """Makes the learner for the selected backend."""
     import keras
 
     kind = JaxLearner if keras.backend.backend() == "jax" else TensorFlowLearner
@@ -140,15 +142,15 @@ def make_learner(network: Network, config: Config) -> Learner:
 
 
 class _Operation:
-    """A function compiled for one signature, and called as an operation of its own.
+    """A function compiled for one signature and called as a single operation in the calling thread.
 
-    That runs it in the calling thread. `tf.function`'s dispatch and the way to TensorFlow's threads and back cost a
-    small prediction more than its arithmetic.
+    For a small prediction, the dispatch of `tf.function` and the switch to TensorFlow's threads and back cost more than
+    the arithmetic.
 
     Args:
-      function: of tensors, in any nests.
-      signature: a `tf.TensorSpec` for each of them, in the same nests, one for each argument.
-      spread: whether to run it in TensorFlow's threads after all, as parts of it are long and independent.
+      function: function of tensors, in any nests.
+      signature: one nest of `tf.TensorSpec` for each argument.
+      spread: whether to use TensorFlow's threads, for functions with long, independent parts.
     """
 
     def __init__(self, function: Callable[..., Any], signature: list[Any], spread: bool = False):
@@ -169,15 +171,18 @@ class _Operation:
         return tf.nest.pack_sequence_as(self._function.structured_outputs, outputs)
 
     def _tensor(self, x: Any) -> Any:
-        """`x` as a tensor. TensorFlow copies arrays, twice where they don't start at a multiple of `ALIGN`; large ones
-        that do are used in place, as the call ends before they can change."""
+        """Converts `x` to a tensor.
+
+        TensorFlow copies arrays, and copies twice if they are not aligned to `ALIGN`. Large aligned arrays are used in
+        place, because the call ends before they can change.
+        """
         if isinstance(x, np.ndarray) and x.nbytes > 4096 and x.flags.carray and x.ctypes.data % ALIGN == 0:
             return self._tf.experimental.dlpack.from_dlpack(x.__dlpack__())
         return self._tf.convert_to_tensor(x)
 
 
 class TensorFlowLearner(Learner):
-    """`tf.function` and `GradientTape`. Shapes are traced with free batch axes: nothing is ever traced twice."""
+    """A learner with `tf.function` and `GradientTape`. Functions are traced once, with free batch axes."""
 
     def __init__(self, network: Network, config: Config):
         super().__init__(network, config)
@@ -205,17 +210,17 @@ class TensorFlowLearner(Learner):
 
     def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Moments]]:
         tf = self._tf
-        with self._lock:  # two trainers may both bring the first batch
+        with self._lock:  # two trainers may bring their first batch at the same time
             if self._compiled is None:
                 signature = tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), batch)
-                spread = bool(self.network.tasks) and side_by_side()  # base alone is one part
+                spread = bool(self.network.tasks) and side_by_side()  # without tasks there is only one part
                 self._compiled = _Operation(self._loss_gradient, [signature], spread)
         gradients, values, found = self._compiled(batch)
         return gradients, values.numpy(), found
 
     def _loss_gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], Any, dict[str, Moments]]:
-        # A weight is read where it is first used. Another trainer's update in between may be seen in some and not in
-        # others, as in A3C; to rule that out costs 5 % of an update.
+        # A weight is read where it is first used, so another trainer's update may be seen in some weights only, as in
+        # A3C. Preventing this would cost 5 % of an update.
         tf = self._tf
         weights = [variable.value for variable in self._variables]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -248,15 +253,18 @@ class TensorFlowLearner(Learner):
 
 
 class JaxLearner(Learner):
-    """`jax.jit` over the stateless forms of network and optimiser. Batches are padded up to powers of two, as every new
-    shape costs a compilation."""
+    """A learner with `jax.jit` over the stateless forms of network and optimizer.
+
+    Batches are padded to powers of two, because every new shape costs a compilation.
+    """
 
     def __init__(self, network: Network, config: Config):
         super().__init__(network, config)
         import jax
 
         self._jax = jax
-        # One tuple, swapped at once after an update: a prediction sees one version. Not donated: it may be in use.
+        # One tuple, replaced at once after an update, so that a prediction sees a single version. It is not donated,
+        # because it may be in use.
         self._weights = tuple(variable.value for variable in (*self._variables, *self._statistics))
         self._state = tuple(variable.value for variable in self._slots)
         self._predict = {head: jax.jit(self._stateless_predict(head)) for head in self._heads}

@@ -1,4 +1,4 @@
-"""What the learners of both backends share: the order of updates, the optimiser, and the state that is saved."""
+"""The base class of both backends' learners: the order of updates, the optimizer, and the saved state."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class Learner:
-    """The network's weights and optimiser, with compiled prediction and training. Safe to share between threads.
+    """The network's weights and optimizer, with compiled prediction and training. It is thread-safe.
 
-    A prediction may overlap an update. Several threads may compute gradients at the same time, each at the weights that
-    it found; they are applied one at a time.
+    A prediction may overlap an update. Several threads may compute gradients at the same time, each with the weights it
+    found. Gradients are applied one at a time.
 
     Attributes:
-      network: what it learns.
+      network: the network to train.
       version: number of updates applied.
     """
 
@@ -32,11 +32,11 @@ class Learner:
         self.network, self._config = network, config
         self._variables = network.trainable_variables
         self._statistics = [v for statistics in network.statistics.values() for v in statistics.variables]
-        # Of observations on their way to the device; the torso casts and scales them there in either case.
+        # The dtype in which observations are sent to the device. The torso casts and scales them there in any case.
         self._sent = "float32" if config.transfer == "float32" else network.spec.dtype
         self._optimizer = make_optimizer(config)
         self._optimizer.build(self._variables)
-        # The learning rate is an argument of every update, not a state.
+        # The learning rate is an argument of every update and not part of the state.
         self._slots = [v for v in self._optimizer.variables if v is not self._optimizer.learning_rate]
         self._heads = ["base", *(task.name for task in network.tasks if task.bootstrap is not None)]
         self._metrics: tuple[str, ...] = ()
@@ -44,27 +44,31 @@ class Learner:
         self.version = 0
 
     def predict(self, head: str, observations: np.ndarray, past: Past | None = None) -> tuple[np.ndarray, ...]:
-        """`Network.predict`, compiled.
+        """Calls the compiled `Network.predict`.
 
         Args:
-          head: "base", or the name of a task that bootstraps.
-          observations: `[N, *spec.observation]` of `spec.dtype`, any N >= 1.
-          past: `[N, ...]` with one step each; a recurrent network needs it, to others it is None.
+          head: "base", or the name of a task with a bootstrap.
+          observations: `[N, *spec.observation]` of dtype `spec.dtype`, with N >= 1.
+          past: `[N, ...]` with one step each for a recurrent network, otherwise None.
 
         Returns:
-          For "base" `(logits [N, A], value [N])`, and of a recurrent network the next state `[N, spec.state]`; for a
-          task `(bootstrap [N, ...],)`.
+          For "base", `(logits [N, A], value [N])`. A recurrent network adds the next state `[N, spec.state]`. For a
+          task, `(bootstrap [N, ...],)`.
         """
         return self._outputs(head, observations.astype(self._sent, copy=False), past)
 
     def train(self, batch: Mapping[str, Any], learning_rate: float) -> dict[str, float]:
-        """One update with `Network.loss`'s batch of NumPy arrays.
+        """Performs one update.
 
-        An update whose loss or gradient is not finite is skipped: weights and optimiser stay as they were.
+        An update with a non-finite loss or gradient is skipped. Weights and optimizer then stay unchanged.
+
+        Args:
+          batch: the batch of `Network.loss`, as NumPy arrays.
+          learning_rate: learning rate of this update.
 
         Returns:
-          The loss's metrics, "grad_norm" (before clipping), "skipped" (1.0 or 0.0) and "version": the number of updates
-          that the weights had before this one was applied, those included that other threads applied meanwhile.
+          The metrics of the loss, "grad_norm" (before clipping), "skipped" (1.0 or 0.0) and "version". The version is
+          the number of updates applied before this one, including those of other threads during the computation.
         """
         batch = {**batch, "observations": batch["observations"].astype(self._sent, copy=False)}
         gradients, values, found = self._gradient(batch)
@@ -77,18 +81,22 @@ class Learner:
         return metrics
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """Copies of all weights ("weights/..."), running moments ("statistics/..."), the optimiser's state
-        ("optimizer/...") and the "version"."""
+        """Copies the state of the learner.
+
+        Returns:
+          Weights ("weights/..."), running moments ("statistics/..."), the optimizer's state ("optimizer/...") and
+          "version".
+        """
         with self._lock:
             state = dict(zip(self._state_names(), (np.array(x) for x in self._read()), strict=True))
             return {**state, "version": np.array(self.version, np.int64)}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Continues from what `get_state` gave.
+        """Restores a state returned by `get_state`.
 
         Raises:
-          ValueError: the state is of another network, other tasks or another optimiser; it names what does not fit, and
-            nothing is changed.
+          ValueError: the state belongs to another network, other tasks or another optimizer. The message lists what
+            does not fit, and nothing is changed.
         """
         with self._lock:
             names = self._state_names()
@@ -97,7 +105,7 @@ class Learner:
             self.version = int(state["version"])
 
     def weights_sha256(self) -> str:
-        """Hash of all weights and moments in order: equal hashes, equal networks."""
+        """Hash of all weights and moments in order. Equal hashes mean equal networks."""
         digest = hashlib.sha256()
         with self._lock:
             for array in self._read()[: len(self._variables) + len(self._statistics)]:
@@ -136,17 +144,17 @@ class Learner:
         return total, metrics
 
     def _judge(self, total: Any, metrics: dict[str, Any], gradients: list[Any]) -> Any:
-        """All metrics in one array, to be fetched in one transfer."""
+        """Stacks all metrics into one array, so that they are fetched in one transfer."""
         from keras import ops
 
         norm = ops.sqrt(sum(ops.sum(ops.square(g)) for g in gradients))
         finite = ops.logical_and(ops.isfinite(total), ops.isfinite(norm))
         metrics = {**metrics, "grad_norm": norm, "skipped": 1.0 - ops.cast(finite, "float32")}
-        self._metrics = tuple(metrics)  # set while tracing: the compiled function gives the values only
+        self._metrics = tuple(metrics)  # set while tracing, because the compiled function returns only the values
         return ops.stack(list(metrics.values()))
 
     def _scale(self, norm: float) -> float:
-        """What gradients of this global norm are multiplied by, which the optimiser does in its own pass over them."""
+        """The factor that clips gradients of this global norm. The optimizer applies it in its own pass over them."""
         most = self._config.max_grad_norm
         return most / max(norm, most) if most > 0 else 1.0
 
@@ -154,15 +162,15 @@ class Learner:
         raise NotImplementedError
 
     def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Moments]]:
-        """The gradients at the present weights, on the device, the metrics' values, and the batch's moments."""
+        """The gradients at the current weights (on the device), the values of the metrics, and the batch's moments."""
         raise NotImplementedError
 
     def _apply(self, gradients: list[Any], found: dict[str, Moments], scale: float, learning_rate: float) -> None:
-        """One step of the optimiser with `scale` times the gradients, then the moments; the lock is held."""
+        """Applies `scale` times the gradients, then the moments. The caller holds the lock."""
         raise NotImplementedError
 
     def _read(self) -> list[Any]:
-        """Weights, moments, the optimiser's state."""
+        """Weights, moments and the optimizer's state, in this order."""
         raise NotImplementedError
 
     def _write(self, arrays: list[np.ndarray]) -> None:
@@ -170,11 +178,11 @@ class Learner:
 
 
 def make_optimizer(config: Config) -> Any:
-    """The configured optimiser; Keras's RMSprop keeps epsilon inside the square root, as GA3C's eq. 3 does."""
+    """Makes the configured optimizer. Keras's RMSprop adds epsilon inside the square root, as in GA3C's eq. 3."""
     import keras
 
     if config.optimizer == "rmsprop":
         return keras.optimizers.RMSprop(config.learning_rate, rho=config.rms_decay, epsilon=config.epsilon)
     if config.optimizer == "adam":
         return keras.optimizers.Adam(config.learning_rate, epsilon=config.epsilon)
-    raise ValueError(f"optimizer {config.optimizer!r} is unknown; use rmsprop or adam")
+    raise ValueError(f"unknown optimizer {config.optimizer!r}; use rmsprop or adam")

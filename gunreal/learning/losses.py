@@ -1,4 +1,4 @@
-"""The losses of the actor-critic: pure functions of tensors, unweighted, means over the steps that the mask keeps."""
+"""The losses of the actor-critic: pure functions of tensors, unweighted, averaged over the steps whose mask is 1."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from keras import ops
 
 
 def masked_mean(x: Any, mask: Any) -> Any:
-    """Mean of `x` over the steps where `mask` is 1; 0 where there are none. Both of one shape; a scalar."""
+    """Mean of `x` over the steps where `mask` is 1, a scalar. It is 0 if there are none. Both have the same shape."""
     return ops.sum(x * mask) / ops.maximum(ops.sum(mask), 1.0)
 
 
 def log_probability(logits: Any, action: Any) -> Any:
-    """`log pi(a_t|s_t)` float32 `[B, T]`, of logits float32 `[B, T, A]` and actions int32 `[B, T]`."""
+    """`log pi(a_t|s_t)`, float32 `[B, T]`, for logits float32 `[B, T, A]` and actions int32 `[B, T]`."""
     return ops.sum(ops.log_softmax(logits) * ops.one_hot(action, logits.shape[-1], dtype=logits.dtype), axis=-1)
 
 
 def policy_gradient_loss(logits: Any, action: Any, advantage: Any, mask: Any, epsilon: float) -> Any:
-    """`-log(pi(a_t|s_t) + epsilon) * advantage_t` (GA3C, eq. 5): epsilon bounds the gradient of improbable actions.
+    """Policy-gradient loss `-log(pi(a_t|s_t) + epsilon) * advantage_t` (GA3C, eq. 5).
+
+    Epsilon bounds the gradient for improbable actions.
 
     Args:
       logits: float32 `[B, T, A]`.
       action: int32 `[B, T]`.
-      advantage: float32 `[B, T]`, `R_t - V(s_t)`; no gradient flows into it.
+      advantage: `R_t - V(s_t)`, float32 `[B, T]`. No gradient flows into it.
       mask: float32 `[B, T]`.
-      epsilon: added to the probability inside the logarithm; 0 for the plain policy gradient.
+      epsilon: constant added to the probability inside the logarithm. 0 gives the plain policy gradient.
     """
     if epsilon:
         pi_a = ops.sum(ops.softmax(logits) * ops.one_hot(action, logits.shape[-1], dtype=logits.dtype), axis=-1)
@@ -36,20 +38,20 @@ def policy_gradient_loss(logits: Any, action: Any, advantage: Any, mask: Any, ep
 
 
 def clipped_policy_loss(log_rho: Any, advantage: Any, mask: Any, clip: float) -> Any:
-    """`-min(rho_t A_t, clip(rho_t, 1 - clip, 1 + clip) A_t)` (PPO, Schulman et al. 2017, equation 7).
+    """PPO's policy loss `-min(rho_t A_t, clip(rho_t, 1 - clip, 1 + clip) A_t)` (Schulman et al. 2017, eq. 7).
 
     Args:
-      log_rho: float32 `[B, T]`, `log pi(a_t|s_t) - log mu(a_t|s_t)`.
-      advantage: float32 `[B, T]`; no gradient flows into it.
+      log_rho: `log pi(a_t|s_t) - log mu(a_t|s_t)`, float32 `[B, T]`.
+      advantage: float32 `[B, T]`. No gradient flows into it.
       mask: float32 `[B, T]`.
-      clip: how far the ratio may move from 1.
+      clip: clip range of the probability ratio around 1.
     """
     rho, advantage = ops.exp(log_rho), ops.stop_gradient(advantage)
     return -masked_mean(ops.minimum(rho * advantage, ops.clip(rho, 1 - clip, 1 + clip) * advantage), mask)
 
 
 def entropy(logits: Any, mask: Any, epsilon: float) -> Any:
-    """Entropy of the policy, `-sum_a pi(a) log(pi(a) + epsilon)`, in nats (GA3C, eq. 5); maximised, so subtract it.
+    """Entropy of the policy in nats, `-sum_a pi(a) log(pi(a) + epsilon)` (GA3C, eq. 5). Subtract it from the loss.
 
     Args:
       logits: float32 `[B, T, A]`.
@@ -62,27 +64,30 @@ def entropy(logits: Any, mask: Any, epsilon: float) -> Any:
 
 
 def value_loss(value: Any, returns: Any, mask: Any) -> Any:
-    """`0.5 (R_t - V(s_t))^2`. All float32 `[B, T]`; `returns` are targets and pass no gradient on."""
+    """Value loss `0.5 (R_t - V(s_t))^2`. All arguments are float32 `[B, T]`. No gradient flows into `returns`."""
     return masked_mean(0.5 * ops.square(ops.stop_gradient(returns) - value), mask)
 
 
 def vtrace(log_rho: Any, reward: Any, discount: Any, truncated: Any, value: Any, value_t: Any) -> tuple[Any, Any]:
-    """V-trace targets and advantages (IMPALA, Espeholt et al. 2018, eq. 1 and section 4.2), both clips at 1.
+    """V-trace targets and advantages (IMPALA, Espeholt et al. 2018, eq. 1 and section 4.2), with both clips at 1.
 
-    Where the acting policy is the learned one they are the n-step returns, and these less the values. Behind a
-    truncated step lies another episode: the recursion restarts from the value of the final observation.
+    If the acting policy equals the learned policy, the targets are the n-step returns and the advantages are these
+    returns minus the values. Another episode follows a truncated step, so the recursion restarts there from the value
+    of the final observation.
+
+    All arguments and results are float32 `[B, T]`.
 
     Args:
       log_rho: `log pi(a_t|s_t) - log mu(a_t|s_t)`.
-      reward: what each step led to, as it is learned from.
-      discount: 0 where the step terminated the episode.
-      truncated: 1 where the step truncated the episode, else 0.
+      reward: clipped reward of each step.
+      discount: discount of each step, 0 if the step terminated the episode.
+      truncated: 1 if the step truncated the episode, else 0.
       value: `V(s_t)` of the learned network.
-      value_t: the value of the state that each step led to, as the acting network saw it. Its last column bootstraps;
-        the others matter only where `truncated`.
+      value_t: value of the state that each step led to, according to the acting network. The last column is the
+        bootstrap. The other columns are used only where `truncated` is 1.
 
     Returns:
-      Targets of the value, and advantages of the policy. All are float32 `[B, T]`; no gradient flows through them.
+      Targets of the value, and advantages of the policy. No gradient flows through them.
     """
     rho = ops.minimum(ops.exp(log_rho), 1.0)
 

@@ -1,4 +1,4 @@
-"""Batches cut into minibatches of whole rollouts, for several epochs of updates."""
+"""Division of batches into minibatches of whole rollouts, for several epochs of updates."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gunreal.experience.replay import Past
 def minibatches(
     batch: Mapping[str, Any], lengths: Sequence[int], epochs: int, parts: int, rng: np.random.Generator
 ) -> Iterator[dict[str, Any]]:
-    """Goes through a batch several times, each time in a new order.
+    """Iterates over a batch several times, each time in a new order.
 
     Args:
-      batch: `Network.loss`'s, with B rollouts and the tasks' sequences that came with them.
-      lengths: rows of a rollout, then of each task's sequences.
-      epochs: how often.
-      parts: minibatches of each epoch; no more than there are rollouts.
-      rng: shuffles the rollouts.
+      batch: the batch of `Network.loss`, with B rollouts and their sequences for the tasks.
+      lengths: number of rows of a rollout, then of a sequence of each task.
+      epochs: number of passes over the batch.
+      parts: number of minibatches per epoch, limited to the number of rollouts.
+      rng: random generator that shuffles the rollouts.
 
     Yields:
       Batches of about B / `parts` rollouts.
@@ -32,7 +32,7 @@ def minibatches(
 
 
 def take(batch: Mapping[str, Any], lengths: Sequence[int], taken: np.ndarray) -> dict[str, Any]:
-    """The rollouts `taken` (int `[n]`) of a batch, with their sequences."""
+    """Selects the rollouts `taken` (int `[n]`) of a batch, with their sequences."""
     count = len(batch["base"]["mask"])
     smaller: dict[str, Any] = {
         part: {name: array[taken] for name, array in arrays.items()}

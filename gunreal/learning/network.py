@@ -1,4 +1,4 @@
-"""The network: a torso that all tasks share, the actor-critic's two layers on it, and the heads of the tasks."""
+"""The network: a torso shared by all tasks, the policy and value layers, and the heads of the tasks."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from gunreal.learning.objectives import actor_critic_loss
 from gunreal.learning.task import LearnedTask
 from gunreal.learning.torso import Features, Torso, dense
 
-_LEAST_RETURN_DEVIATION = 0.1  # else the noise of values would be learned from where there are no rewards yet
-_RETURNS_REMEMBERED = 100_000.0  # agent steps: returns grow as the policy improves
+_LEAST_RETURN_DEVIATION = 0.1  # avoids learning from the noise of the values before there are rewards
+_RETURNS_REMEMBERED = 100_000.0  # agent steps; returns grow as the policy improves
 
 
 class Network:
-    """Torso, policy, value and the tasks' heads.
+    """The torso, the policy and value layers, and the heads of the tasks.
 
-    The initial weights of torso, policy and value depend on `seed` alone, and a head's on `seed` and its task's name,
-    so that runs with different tasks start from the same torso.
+    The initial weights of torso, policy and value depend on `seed` alone. The weights of a head depend on `seed` and
+    the name of its task. Runs with different tasks therefore start from the same torso.
 
     Attributes:
       spec: shapes and constants.
       tasks: the auxiliary tasks, in the order of their rows in a batch.
       torso: the shared layers.
-      lengths: rows of each sequence of the batch: the base rollout's, then each task's.
-      trainable_variables: torso, policy, value, heads.
-      names: unique names of `trainable_variables`, the same in every process ("torso/conv1/kernel", "pc/0/kernel").
-      statistics: running moments that no gradient changes, by name: "observation", "return".
+      lengths: number of rows of a base rollout, then of a sequence of each task.
+      trainable_variables: variables of the torso, policy, value and heads.
+      names: unique names of `trainable_variables`, such as "torso/conv1/kernel" or "pc/0/kernel". They are the same in
+        every process.
+      statistics: running moments by name, "observation" and "return". They are not trained by gradients.
     """
 
     def __init__(
@@ -59,18 +60,20 @@ class Network:
         """Builds all layers.
 
         Args:
-          spec: observations are `[N, *spec.observation]` of `spec.dtype`; uint8 is scaled to [0, 1] inside.
+          spec: shapes and constants. Observations are `[N, *spec.observation]` of dtype `spec.dtype`. uint8 is scaled
+            to [0, 1] inside the network.
           tasks: the auxiliary tasks.
-          kind: "small", "large", "lstm" or "mlp"; see `gunreal.learning.torso.Torso`.
-          first_stride: of the large network's first convolution.
-          hidden: units of the torso's last layer.
-          data_format: of the convolutions, "channels_first" or "channels_last"; observations are NCHW in either.
-          precision: "float32" or "bfloat16", of what the layers compute; weights, outputs and losses are float32.
-          normalize_observations: by the moments of every "element" of a frame or of every "channel", or "off".
-          normalize_returns: whether the value learns returns of mean 0 and deviation 1.
-          seed: of the initial weights.
-          fuse: compiles a function of arrays to a single pass over them; None: it is called as it is.
-          side_by_side: whether parts of a batch go through the torso in passes of their own, which run side by side.
+          kind: "small", "large", "lstm" or "mlp". See `gunreal.learning.torso.Torso`.
+          first_stride: stride of the large network's first convolution.
+          hidden: number of units in the last layer of the torso.
+          data_format: layout of the convolutions, "channels_first" or "channels_last". Observations are always NCHW.
+          precision: precision of the layers, "float32" or "bfloat16". Weights, outputs and losses are float32.
+          normalize_observations: whether to normalize by the moments of every "element" of a frame or of every
+            "channel", or "off".
+          normalize_returns: whether the value layer learns returns with mean 0 and standard deviation 1.
+          seed: seed of the initial weights.
+          fuse: function that compiles a function of arrays to a single pass over them. None does not compile.
+          side_by_side: whether the parts of a batch pass through the torso separately and in parallel.
 
         Raises:
           ConfigError: the network does not fit the observations.
@@ -85,7 +88,7 @@ class Network:
             self.statistics["observation"] = self.torso.statistics
         if normalize_returns:
             self.statistics["return"] = Statistics((), _LEAST_RETURN_DEVIATION, _RETURNS_REMEMBERED)
-        depth = len(self.torso.layers) - self.torso.recurrent  # the same for "small" and "lstm"
+        depth = len(self.torso.layers) - self.torso.recurrent  # so that "small" and "lstm" get the same seeds
         self._policy = dense("policy", spec.num_actions, 0.01, seed + depth)
         self._value = dense("value", 1, 1.0, seed + depth + 1)
         self._heads: dict[str, Any] = {}
@@ -115,18 +118,19 @@ class Network:
             head(_seen(task, Features(*(keras.KerasTensor((None, length, x.shape[-1])) for x in features))))
         if head.non_trainable_variables:
             names = ", ".join(variable.path for variable in head.non_trainable_variables)
-            raise ValueError(f"task {task.name!r}: its head has untrained state ({names}); use layers without")
-        # Keras numbers layers by a counter of the process, so a head's variables are named by their place.
+            raise ValueError(f"the head of task {task.name!r} has untrained state ({names}); use layers without state")
+        # Keras numbers layers with a counter per process, so a head's variables are named by their position.
         for place, variable in enumerate(head.trainable_variables):
             self.names.append(f"{task.name}/{place}/{variable.name}")
             self.trainable_variables.append(variable)
 
     def policy_value(self, hidden: Any) -> dict[str, Any]:
-        """The actor-critic's outputs, of `hidden` `[..., Fh]`.
+        """The outputs of the actor-critic for `hidden` features `[..., Fh]`.
 
         Returns:
-          "logits" `[..., A]`; "value" `[...]`, in the unit of the rewards; "scale", a scalar in the same unit: divide
-          errors of the value by it.
+          "logits" `[..., A]`.
+          "value" `[...]`, in units of reward.
+          "scale", a scalar in units of reward. Divide value errors by it.
         """
         value, scale = ops.squeeze(self._value(hidden), axis=-1), 1.0
         if "return" in self.statistics:
@@ -136,7 +140,7 @@ class Network:
         return {"logits": self._policy(hidden), "value": value, "scale": scale}
 
     def task_outputs(self, task: LearnedTask, features: Features, batch: Mapping[str, Any] | None = None) -> Any:
-        """A task's outputs `[B, T, ...]`, of features `[B, T, F]`; `batch` is for heads that ask for it."""
+        """The outputs of a task `[B, T, ...]` for features `[B, T, F]`. `batch` is passed to heads that accept it."""
         head = self._heads[task.name]
         if head is None:
             return self.policy_value(features.hidden)
@@ -145,16 +149,16 @@ class Network:
         return keras.tree.map_structure(lambda x: ops.cast(x, "float32"), outputs)
 
     def predict(self, head: str, observations: Any, past: Past | None = None) -> tuple[Any, ...]:
-        """What agents ask for at single states.
+        """Predictions for single states, as agents request them.
 
         Args:
-          head: "base", or the name of a task that bootstraps.
+          head: "base", or the name of a task with a bootstrap.
           observations: `[N, *spec.observation]`.
-          past: `[N, ...]` with one step each; a recurrent network needs it.
+          past: `[N, ...]` with one step each, for a recurrent network.
 
         Returns:
-          For "base" `(logits [N, A], value [N])`, and of a recurrent network the state behind the observation
-          `[N, spec.state]`; for a task `(bootstrap [N, ...],)`.
+          For "base", `(logits [N, A], value [N])`. A recurrent network adds the state after the observation
+          `[N, spec.state]`. For a task, `(bootstrap [N, ...],)`.
         """
         features = Features(*(ops.expand_dims(x, 1) for x in self.torso.features(observations)))
         state: list[Any] = []
@@ -178,21 +182,26 @@ class Network:
         log_epsilon: float = 0.0,
         clip: float = 0.0,
     ) -> tuple[Any, dict[str, Any]]:
-        """The loss of all tasks, `a3c + sum(weight_i * loss_i)` (UNREAL, eq. 4).
+        """The total loss, `a3c + sum(weight_i * loss_i)` (UNREAL, eq. 4).
+
+        The batch has these entries:
+
+        - "observations" `[N, *spec.observation]`: the rows of the base rollouts (B * T), then those of each task
+          (B * T_i).
+        - "base": a dict of `[B, T]` arrays with "action" int32 and "mask" float32. It also has, in float32, either
+          "returns", or the arguments of `losses.vtrace`, or "returns", "advantage" and "log_mu" for PPO.
+        - the name of each task: its targets with a leading batch axis, and "mask" `[B, T_i]`.
+        - "past", for a recurrent network: the `Past` of each part that uses "hidden" features, by name.
 
         Args:
-          batch: "observations" `[N, *spec.observation]`: the rows of the base rollouts (B * T), then each task's
-            (B * T_i); "base": {"action" int32, "mask" float32, and float32 either "returns", what `losses.vtrace`
-            takes, or PPO's "returns", "advantage" and "log_mu", all `[B, T]`}; for each task, by its name, its targets
-            with a leading batch axis and "mask" `[B, T_i]`. Of a recurrent network also "past": the `Past` of each part
-            that sees "hidden" features, by its name.
+          batch: the batch.
           entropy: weight of the policy's entropy (beta).
           value_weight: weight of the value loss.
-          log_epsilon: GA3C's epsilon inside the logarithms; 0 where V-trace corrects.
-          clip: of PPO's ratios.
+          log_epsilon: GA3C's epsilon inside the logarithms. 0 with V-trace.
+          clip: clip range of PPO's probability ratio.
 
         Returns:
-          The total, and scalars by metric name; `loss_<task>` is unweighted.
+          The total loss, and scalars by metric name. `loss_<task>` is unweighted.
         """
         base = batch["base"]
         count = ops.shape(base["mask"])[0]
@@ -211,11 +220,11 @@ class Network:
         return total, {**metrics, "loss_total": total}
 
     def moments(self, batch: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, Moments]:
-        """What a batch adds to `statistics`, by name.
+        """The moments of a batch, by the names of `statistics`.
 
         Args:
-          batch: `loss`'s.
-          metrics: what `loss` gave for it.
+          batch: the batch of `loss`.
+          metrics: the metrics that `loss` returned for it.
         """
         found, weight = {}, ops.reshape(batch["base"]["mask"], (-1,))
         if "observation" in self.statistics:
@@ -227,9 +236,9 @@ class Network:
         return found
 
     def absorbed(self, found: Mapping[str, Moments]) -> list[tuple[Any, Any]]:
-        """Variables that change when `statistics` take up `found` moments, each with its new value.
+        """The variables that change when `found` moments are added to `statistics`, with their new values.
 
-        The value's layer changes with the moments of the returns such that it predicts what it predicted before
+        The value layer is rescaled together with the moments of the returns, so that its predictions do not change
         (PopArt, van Hasselt et al. 2016, section 2.2).
         """
         changed: list[tuple[Any, Any]] = []
@@ -244,7 +253,7 @@ class Network:
         return changed
 
     def _features(self, observations: Any, count: Any) -> list[Features]:
-        """Each part's features `[count, length, F]`: of one pass, or each of its own where passes run side by side."""
+        """The features of each part `[count, length, F]`, from one pass or from parallel passes per part."""
         if self._side_by_side:
             parts = [self.torso.features(rows) for rows in self._split(observations, count)]
         else:
@@ -256,12 +265,12 @@ class Network:
         ]
 
     def _split(self, rows: Any, count: Any) -> list[Any]:
-        """Cuts `[N, ...]` into each part's `[count * length, ...]`."""
+        """Splits rows `[N, ...]` into `[count * length, ...]` for each part."""
         ends = list(itertools.accumulate((count * length for length in self.lengths), initial=0))
         return [rows[start:end] for start, end in itertools.pairwise(ends)]
 
     def _unrolled(self, features: list[Features], pasts: Mapping[str, Past], count: Any) -> list[Features]:
-        """The parts' features with the recurrence, in one pass over all parts of the same length."""
+        """The features of the parts after the recurrence. Parts of the same length share one pass."""
         features = list(features)
         names = ("base", *(task.name for task in self.tasks))
         by_length: dict[int, list[int]] = {}
@@ -277,13 +286,13 @@ class Network:
 
 
 def _seen(task: LearnedTask, features: Features) -> Any:
-    """The features that a task's head asks for."""
+    """The features that the head of a task uses."""
     return features if task.features == "both" else getattr(features, task.features)
 
 
 @contextlib.contextmanager
 def _computing(precision: str) -> Iterator[None]:
-    """The precision of layers that are made inside; plug-ins' too."""
+    """Sets the precision of all layers made in this context, including those of plug-ins."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16" if precision == "bfloat16" else precision)
     try:
@@ -294,7 +303,7 @@ def _computing(precision: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Fixes what Keras's default initialisers, which plug-ins use, draw their seeds from: Python's global generator."""
+    """Seeds Python's global generator, from which Keras's default initializers (used by plug-ins) draw their seeds."""
     state = random.getstate()
     random.seed(seed)
     try:

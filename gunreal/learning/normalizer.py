@@ -1,4 +1,4 @@
-"""Running means and deviations: of what the agents observe, and of the returns that the value learns."""
+"""Running means and standard deviations of observations and returns."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ class Moments(NamedTuple):
 
     Attributes:
       mean: float32 `[*shape]`.
-      variance: float32 `[*shape]`, of the population.
-      count: float32 scalar, the number of samples.
+      variance: population variance, float32 `[*shape]`.
+      count: number of samples, float32 scalar.
     """
 
     mean: Any
@@ -20,12 +20,12 @@ class Moments(NamedTuple):
 
 
 def moments(x: Any, weight: Any, axes: tuple[int, ...]) -> Moments:
-    """Moments of `x` over `axes`, kept as axes of length 1 where they are not the first.
+    """Moments of `x` over `axes`. The first axis is removed and the others are kept with length 1.
 
     Args:
       x: float32 `[N, ...]`.
-      weight: float32 `[N]`, 1 for the samples that count and 0 for the others.
-      axes: the first one and any others.
+      weight: float32 `[N]`, 1 for samples to use and 0 for others.
+      axes: the first axis and any further ones.
     """
     from keras import ops
 
@@ -43,12 +43,12 @@ def moments(x: Any, weight: Any, axes: tuple[int, ...]) -> Moments:
 
 
 def merge(old: Moments, new: Moments, most: float) -> Moments:
-    """Moments of both sets of samples together (Chan, Golub and LeVeque 1979).
+    """Moments of the union of two sets of samples (Chan, Golub and LeVeque 1979).
 
     Args:
-      old: what is known so far.
-      new: what is added.
-      most: the count at which the old samples start to be forgotten: from there on, a moving average.
+      old: moments so far.
+      new: moments to add.
+      most: maximum count. Beyond it the result is a moving average that forgets old samples.
     """
     from keras import ops
 
@@ -61,21 +61,21 @@ def merge(old: Moments, new: Moments, most: float) -> Moments:
 
 
 class Statistics:
-    """Moments that a network keeps as variables that no gradient changes.
+    """Running moments in Keras variables that are not trained.
 
-    Before the first sample the mean is 0 and the deviation 1.
+    Before the first sample the mean is 0 and the standard deviation is 1.
 
     Attributes:
-      variables: mean, variance and count, of Keras.
+      variables: mean, variance and count.
     """
 
     def __init__(self, shape: tuple[int, ...], least: float, most: float):
-        """Makes the variables.
+        """Creates the variables.
 
         Args:
-          shape: of the mean.
-          least: the smallest deviation that is divided by.
-          most: see `merge`.
+          shape: shape of the mean.
+          least: lower bound of the standard deviation.
+          most: maximum count, see `merge`.
         """
         import keras
 
@@ -88,15 +88,15 @@ class Statistics:
         ]
 
     def now(self) -> Moments:
-        """What is known so far."""
+        """The current moments."""
         return Moments(*(variable.value for variable in self.variables))
 
     def merged(self, new: Moments) -> Moments:
-        """What is known with `new` samples."""
+        """The current moments merged with `new` ones."""
         return merge(self.now(), new, self._most)
 
     def deviation(self, known: Moments) -> Any:
-        """The deviation of `known` moments, no smaller than the least."""
+        """The standard deviation of `known` moments, at least the lower bound."""
         from keras import ops
 
         return ops.maximum(ops.sqrt(known.variance), self._least)

@@ -1,4 +1,4 @@
-"""The actor-critic's objectives: the asynchronous policy gradient, with GA3C's epsilon or V-trace, and PPO."""
+"""The objectives of the actor-critic: the policy gradient with GA3C's epsilon or V-trace, and PPO."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ def actor_critic_loss(
     log_epsilon: float = 0.0,
     clip: float = 0.0,
 ) -> tuple[Any, dict[str, Any]]:
-    """The loss of the base rollouts and its metrics; see `Network.loss`, `outputs` are `Network.policy_value`'s."""
+    """The loss of the base rollouts and its metrics.
+
+    See `Network.loss` for the arguments. `outputs` are those of `Network.policy_value`.
+    """
     scale, mask = outputs["scale"], base["mask"]
     if "advantage" in base:
         returns = base["returns"]
@@ -44,7 +47,7 @@ def actor_critic_loss(
 
 
 def _corrected(base: Mapping[str, Any], outputs: Mapping[str, Any]) -> tuple[Any, Any]:
-    """What values and policy learn from, both `[B, T]`: returns and advantages, n-step or V-trace."""
+    """Returns and advantages `[B, T]`, n-step or V-trace."""
     if "returns" in base:
         return base["returns"], base["returns"] - outputs["value"]
     log_rho = losses.log_probability(outputs["logits"], base["action"]) - base["log_mu"]

@@ -1,4 +1,4 @@
-"""Batches padded up to few sizes, as JAX compiles for every shape anew."""
+"""Padding of batches to a small number of sizes, because JAX compiles once per shape."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gunreal.experience.replay import Past
 
 
 def padded_size(count: int, most: int = 0) -> int:
-    """The least power of two that is no less than `count`, or `most` if that is smaller and still enough."""
+    """The smallest power of two that is at least `count`, or `most` if that is smaller and large enough."""
     size = 1 << (count - 1).bit_length()
     return most if count <= most < size else size
 
 
 def pad(array: np.ndarray, size: int) -> np.ndarray:
-    """`array` with rows of zeros up to `size` rows."""
+    """Pads `array` with rows of zeros to `size` rows."""
     if len(array) == size:
         return array
     padded = np.zeros((size, *array.shape[1:]), array.dtype)
@@ -26,12 +26,12 @@ def pad(array: np.ndarray, size: int) -> np.ndarray:
 
 
 def pad_past(past: Past, size: int) -> Past:
-    """`past` with rows of zeros up to `size` rows."""
+    """Pads `past` with rows of zeros to `size` rows."""
     return Past(*(pad(array, size) for array in past))
 
 
 def pad_batch(batch: Mapping[str, Any], lengths: tuple[int, ...]) -> dict[str, Any]:
-    """`Network.loss`'s batch with its B sequences padded to a power of two; the mask of the new ones is 0."""
+    """Pads the B sequences of `Network.loss`'s batch to a power of two. The mask of the added sequences is 0."""
     count = len(batch["base"]["mask"])
     size = padded_size(count)
     if size == count:

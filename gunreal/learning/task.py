@@ -1,4 +1,4 @@
-"""What the network needs of an auxiliary task; `gunreal.tasks.base.AuxiliaryTask` is the whole contract."""
+"""The part of an auxiliary task that the network uses. `gunreal.tasks.base.AuxiliaryTask` is the whole contract."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from gunreal.experience.spec import Spec
 
 
 class LearnedTask(Protocol):
-    """A head on the shared torso, and its loss. See `AuxiliaryTask` for each member."""
+    """A head on the shared torso and its loss. See `AuxiliaryTask` for details."""
 
     @property
     def name(self) -> str:
-        """Names the head and the loss."""
+        """Name of the head and the loss."""
 
     @property
     def features(self) -> str:
-        """What the head sees: "hidden", "conv" or "both"."""
+        """Input of the head: "hidden", "conv" or "both"."""
 
     @property
     def bootstrap(self) -> Callable[..., Any] | None:
-        """Computes what sequences bootstrap from, or None."""
+        """Function that computes the bootstrap of a sequence, or None."""
 
     @property
     def weight(self) -> float:
-        """Factor of the loss in the total."""
+        """Weight of the loss in the total."""
 
     def length(self, t_max: int) -> int:
-        """Rows of each sequence."""
+        """Number of rows of each sequence."""
 
     def head(self, spec: Spec) -> Any:
         """A Keras layer, or None."""

@@ -1,4 +1,4 @@
-"""The torso: from observations to the features that the actor-critic and every task's head build on."""
+"""The torso: maps observations to the features used by the actor-critic and the heads of all tasks."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
 from gunreal.learning.normalizer import Moments, Statistics, moments
 
-_MOST_DEVIATIONS = 5.0  # from the mean, in which an input is clipped
-# Divisors of normalised inputs are no smaller. A pixel that has hardly ever changed would else drown the others.
+_MOST_DEVIATIONS = 5.0  # clip range of normalized inputs, in standard deviations
+# Lower bounds of the standard deviation of inputs. Without them, a pixel that rarely changes would dominate the others.
 _LEAST_DEVIATION = {"uint8": 0.05, "float32": 1e-3}
 
 
 class Features(NamedTuple):
-    """What heads build on, float32.
+    """The inputs of heads, float32.
 
     Attributes:
-      conv: `[..., Fc]`, the last convolution, flat: rows, columns, channels in either layout, as weights carry over.
-      hidden: `[..., Fh]`, the torso's last layer.
+      conv: output of the last convolution, flattened to `[..., Fc]` as rows, columns, channels. The order does not
+        depend on the layout, so that weights can be reused.
+      hidden: output of the torso's last layer, `[..., Fh]`.
     """
 
     conv: Any
@@ -34,18 +35,20 @@ class Features(NamedTuple):
 class Torso:
     """The layers that all tasks share.
 
-    - "small": 16 filters 8x8/4, 32 filters 4x4/2, `hidden` units; ReLU (A3C, UNREAL; GA3C section 3.2).
-    - "large": 32 filters 8x8/`first_stride`, 32 and 64 filters 4x4/2, `hidden` units; ReLU (GA3C, footnote 2).
-    - "lstm": "small", then an LSTM of `hidden` units that also sees the last action and the last reward (UNREAL,
-      section 3).
-    - "mlp": two layers of `hidden` units; tanh. Its "conv" features are the first layer's.
+    - "small": 16 filters 8x8 with stride 4, 32 filters 4x4 with stride 2, `hidden` units, ReLU (A3C, UNREAL; GA3C
+      section 3.2).
+    - "large": 32 filters 8x8 with stride `first_stride`, 32 and 64 filters 4x4 with stride 2, `hidden` units, ReLU
+      (GA3C, footnote 2).
+    - "lstm": "small", followed by an LSTM with `hidden` units that also receives the last action and the last reward
+      (UNREAL, section 3).
+    - "mlp": two layers of `hidden` units, tanh. The "conv" features are those of the first layer.
 
     Convolutions are not padded. The initial weights depend on `seed` alone.
 
     Attributes:
-      layers: in the order of their use, each with a unique name.
-      recurrent: whether `unroll` has to follow.
-      statistics: of the frames, which are normalised by them; None where they are not.
+      layers: the layers in order, each with a unique name.
+      recurrent: whether `unroll` must follow `features`.
+      statistics: moments that normalize the frames, or None.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class Torso:
         seed: int,
         fuse: Callable[..., Any] | None = None,
     ):
-        """See `network.Network`. Raises ConfigError where the network does not fit the observations."""
+        """See `network.Network`. Raises ConfigError if the network does not fit the observations."""
         self._spec = spec
         self.statistics = _statistics(spec, normalize)
         self._compute = keras.config.dtype_policy().compute_dtype
@@ -85,12 +88,12 @@ class Torso:
             self.layers.append(self._cell)
 
     def features(self, observations: Any) -> Features:
-        """Features `[N, F]` of `observations` `[N, *spec.observation]`; a recurrent torso's without the recurrence.
+        """Features `[N, F]` of `observations` `[N, *spec.observation]`, without the recurrence.
 
         Args:
-          observations: as stored.
+          observations: observations as stored, not scaled or normalized.
         """
-        symbolic = keras.utils.is_keras_tensor(observations)  # when a network is built
+        symbolic = keras.utils.is_keras_tensor(observations)  # while a network is built
         x = self._input(observations) if symbolic else self._fused_input(observations)
         for layer in self._body:
             x = layer(x)
@@ -100,18 +103,18 @@ class Torso:
         return Features(ops.cast(x, "float32"), ops.cast(self._last(x), "float32"))
 
     def _input(self, observations: Any) -> Any:
-        """What the first layer takes."""
+        """The input of the first layer."""
         if self.statistics is None:
             x = ops.cast(observations, self._compute) * self._scale
         else:
             x = ops.cast(self._normalized(ops.cast(observations, "float32") * self._scale), self._compute)
         if not self._is_conv:
             return ops.reshape(x, (-1, math.prod(self._spec.observation)))
-        # After the cast: TensorFlow's transpose of bytes is slower than that of floats.
+        # Transpose after the cast, because TensorFlow transposes floats faster than bytes.
         return ops.transpose(x, (0, 2, 3, 1)) if self._channels_last else x
 
     def _normalized(self, x: Any) -> Any:
-        """`x` less the mean of its pixel in one frame, divided by the deviation; every frame of a stack alike."""
+        """Normalizes `x` with the moments of a single frame, which apply to every frame of a stack."""
         assert self.statistics is not None
         known = self.statistics.now()
         repeats = (self._spec.stack, *[1] * (len(self._spec.frame) - 1))
@@ -120,26 +123,26 @@ class Torso:
         return ops.clip((x - mean) * inverse, -_MOST_DEVIATIONS, _MOST_DEVIATIONS)
 
     def moments(self, observations: Any, weight: Any) -> Moments:
-        """Moments of the newest frame of `observations` `[N, *spec.observation]` whose `weight` `[N]` is 1."""
+        """Moments of the newest frames of `observations` `[N, *spec.observation]` whose `weight` `[N]` is 1."""
         assert self.statistics is not None
         newest = ops.cast(observations[:, -self._spec.frame[0] :], "float32") * self._scale
         inner = [axis + 1 for axis, size in enumerate(self.statistics.variables[0].shape) if size == 1]
         return moments(newest, weight, (0, *inner))
 
     def unroll(self, hidden: Any, past: Past) -> tuple[Any, Any]:
-        """Runs the LSTM along sequences; at an episode's first step its state is reset to zeros.
+        """Runs the LSTM along sequences. Its state is reset to zeros at the first step of an episode.
 
-        The steps are unrolled, as sequences are short: a loop of the graph would cost more than the cell.
+        The steps are unrolled, because sequences are short and a loop in the graph would cost more than the cell.
 
         Args:
           hidden: float32 `[B, T, Fh]`, from `features`.
-          past: `[B, ...]`, what was before each sequence and each step.
+          past: `[B, ...]`, the state before each sequence and the action and reward before each step.
 
         Returns:
-          float32 `[B, T, Fh]`, and the state behind the last step `[B, spec.state]`.
+          The outputs float32 `[B, T, Fh]`, and the state after the last step `[B, spec.state]`.
         """
         goes_on = ops.cast(past.last_action >= 0, "float32")
-        last_action = ops.one_hot(past.last_action, self._spec.num_actions, dtype="float32")  # of -1: zeros
+        last_action = ops.one_hot(past.last_action, self._spec.num_actions, dtype="float32")  # zeros for -1
         x = ops.concatenate([hidden, last_action, ops.expand_dims(past.last_reward, -1)], axis=-1)
         h, c = ops.split(past.state, 2, axis=-1)
         outputs = []
@@ -158,14 +161,14 @@ def _statistics(spec: Spec, normalize: str) -> Statistics | None:
 
 
 def _sizes(kind: str, first_stride: int, hidden: int) -> list[tuple[int, ...]]:
-    """Layers of a torso: convolutions (filters, kernel, stride), dense layers (units,)."""
+    """Sizes of a torso's layers: (filters, kernel, stride) for convolutions and (units,) for dense layers."""
     if kind in ("small", "lstm"):
         return [(16, 8, 4), (32, 4, 2), (hidden,)]
     if kind == "large":
         return [(32, 8, first_stride), (32, 4, 2), (64, 4, 2), (hidden,)]
     if kind == "mlp":
         return [(hidden,), (hidden,)]
-    raise ValueError(f"network {kind!r} is unknown; use small, large, lstm or mlp")
+    raise ValueError(f"unknown network {kind!r}; use small, large, lstm or mlp")
 
 
 def _check_image(spec: Spec, convolutions: Sequence[tuple[int, ...]], kind: str) -> None:
@@ -175,7 +178,7 @@ def _check_image(spec: Spec, convolutions: Sequence[tuple[int, ...]], kind: str)
     for _, kernel, stride in convolutions:
         size = (size - kernel) // stride + 1 if size >= kernel else 0
     if size < 1:
-        raise ConfigError(f"frames of {spec.frame} are too small for the {kind} network; use larger frames or the mlp")
+        raise ConfigError(f"frames of {spec.frame} are too small for the {kind} network; use larger frames or mlp")
 
 
 def dense(name: str, units: int, gain: float, seed: int, activation: str | None = None) -> Any:

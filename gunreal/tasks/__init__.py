@@ -1,6 +1,6 @@
-"""Auxiliary tasks: the contract, what a task's author needs beside it, and the built-in tasks, one file each.
+"""Auxiliary tasks: the base class, helpers for writing tasks, and the built-in tasks in one file each.
 
-Import `masked_mean`, a function of tensors, inside `loss`: it loads Keras, which agent processes must not.
+Import `masked_mean` inside `loss`, because it loads Keras and agent processes must not.
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
-"""The contract of an auxiliary task: one small class, of which the library needs nothing else.
+"""The contract of an auxiliary task: one small class.
 
-A task's life: `check` once before anything starts; in the agent processes (NumPy only) `sample` picks a sequence of the
-agent's replay ring and, when the bootstrap has come back from the task's prediction queue, `targets` turns it into
-arrays of fixed shapes; in the server `head` adds its layers to the shared torso and `loss` is minimised with the A3C
-loss, `total = a3c + sum(weight_i * loss_i)`.
+The library uses a task in three places:
 
-`sample` and `targets` must not import Keras, as agent processes never load a framework: import it inside `head`, `loss`
-and `bootstrap`. `gunreal.testing.check_task` holds a task against all of this.
+1. Before anything starts, `check` is called once.
+2. In the agent processes (NumPy only), `sample` picks a sequence from the agent's replay ring. Once the bootstrap has
+   come back from the task's prediction queue, `targets` turns the sequence into arrays of fixed shapes.
+3. In the server, `head` adds layers to the shared torso. `loss` is minimized together with the A3C loss,
+   `total = a3c + sum(weight_i * loss_i)`.
+
+`sample` and `targets` must not import Keras, because agent processes never load a framework. Import it inside `head`,
+`loss` and `bootstrap`. `gunreal.testing.check_task` tests a task against these rules.
 """
 
 from __future__ import annotations
@@ -22,12 +25,12 @@ from gunreal.experience.spec import RecordedField, Spec
 
 
 class ReplaySequence(NamedTuple):
-    """Successive steps of one agent's replay ring, by reference.
+    """A reference to successive steps of one agent's replay ring.
 
     Attributes:
-      first: absolute step number of its first step.
-      length: how many steps are meant to be learned from, 1 <= length <= `AuxiliaryTask.length(t_max)`. Rows from
-        `length` on are padding (mask 0). The bootstrap state is the observation at `first + length`.
+      first: absolute number of the first step.
+      length: number of steps to learn from, 1 <= length <= `AuxiliaryTask.length(t_max)`. Rows from `length` on are
+        padding (mask 0). The bootstrap state is the observation at `first + length`.
     """
 
     first: int
@@ -36,15 +39,15 @@ class ReplaySequence(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class AuxiliaryTask:
-    """Base class of the tasks; a plug-in overrides what it needs. A task is a frozen dataclass: its fields are options.
+    """Base class of all auxiliary tasks. A task is a frozen dataclass whose fields are its options.
 
     Attributes:
-      name: names the head, the prediction queue, the metrics (`loss_<name>`) and options (`--task name.weight=0.1`).
-      features: what the head sees: "hidden" (the torso's last layer), "conv" (the flat convolution features), or
-        "both", a `gunreal.learning.torso.Features`. A task that sees "conv" alone is spared the recurrence.
-      bootstrap: None, or a method `bootstrap(outputs) -> tensor [n, ...]` computed at a sequence's last state. Having
-        one gives the task a prediction queue with threads of its own; `outputs` has a time axis of length 1.
-      weight: factor of the loss in the total.
+      name: name of the head, the prediction queue, the metric `loss_<name>` and the options (`--task name.weight=0.1`).
+      features: input of the head: "hidden" (the torso's last layer), "conv" (the flat convolution features), or "both"
+        (a `gunreal.learning.torso.Features`). The recurrence is not computed for a task that uses "conv" alone.
+      bootstrap: None, or a method `bootstrap(outputs) -> tensor [n, ...]` for the state after a sequence. A task with
+        this method has its own prediction queue and threads. `outputs` has a time axis of length 1.
+      weight: weight of the loss in the total.
     """
 
     name: ClassVar[str]
@@ -53,57 +56,69 @@ class AuxiliaryTask:
     weight: float = 1.0
 
     def check(self, spec: Spec) -> None:
-        """Raises ValueError with one clear line where the task does not fit the environment."""
+        """Raises ValueError, with a message of one line, if the task does not fit the environment."""
 
     def length(self, t_max: int) -> int:
-        """How many rows (observations) of each sequence go through the network."""
+        """Number of rows (observations) of each sequence that go through the network."""
         return t_max
 
     def record(self, spec: Spec) -> dict[str, RecordedField]:
-        """Extra arrays to store with every step, by the name under which `replay.get` finds them."""
+        """Extra arrays to store with every step. The keys are the names to pass to `replay.get`."""
         return {}
 
     def sample(self, replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
-        """Picks what to learn from; None where the ring has nothing suitable yet."""
+        """Picks a sequence to learn from. Returns None if the ring has no suitable sequence yet."""
         raise NotImplementedError
 
     def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
-        """Arrays for the loss, of shapes that never vary (pad what lies beyond `sequence.length`).
+        """Computes the arrays for the loss.
 
-        `bootstrap` is what `bootstrap(outputs)` gave for this sequence's last state, without the batch axis; None for a
-        task without one.
+        Args:
+          replay: the agent's replay ring.
+          sequence: the sequence that `sample` returned.
+          bootstrap: the result of `bootstrap(outputs)` for the state after the sequence, without the batch axis. None
+            for a task without a bootstrap.
+
+        Returns:
+          Arrays by name. Their shapes must not vary; pad the steps from `sequence.length` on.
         """
         raise NotImplementedError
 
     def head(self, spec: Spec) -> Any:
-        """A Keras layer from the features `[B, T, F]` float32 to what `loss` takes as `outputs`.
+        """Makes a Keras layer that maps float32 features `[B, T, F]` to the `outputs` of `loss`.
 
-        A layer whose `call` has an argument `batch` is given `loss`'s: what it predicts may depend on the targets, such
-        as the actions taken. `batch` is None where the layer is built (make all weights in `build`) and bootstraps.
+        If the layer's `call` has a `batch` argument, it receives the batch of `loss`. Predictions can then depend on
+        the targets, such as the actions taken. `batch` is None while the layer is built and for bootstraps, so create
+        all weights in `build`.
 
-        None: the task reuses the actor-critic's outputs, a dict with "logits" `[B, T, A]`, "value" `[B, T]` and
-        "scale", the deviation of the returns: divide errors of the value by it.
+        Return None to reuse the outputs of the actor-critic. They are a dict with "logits" `[B, T, A]`, "value"
+        `[B, T]` and "scale", the standard deviation of the returns. Divide value errors by "scale".
         """
         return None
 
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
-        """The unweighted loss, a scalar; `keras.ops` only, pure.
+        """The unweighted loss, a scalar. It must be a pure function that uses `keras.ops` only.
 
-        `batch` holds the targets with a leading batch axis and "mask" `[B, T]` float32: 1 for steps to learn from, 0
-        for padding, for the step that only resets an environment and for agents that had no sequence to give.
+        Args:
+          outputs: outputs of the head.
+          batch: the targets with a leading batch axis, and "mask" `[B, T]` float32. The mask is 1 for steps to learn
+            from. It is 0 for padding, for steps that only reset an environment and for agents without a sequence.
         """
         raise NotImplementedError
 
 
 def uniform_sequence(replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
-    """A sequence of up to `t_max` steps that starts at any complete step of the ring, each as likely.
+    """Samples a sequence of up to `t_max` steps. Its first step is uniform over the complete steps of the ring.
 
-    Steps that only reset the environment start none. None until the ring holds `t_max` steps.
+    A sequence never starts at a step that only resets the environment.
+
+    Returns:
+      The sequence, or None if the ring holds fewer than `t_max` steps.
     """
     t_max, oldest, end = replay.spec.t_max, replay.oldest, replay.end
     if end - oldest < t_max:
         return None
-    for _ in range(100):  # at most every other step only resets
+    for _ in range(100):  # at most every other step is only a reset
         first = int(rng.integers(oldest, end))
         if not replay.get("flags", first, 1)[0] & RESET:
             return ReplaySequence(first, replay.sequence_length(first, t_max))
@@ -111,7 +126,7 @@ def uniform_sequence(replay: Replay, rng: np.random.Generator) -> ReplaySequence
 
 
 def pad(rows: np.ndarray, length: int) -> np.ndarray:
-    """`rows` `[n, ...]` with zeros appended to make `[length, ...]`."""
+    """Appends zeros to `rows` `[n, ...]` up to `[length, ...]`."""
     padded = np.zeros((length, *rows.shape[1:]), rows.dtype)
     padded[: len(rows)] = rows
     return padded

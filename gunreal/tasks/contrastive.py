@@ -1,4 +1,4 @@
-"""Contrastive prediction: given what one will do, which of many frames will be seen? (CPC|A, Guo et al. 2018)"""
+"""Contrastive prediction: which of many frames follows a given sequence of actions? (CPC|A, Guo et al. 2018)"""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_seque
 class Contrastive(AuxiliaryTask):
     """Action-conditional contrastive predictive coding.
 
-    From the torso's last layer, the agent's belief, a GRU rolls forward along the actions that were taken. Each of its
-    states has to tell the frame that was then seen from all other frames of the batch: those of other agents, and those
-    of other moments of its own sequence.
+    A GRU starts from the torso's last layer and rolls forward along the actions taken. Each of its states must
+    identify the frame seen at that step among all frames of the batch. The other frames come from other agents and
+    from other steps of the same sequence.
 
-    Why this one: Guo et al. found that predictions over several steps, conditioned on actions, are what makes a belief
-    accurate in visually complex mazes. Embodied navigation has kept it since: Ye et al. 2020 (PointGoal) train with
-    five of them, 1 to 16 steps ahead, and two other tasks, which takes SPL from 0.56 to 0.68 at 40 million frames; Ye
-    et al. 2021 (ObjectGoal) keep two of them among six tasks. It needs no depth, pose, reward or decoder.
+    Guo et al. found that action-conditional predictions over several steps give accurate beliefs in visually complex
+    mazes. Embodied navigation also uses this task. Ye et al. 2020 (PointGoal) train with five of these tasks, 1 to 16
+    steps ahead, and two others, which raises SPL from 0.56 to 0.68 at 40 million frames. Ye et al. 2021 (ObjectGoal)
+    use two of these tasks among six. The task needs no depth, pose, reward or decoder.
 
-    It differs from theirs in that the negatives are all other frames of the batch (the loss of van den Oord et al.
-    2018, eq. 4), not a drawn one: more of them, and nothing left to chance. A stack of four frames shares some with the
-    three observations that follow, which are easy to tell therefore: let `steps` be above the stack.
+    Unlike in Guo et al., the negatives are all other frames of the batch (the loss of van den Oord et al. 2018, eq. 4)
+    instead of one sampled frame. This gives more negatives and needs no sampling. A stack of four frames overlaps the
+    next three observations, which are therefore easy to identify. Choose `steps` larger than the stack.
 
     Options:
-      weight: as strong as Ye et al.'s 0.1, whose loss starts at 2 ln 2 where this one starts at the logarithm of the
-        number of frames, 4.4 for 80.
-      steps: how many steps ahead is predicted, at most.
-      units: of the GRU, and size of the embeddings that are compared.
+      weight: weight of the loss. The default matches the 0.1 of Ye et al., whose loss starts at 2 ln 2. This loss
+        starts at the logarithm of the number of frames, 4.4 for 80 frames.
+      steps: maximum number of steps ahead to predict.
+      units: number of GRU units, and size of the compared embeddings.
     """
 
     name = "cpc"
@@ -47,7 +47,7 @@ class Contrastive(AuxiliaryTask):
         if spec.t_max < 2:
             raise ValueError("cpc predicts later steps of a sequence: raise t_max to 2 or more")
         if not 1 <= self.steps < spec.t_max:
-            raise ValueError(f"cpc.steps is {self.steps}: choose one from 1 to {spec.t_max - 1}, below t_max")
+            raise ValueError(f"cpc.steps is {self.steps}: choose a value from 1 to {spec.t_max - 1}, below t_max")
         if self.units < 1:
             raise ValueError(f"cpc.units is {self.units}: choose 1 or more")
 
@@ -55,20 +55,20 @@ class Contrastive(AuxiliaryTask):
         return uniform_sequence(replay, rng)
 
     def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
-        """The actions that the predictions are conditioned on: "action" int32 `[t_max]`."""
+        """The actions to condition the predictions on: "action" int32 `[t_max]`."""
         return {"action": pad(replay.get("action", *sequence), replay.spec.t_max)}
 
     def head(self, spec: Spec) -> Any:
-        """The "frames" and "predictions"; see `ActionConditionedPredictor`."""
+        """A layer with outputs "frames" and "predictions". See `ActionConditionedPredictor`."""
         from gunreal.tasks.contrastive_head import ActionConditionedPredictor
 
         return ActionConditionedPredictor(spec.num_actions, self.steps, self.units, name="cpc")
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Any:
-        """Cross-entropy of the frame that was seen among all frames of the batch; the mean over all predictions.
+        """Mean cross-entropy of the seen frame among all frames of the batch, over all predictions.
 
-        A prediction counts where all steps from its first to the one that it predicts do: episodes are kept apart by a
-        masked row. Without any knowledge the loss is the logarithm of the number of frames.
+        A prediction counts if the mask is 1 from its first step to the predicted step. A masked row between episodes
+        keeps them apart. At chance level the loss is the logarithm of the number of frames.
         """
         from keras import ops
 

@@ -1,4 +1,4 @@
-"""The layers of contrastive prediction; apart from the task as agent processes, which load that, never load Keras."""
+"""The layers of contrastive prediction. Separate from the task, which agent processes load without Keras."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ TEMPERATURE = 0.1
 
 
 class ActionConditionedPredictor(layers.Layer):
-    """Embeds frames, and predicts the embeddings of later ones along the actions taken.
+    """Embeds frames, and predicts the embeddings of later frames from the actions taken.
 
-    From a `Features` of "conv" `[B, T, Fc]` and "hidden" `[B, T, Fh]`, to a dict of
+    The input is a `Features` with "conv" `[B, T, Fc]` and "hidden" `[B, T, Fh]`. The output is a dict of
 
-    - "frames" `[B, T, units]`, of the convolution features;
-    - "predictions", if there is a batch: for 1, 2, ... `steps` steps ahead a tensor `[B, T - ahead, units]`, whose
-      product with the frame `ahead` steps later is the score. Where an episode ends on the way they mean nothing.
+    - "frames" `[B, T, units]`, embeddings of the convolution features;
+    - "predictions", given a batch: a list with a tensor `[B, T - ahead, units]` for each of 1, 2, ... `steps` steps
+      ahead. Its product with the frame `ahead` steps later is the score. Predictions across the end of an episode are
+      meaningless.
 
-    A score is a cosine over a temperature: the features' scale, which differs between games and grows in training, is
-    not in it. On the ViZDoom maze that learned faster than the plain product.
+    A score is a cosine divided by a temperature. It does not depend on the scale of the features, which differs between
+    games and grows during training. On the ViZDoom maze this learned faster than the plain product.
     """
 
     def __init__(self, num_actions: int, steps: int, units: int, **kwargs: Any):
@@ -47,13 +48,15 @@ class ActionConditionedPredictor(layers.Layer):
         actions = ops.one_hot(batch["action"], self.num_actions, dtype=frames.dtype)
         state, predictions = self.start(hidden), []
         for ahead in range(1, self.steps + 1):
-            state = self._step(actions[:, ahead - 1 : -1], state[:, :-1])  # those that start too late drop out
+            state = self._step(actions[:, ahead - 1 : -1], state[:, :-1])  # drops sequences that start too late
             predictions.append(_unit(self.prediction(state)) / TEMPERATURE)
         return {"frames": frames, "predictions": predictions}
 
     def _step(self, action: Any, state: Any) -> Any:
-        """A GRU (Cho et al. 2014) whose reset gate acts behind the recurrent product. Keras's own has a random state,
-        which a head must not have."""
+        """One step of a GRU (Cho et al. 2014) whose reset gate acts after the recurrent product.
+
+        Keras's own GRU has a random state, which a head must not have.
+        """
         inputs = ops.split(ops.matmul(action, self.action_kernel) + self.bias, 3, axis=-1)
         update, reset, recurrent = ops.split(ops.matmul(state, self.recurrent_kernel), 3, axis=-1)
         update, reset = ops.sigmoid(inputs[0] + update), ops.sigmoid(inputs[1] + reset)
@@ -61,5 +64,5 @@ class ActionConditionedPredictor(layers.Layer):
 
 
 def _unit(x: Any) -> Any:
-    """`x` at length 1; a black frame's embedding may be 0, where the gradient has to be bounded."""
+    """Scales `x` to length 1. The constant bounds the gradient at 0, the possible embedding of a black frame."""
     return x * ops.rsqrt(ops.sum(ops.square(x), axis=-1, keepdims=True) + 1e-2)

@@ -1,4 +1,4 @@
-"""Depth prediction: from what is seen, tell how far away things are (Mirowski et al. 2017, section 3.1)."""
+"""Depth prediction: how far away are the things in the frame? (Mirowski et al. 2017, section 3.1)"""
 
 from __future__ import annotations
 
@@ -12,27 +12,30 @@ from gunreal.experience.replay import Replay
 from gunreal.experience.spec import RecordedField, Spec
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_sequence
 
-# A z-buffer is bunched at its far end: there, those of the paper's bands: (d / 255)^10 of 0.05, 0.175, ... 0.8.
+# The values of a z-buffer cluster at its far end. These are the paper's bands: (d / 255)^10 of 0.05, 0.175, ... 0.8.
 Z_BUFFER = (189, 215, 227, 235, 241, 246, 250)
-# Depth that grows with the distance needs its bands at the near end, each half as wide again as the one before it.
+# A depth that is linear in the distance needs bands at the near end, each about 1.5 times as wide as the last.
 LINEAR = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 
 
 @dataclasses.dataclass(frozen=True)
 class DepthPrediction(AuxiliaryTask):
-    """Classifies the depth of a coarse grid of points of the frame into bands. The environment must give "depth".
+    """Classifies the depth at a coarse grid of points of the frame into bands. The environment must provide "depth".
 
-    Classes, as the paper found regression to learn worse. There it learns from A3C's rollouts; here from replayed
-    sequences, which bring other frames into the batch: unlike a return, a depth never becomes outdated.
+    The task is a classification because the paper found that regression learns worse. The paper learns from A3C's
+    rollouts. This task learns from replayed sequences, which add other frames to the batch. Unlike a return, a depth
+    never becomes outdated.
 
-    The paper cuts eight bands out of the tenth power of the depth, for more detail far away. That suits DeepMind Lab's
-    z-buffer, bunched at its far end; ViZDoom's grows with the distance, and all of it would be in the first band.
-    So the bands are the paper's at the far end and geometric at the near end; one that never occurs costs nothing. The
-    paper's alone are `edges=[189, 215, 227, 235, 241, 246, 250]`.
+    The paper divides the tenth power of the depth into eight bands, for more detail far away. That suits DeepMind Lab's
+    z-buffer, whose values cluster at the far end. ViZDoom's depth is linear in the distance and would fall entirely
+    into the first band. The default bands are therefore the paper's at the far end and geometric at the near end. A
+    band that never occurs costs nothing. For the paper's bands alone use
+    `edges=[189, 215, 227, 235, 241, 246, 250]`.
 
     Options:
-      rows, columns: points of the grid. It lies over the middle half of the height, as floor and ceiling tell little.
-      edges: ascending, 1 to 255, where the bands but the first begin; a band more than edges.
+      rows, columns: size of the grid in points. It covers the middle half of the height, because floor and ceiling
+        contain little information.
+      edges: lower bounds of all bands except the first, ascending, from 1 to 255.
     """
 
     name = "depth"
@@ -44,37 +47,35 @@ class DepthPrediction(AuxiliaryTask):
     def check(self, spec: Spec) -> None:
         if not (spec.is_image and spec.dtype == "uint8"):
             raise ValueError(
-                f"depth needs image observations and a map 'depth', uint8, beside them in a Dict, and "
-                f"these are {spec.dtype} {'x'.join(map(str, spec.frame))}: leave depth out of the tasks"
+                f"depth needs image observations and a uint8 map 'depth' in the same Dict, but these are "
+                f"{spec.dtype} {'x'.join(map(str, spec.frame))}: leave depth out of the tasks"
             )
         height, width = spec.frame[1:]
         for name, count, most in (("rows", self.rows, height // 2), ("columns", self.columns, width)):
             if not 1 <= count <= most:
-                raise ValueError(
-                    f"depth.{name} is {count}: choose it from 1 to {most} for frames of {height}x{width} pixels"
-                )
+                raise ValueError(f"depth.{name} is {count}: choose 1 to {most} for frames of {height}x{width} pixels")
         edges = list(self.edges)
         if not edges or edges != sorted(set(edges)) or not 1 <= edges[0] <= edges[-1] <= 255:
             raise ValueError(f"depth.edges is {edges}: give ascending numbers from 1 to 255")
 
     def record(self, spec: Spec) -> dict[str, RecordedField]:
-        """The points of the depth map: 64 bytes of the 7 kB of 84x84 pixels. The map is uint8 `[H, W]`, 255 far."""
+        """Stores the grid points of the depth map, uint8 `[H, W]` with 255 far. At 84x84 these are 64 bytes of 7 kB."""
         return {"depth": RecordedField("depth", (self.rows, self.columns), "uint8", self.points)}
 
     def points(self, depth: np.ndarray) -> np.ndarray:
-        """The grid's points of depth maps `[n, H, W]`, of any size from the grid's up."""
+        """The grid points of depth maps `[n, H, W]`, which must be at least as large as the grid."""
         return subsample(depth, self.rows, self.columns)
 
     def sample(self, replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
         return uniform_sequence(replay, rng)
 
     def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
-        """Each point's "band", int32 `[t_max, rows, columns]`, 0 the nearest."""
+        """The "band" of each point, int32 `[t_max, rows, columns]`. Band 0 is the nearest."""
         bands = np.digitize(replay.get("depth", *sequence), self.edges)
         return {"band": pad(bands.astype(np.int32), replay.spec.t_max)}
 
     def head(self, spec: Spec) -> Any:
-        """Logits `[B, T, rows, columns, bands]` through 128 units, as in the paper."""
+        """A layer for the logits `[B, T, rows, columns, bands]`, with 128 hidden units as in the paper."""
         from keras import Sequential, layers
 
         shape = (-1, self.rows, self.columns, len(self.edges) + 1)
@@ -82,7 +83,7 @@ class DepthPrediction(AuxiliaryTask):
         return Sequential([hidden, last, layers.Reshape(shape)], name="depth")
 
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
-        """Cross-entropy, the mean over the points and steps."""
+        """Mean cross-entropy over points and steps."""
         from keras import ops
 
         from gunreal.learning.losses import masked_mean
@@ -92,15 +93,15 @@ class DepthPrediction(AuxiliaryTask):
 
 
 def subsample(depth: np.ndarray, rows: int, columns: int) -> np.ndarray:
-    """The pixels at the centres of a grid of `rows` x `columns` cells over the middle half of the height.
+    """The pixels at the centers of a grid of `rows` x `columns` cells over the middle half of the height.
 
-    Pixels, not means of cells: the mean across an edge is a distance at which there is nothing.
+    Single pixels are used instead of cell means, because the mean across an edge is a depth that does not occur.
 
     Args:
       depth: `[..., H, W]`.
 
     Returns:
-      `[..., rows, columns]`, of the same type.
+      `[..., rows, columns]`, of the same dtype.
     """
     height, width = depth.shape[-2:]
     row = height // 4 + (2 * np.arange(rows) + 1) * (height // 2) // (2 * rows)

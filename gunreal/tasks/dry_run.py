@@ -13,13 +13,18 @@ from gunreal.tasks.base import AuxiliaryTask
 def target_arrays(
     task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple[int, ...] | None = None
 ) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Shape and NumPy type name of each array of `task.targets`, by name; found by calling it on random experience.
+    """Finds the shape and dtype name of each array of `task.targets` by calling it on random experience.
 
     Args:
-      bootstrap_shape: shape of one sequence's bootstrap; None for a task without one.
+      task: the task.
+      spec: interface of the environment.
+      bootstrap_shape: shape of one sequence's bootstrap, or None for a task without a bootstrap.
+
+    Returns:
+      Shape and dtype name, by the name of the array.
 
     Raises:
-      ConfigError: `task.sample` finds nothing, or `task.targets` gives something other than named arrays.
+      ConfigError: `task.sample` finds nothing, or `task.targets` returns something other than named arrays.
     """
     bootstrap = None if bootstrap_shape is None else np.zeros(bootstrap_shape, np.float32)
     rng = np.random.default_rng(0)
@@ -30,5 +35,5 @@ def target_arrays(
         raise ConfigError(f"task {task.name!r}: sample() found nothing in {len(replay)} random steps")
     targets = task.targets(replay, sequence, bootstrap)
     if "mask" in targets or not all(isinstance(array, np.ndarray) for array in targets.values()):
-        raise ConfigError(f"task {task.name!r}: targets() must give NumPy arrays by name, of which none is 'mask'")
+        raise ConfigError(f"task {task.name!r}: targets() must return NumPy arrays by name, and none may be 'mask'")
     return {name: (array.shape, array.dtype.name) for name, array in targets.items()}

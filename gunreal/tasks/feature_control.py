@@ -1,4 +1,4 @@
-"""Feature control: learn, for every unit of a hidden layer, to act so that it is most active (UNREAL section 3.1)."""
+"""Feature control: learn to maximize the activation of every unit of a hidden layer (UNREAL section 3.1)."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ REWARDS = ("activation", "change")
 
 @dataclasses.dataclass(frozen=True)
 class FeatureControl(AuxiliaryTask):
-    """n-step Q-learning of the torso's own last layer, one Q function per unit.
+    """n-step Q-learning on the torso's own last layer, with one Q function per unit.
 
-    A unit's pseudo-reward is its activation in the state that a step led to ("maximally activating each of the units"
-    of a hidden layer is UNREAL's task), or the absolute change of it, as that of a pixel is in pixel control. It is
-    relative to the layer's root mean square: with plain activations, larger features make larger returns, for which Q
-    asks for larger features again (on the ViZDoom maze the loss grew from 3 to 900 in 75 updates). And it is multiplied
-    by 1 - gamma, so that returns are of its own size.
+    A unit's pseudo-reward is its activation in the state that a step led to. UNREAL describes this as "maximally
+    activating each of the units" of a hidden layer. The alternative is the absolute change of the activation, as in
+    pixel control.
 
-    The network computes the pseudo-rewards: no agent has to store features, which would be outdated soon. Only those of
-    the state behind a sequence come from the prediction queue, with the bootstrap, a few updates older than the rest.
-    For these to be of the same episode, a sequence ends with it.
+    Pseudo-rewards are divided by the root mean square of the layer. With plain activations, larger features give
+    larger returns, and learning these returns makes the features larger again. On the ViZDoom maze the loss then grew
+    from 3 to 900 in 75 updates. Pseudo-rewards are also multiplied by 1 - gamma, which keeps returns in the same range.
+
+    The network computes the pseudo-rewards from the batch, so agents do not store features that would soon be
+    outdated. Only the features of the state after a sequence come from the prediction queue, together with the
+    bootstrap. They are a few updates older than the rest. A sequence stops at the end of its episode, so that these
+    features belong to the same episode.
 
     Options:
-      discount: gamma of the pseudo-rewards.
-      reward: "activation" or "change".
+      discount: discount factor gamma of the pseudo-rewards.
+      reward: pseudo-reward, "activation" or "change".
     """
 
     name = "fc"
@@ -41,19 +44,19 @@ class FeatureControl(AuxiliaryTask):
 
     def check(self, spec: Spec) -> None:
         if not 0 <= self.discount < 1:
-            raise ValueError(f"fc.discount is {self.discount}: choose one from 0 to 1, below 1")
+            raise ValueError(f"fc.discount is {self.discount}: choose a value from 0 to 1, below 1")
         if self.reward not in REWARDS:
             raise ValueError(f"fc.reward is {self.reward!r}: choose {' or '.join(REWARDS)}")
 
     @staticmethod
     def bootstrap(outputs: Mapping[str, Any]) -> Any:
-        """`max_a Q(s, a)` and the activation of every unit, `[n, 2, U]`, of the state behind the sequence."""
+        """`max_a Q(s, a)` and the activation of every unit in the state after the sequence, `[n, 2, U]`."""
         from keras import ops
 
         return ops.stack([ops.max(outputs["q"][:, 0], axis=1), outputs["features"][:, 0]], axis=1)
 
     def sample(self, replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
-        """A uniform sequence, cut off at the end of its episode."""
+        """A uniformly sampled sequence, cut at the end of its episode."""
         sequence = uniform_sequence(replay, rng)
         if sequence is None:
             return None
@@ -61,11 +64,13 @@ class FeatureControl(AuxiliaryTask):
         return ReplaySequence(sequence.first, int(ends[0]) + 1) if len(ends) else sequence
 
     def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
-        """What the returns are made of in `loss`, where the features are.
+        """The parts of the returns that do not depend on the batch's features. `loss` adds the rest.
 
         Returns:
-          "action" int32 `[t_max]`; "tail" float32 `[t_max]`, the discount from each step to the state behind the
-          sequence, 0 where the episode terminated; that state's "value" and "features" float32 `[U]`.
+          "action" int32 `[t_max]`.
+          "tail" float32 `[t_max]`, the discount from each step to the state after the sequence, 0 if the episode
+          terminated.
+          "value" and "features" float32 `[U]`, of the state after the sequence.
         """
         assert bootstrap is not None
         first, length = sequence
@@ -77,13 +82,13 @@ class FeatureControl(AuxiliaryTask):
         return {"action": action, "tail": pad(tail, t_max), "value": value, "features": features}
 
     def head(self, spec: Spec) -> Any:
-        """The "q" `[B, T, A, U]` and "features" `[B, T, U]`; see `DuelingUnits`."""
+        """A layer with outputs "q" `[B, T, A, U]` and "features" `[B, T, U]`. See `DuelingUnits`."""
         from gunreal.tasks.feature_control_head import DuelingUnits
 
         return DuelingUnits(spec.num_actions, name="fc")
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Any:
-        """Mean over the steps and the units of `0.5 (R_t - Q(s_t, a_t))^2`."""
+        """Mean of `0.5 (R_t - Q(s_t, a_t))^2` over steps and units."""
         from keras import ops
 
         from gunreal.learning.losses import masked_mean
@@ -95,10 +100,10 @@ class FeatureControl(AuxiliaryTask):
         return masked_mean(0.5 * ops.mean(error, axis=-1), batch["mask"])
 
     def returns(self, features: Any, batch: Mapping[str, Any]) -> Any:
-        """`R_t = (1 - gamma) r_{t+1} + gamma_t R_{t+1}` of every unit, `[B, T, U]`; 0 behind a sequence's end.
+        """`R_t = (1 - gamma) r_{t+1} + gamma_t R_{t+1}` of every unit, `[B, T, U]`. It is 0 after a sequence's end.
 
-        A sequence is of one episode, so that between its steps the discount is always gamma: one product with the
-        matrix of gamma's powers.
+        A sequence lies in one episode, so the discount between its steps is always gamma. The returns are therefore
+        one product with a matrix of powers of gamma.
         """
         from keras import ops
 

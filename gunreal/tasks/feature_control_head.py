@@ -1,4 +1,4 @@
-"""The layers of feature control; apart from the task because agent processes, which load that, never load Keras."""
+"""The layers of feature control. Separate from the task, which agent processes load without Keras."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ UNITS = 128
 
 
 class DuelingUnits(layers.Layer):
-    """`Q = V + A - mean_a A` (Wang et al. 2016, eq. 9) of every unit of its own input.
+    """A dueling Q function, `Q = V + A - mean_a A` (Wang et al. 2016, eq. 9), for every unit of its input.
 
-    From features `[B, T, U]`, through a dense layer with ReLU, to a dict of "q" `[B, T, num_actions, U]` and the
-    "features" themselves, scaled to a mean square of 1 in each state. They pass no gradient on: they are targets.
+    The input is features `[B, T, U]`, which pass through a dense layer with ReLU. The output is a dict of "q"
+    `[B, T, num_actions, U]` and "features" `[B, T, U]`, the input scaled to a mean square of 1 in each state. The
+    scaled features are targets and pass no gradient on.
     """
 
     def __init__(self, num_actions: int, **kwargs: Any):

@@ -1,4 +1,4 @@
-"""The layers of pixel control; apart from the task because agent processes, which load that, never load Keras."""
+"""The layers of pixel control. Separate from the task, which agent processes load without Keras."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ KERNEL, STRIDE, CHANNELS = 4, 2, 32
 
 
 class DuelingDeconvolution(layers.Layer):
-    """`Q = V + A - mean_a A` (Wang et al. 2016, eq. 9): features `[B, T, F]` to `[B, T, num_actions, *grid]`.
+    """A dueling Q function, `Q = V + A - mean_a A` (Wang et al. 2016, eq. 9), for every cell of a grid.
 
-    A dense layer with ReLU to 32 maps, then two transposed convolutions 4x4, stride 2, for V and A (GUNREAL, figure 6;
-    UNREAL section 3.1). Neither has a ReLU behind it, as values and advantages may be negative.
-    All that follows the maps is linear, so V and A are combined as kernels, and one convolution makes Q.
+    It maps features `[B, T, F]` to `[B, T, num_actions, *grid]`. A dense layer with ReLU makes 32 maps. Two transposed
+    4x4 convolutions with stride 2 make V and A (GUNREAL, figure 6; UNREAL section 3.1). They have no ReLU, because
+    values and advantages may be negative.
+
+    Everything after the maps is linear. The kernels of V and A are therefore combined, and one convolution computes Q.
     """
 
     def __init__(self, num_actions: int, grid: tuple[int, int], **kwargs: Any):
         super().__init__(**kwargs)
         self.num_actions, self.grid = num_actions, grid
-        # VALID transposed convolutions make (n - 1) * STRIDE + KERNEL cells of n.
+        # A VALID transposed convolution turns n cells into (n - 1) * STRIDE + KERNEL.
         self.maps = tuple((cells - KERNEL) // STRIDE + 1 for cells in grid) + (CHANNELS,)
         self.dense = layers.Dense(self.maps[0] * self.maps[1] * CHANNELS, activation="relu", name="dense")
 
@@ -44,5 +46,5 @@ class DuelingDeconvolution(layers.Layer):
 
 
 def _dueling(value: Any, advantage: Any) -> Any:
-    """V + A - mean_a A, of weights whose last axis but one is the action."""
+    """V + A - mean_a A, for weights whose second-to-last axis is the action."""
     return value + advantage - ops.mean(advantage, axis=-2, keepdims=True)

@@ -1,4 +1,4 @@
-"""Reward prediction: from three frames, will the next reward be zero, positive or negative? (GUNREAL section 2.2)"""
+"""Reward prediction: will the reward after three frames be zero, positive or negative? (GUNREAL section 2.2)"""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ZERO, POSITIVE, NEGATIVE = range(3)
 
 @dataclasses.dataclass(frozen=True)
 class RewardPrediction(AuxiliaryTask):
-    """Classifies the reward that follows on three successive observations; half of the draws are rewarding ones.
+    """Classifies the reward that follows three successive observations. Half of the samples have a nonzero reward.
 
-    It sees the convolution features only: what it learns shapes the vision, not the policy's last layer. UNREAL adds
-    one such loss of weight 1 to a rollout's summed A3C loss; with means over steps instead of sums that is a weight of
-    1 / t_max.
+    The head sees the convolution features only, so the task trains the convolutions and not the policy's last layer.
+    UNREAL adds one such loss with weight 1 to a rollout's summed A3C loss. With means over steps instead of sums, this
+    corresponds to a weight of 1 / t_max.
     """
 
     name = "rp"
@@ -33,8 +33,11 @@ class RewardPrediction(AuxiliaryTask):
         return FRAMES
 
     def sample(self, replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
-        """Three steps of one episode; the last is rewarding or not with equal chances, whenever the ring has both."""
-        first = replay.oldest + FRAMES - 1  # of the steps that may be the third
+        """Samples three steps of one episode.
+
+        The last one has a nonzero reward with probability 0.5, if the ring contains both kinds.
+        """
+        first = replay.oldest + FRAMES - 1  # the first step that may be the third of a sequence
         count = replay.end - first
         if count <= 0:
             return None
@@ -49,18 +52,18 @@ class RewardPrediction(AuxiliaryTask):
         return ReplaySequence(first + int(rng.choice(choices)) - (FRAMES - 1), FRAMES)
 
     def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
-        """The sign of the reward behind the third frame: "class" int32 `[]`, 0 zero, 1 positive, 2 negative."""
+        """The sign of the reward after the third frame: "class" int32 `[]`, 0 zero, 1 positive, 2 negative."""
         reward = replay.get("reward", sequence.first + FRAMES - 1, 1)[0]
         return {"class": np.array(POSITIVE if reward > 0 else NEGATIVE if reward < 0 else ZERO, np.int32)}
 
     def head(self, spec: Spec) -> Any:
-        """Logits `[B, 3]` from the features of the three frames side by side, through 128 units."""
+        """A layer for the logits `[B, 3]` of the three frames' concatenated features, with 128 hidden units."""
         from keras import Sequential, layers
 
         return Sequential([layers.Flatten(), layers.Dense(128, activation="relu"), layers.Dense(3)], name="rp")
 
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
-        """Cross-entropy, the mean over the agents that had a sequence."""
+        """Mean cross-entropy over the agents that have a sequence."""
         from keras import ops
 
         from gunreal.learning.losses import masked_mean

@@ -1,4 +1,4 @@
-"""Value function replay: the critic learns from replayed sequences as well (GUNREAL section 2.2, algorithm 6)."""
+"""Value function replay: the critic also learns from replayed sequences (GUNREAL section 2.2, algorithm 6)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_seque
 
 @dataclasses.dataclass(frozen=True)
 class ValueReplay(AuxiliaryTask):
-    """Regresses the actor-critic's value on the n-step returns of replayed sequences. It adds no layers."""
+    """Regression of the actor-critic's value on n-step returns of replayed sequences. It adds no layers."""
 
     name = "vr"
 
     @staticmethod
     def bootstrap(outputs: Mapping[str, Any]) -> Any:
-        """`V(s)`, `[n]`, of the state behind the sequence."""
+        """`V(s)` of the state after the sequence, `[n]`."""
         return outputs["value"][:, 0]
 
     def sample(self, replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
         return uniform_sequence(replay, rng)
 
     def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
-        """`R_t = r_{t+1} + gamma_t R_{t+1}` of clipped rewards: "returns" float32 `[t_max]`."""
+        """n-step returns of clipped rewards, `R_t = r_{t+1} + gamma_t R_{t+1}`: "returns" float32 `[t_max]`."""
         assert bootstrap is not None
         spec = replay.spec
         rewards = clip_rewards(replay.get("reward", *sequence), spec.reward_clip)
@@ -36,7 +36,7 @@ class ValueReplay(AuxiliaryTask):
         return {"returns": pad(n_step_returns(rewards, discounts, bootstrap), spec.t_max)}
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Any:
-        """Mean over the steps of `0.5 ((R_t - V(s_t)) / scale)^2`, as in the actor-critic's own value loss."""
+        """Mean of `0.5 ((R_t - V(s_t)) / scale)^2` over steps, like the actor-critic's own value loss."""
         from keras import ops
 
         from gunreal.learning.losses import masked_mean

@@ -256,7 +256,7 @@ def test_bad_input_has_its_own_exit_code(server):
     remote = server.start(config, layout)
     wait_until(remote.exited)
     assert remote.popen.returncode == EXIT_BAD_INPUT
-    assert "records no ['speed']" in remote.errors() and "\n" not in remote.errors()
+    assert "cannot record ['speed']" in remote.errors() and "\n" not in remote.errors()
 
 
 def test_a_process_that_dies_before_it_has_read_anything(server, monkeypatch, tmp_path):

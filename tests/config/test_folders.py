@@ -30,7 +30,7 @@ def test_a_name_is_taken_once(tmp_path):
 def test_a_logdir_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     for name in ("", "mine"):
-        with pytest.raises(ConfigError, match="can't write to .*; choose another folder with --logdir"):
+        with pytest.raises(ConfigError, match="cannot write to .*; choose another folder with --logdir"):
             folders.prepare_run_dir(Config(logdir=str(tmp_path / "file"), name=name))
 
 
@@ -60,7 +60,7 @@ def test_resume_refuses_what_defines_the_run(tmp_path):
     others = {"env": "CartPole-v1", "tasks": ("vr",), "hidden": 64, "network": "large", "frame_stack": 1, "seed": 2}
     others |= {"optimizer": "rmsprop", "discount": 0.9, "serial": True, "name": "b", "env_args": {"a": 1}}
     for name, value in others.items():
-        with pytest.raises(ConfigError, match=f"can't change {name} "):
+        with pytest.raises(ConfigError, match=f"cannot change {name} "):
             folders.resume_config(path, {name: value})
     with pytest.raises(ConfigError, match="at least 1"):
         folders.resume_config(path, {"agents": 0})

@@ -28,7 +28,7 @@ def test_defaults_are_good_and_every_field_has_help():
 @pytest.mark.parametrize(
     ("values", "fix"),
     [
-        ({"env": ""}, "name a Gymnasium id"),
+        ({"env": ""}, "give a Gymnasium id"),
         ({"protocol": "V5"}, "one of deterministic, v5"),
         ({"layout": "nhcw"}, "did you mean nhwc?"),
         ({"observation": "grey"}, "one of gray, rgb; did you mean gray?"),
@@ -53,22 +53,22 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"steps": True}, "a whole number"),
         ({"seed": 2**31}, "at most 2147483647"),
         ({"serial": 1}, "true or false"),
-        ({"serial": True, "trainers": 2}, "trainers has to be 1"),
-        ({"serial": True, "scheduler": "queue"}, "scheduler has to be off"),
+        ({"serial": True, "trainers": 2}, "trainers must be 1"),
+        ({"serial": True, "scheduler": "queue"}, "scheduler must be off"),
         ({"checkpoint_minutes": 0}, "above 0"),
         ({"agents": 34}, "--agents 33 or --agents 35, or --agents_per_process 2"),
-        ({"max_batch": 4}, "group of 8 agents"),
+        ({"max_batch": 4}, "group size of 8 agents"),
         ({"memory_limit": 800}, "800MB"),
         ({"learning_rate": float("nan")}, "a number"),
         ({"learning_rate": "fast"}, "a number"),
         ({"learning_rate_end": 1.0}, "lower it"),
         ({"optimizer": "adam", "rms_decay": 0.9}, "leave it out"),
-        ({"correction": "vtrace", "log_epsilon": 0.001}, "no meaning for vtrace; leave it out"),
+        ({"correction": "vtrace", "log_epsilon": 0.001}, "no effect on vtrace; leave it out"),
         ({"rms_decay": 1.0}, "below 1"),
         ({"discount": 1.01}, "at most 1"),
         ({"name": "a/b"}, "--logdir"),
         ({"name": ".."}, "--logdir"),
-        ({"logdir": ""}, "name a folder"),
+        ({"logdir": ""}, "give a folder"),
     ],
 )
 def test_bad_values_are_named_with_their_fix(values, fix):
@@ -143,8 +143,8 @@ def test_load_converts_what_toml_writes_in_another_way(tmp_path):
     [
         ("agent = 3", "unknown key agent; did you mean agents?"),
         ("zzz = 3", "unknown key zzz; leave it out"),
-        ("agents = '3'", "agents is '3', but has to be a whole number"),
-        ("agents = ", "no valid TOML"),
+        ("agents = '3'", "agents is '3', but must be a whole number"),
+        ("agents = ", "is not valid TOML"),
         ("memory_limit = 'lots'", "'lots' is not a size such as 800MB"),
         ("env_args = 3", "a table"),
     ],
@@ -161,7 +161,7 @@ def test_load_of_what_is_no_file(tmp_path):
     with pytest.raises(ConfigError, match="No such file"):
         load(tmp_path / "none.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match="no valid TOML"):
+    with pytest.raises(ConfigError, match="is not valid TOML"):
         load(tmp_path / "binary.toml")
 
 

@@ -112,7 +112,7 @@ def test_action_sets_and_size():
         (Config(env="ALE/spaceinvaders-v5"), "did you mean ALE/SpaceInvaders-v5"),
         (Config(env="ALE/Pong-v5", protocol="v4"), "unknown protocol 'v4'"),
         (Config(env="ALE/Pong-v5", env_args={"obs_type": "ram"}), "obs_type"),
-        (Config(env="ALE/Pong-v5", image_key="rgb"), "image_key 'rgb': ALE/Pong-v5 observes no Dict; leave image_key"),
+        (Config(env="ALE/Pong-v5", image_key="rgb"), "image_key 'rgb': ALE/Pong-v5 has no Dict observation; leave it"),
     ],
 )
 def test_errors_name_the_fix(config, message):
@@ -122,5 +122,5 @@ def test_errors_name_the_fix(config, message):
 
 
 def test_unknown_extra():
-    with pytest.raises(ConfigError, match="records no \\['depth'\\]"):
+    with pytest.raises(ConfigError, match="cannot record \\['depth'\\]"):
         make(Config(env="ALE/Pong-v5"), 1, ("depth",))

@@ -96,7 +96,7 @@ def test_cache_is_never_seen_half_written(tmp_path):
 
 def test_a_cache_that_fails_is_only_slow(tmp_path, opened, monkeypatch):
     (tmp_path / "file").touch()
-    with pytest.warns(UserWarning, match="no map is cached: .*choose another folder with level_cache"):
+    with pytest.warns(UserWarning, match="cannot cache maps: .*choose another folder with level_cache"):
         opened(COMPILED, level_cache=str(tmp_path / "file")).reset(seed=1)
 
     def full(source, target):
@@ -117,33 +117,33 @@ def test_a_cache_that_fails_is_only_slow(tmp_path, opened, monkeypatch):
 @pytest.mark.parametrize(
     ("level", "args", "message"),
     [
-        ("nav_maze_static01", {}, "there is no such level; did you mean nav_maze_static_01"),
-        ("somewhere_else", {}, "there is no such level; levels are named as in game_scripts/levels"),
-        ("", {}, "names no level; write --env dmlab/nav_maze_static_01"),
+        ("nav_maze_static01", {}, "unknown level; did you mean nav_maze_static_01"),
+        ("somewhere_else", {}, "unknown level; levels are named as in game_scripts/levels"),
+        ("", {}, "has no level name; write --env dmlab/nav_maze_static_01"),
         (MAZE, {"settings": {"noSuchSetting": "1"}}, 'Invalid setting: "noSuchSetting" = "1".*see env_args.settings'),
         (MAZE, {"settings": {"minimalUI": "yes"}}, "minimalUI = yes.*see env_args.settings"),
         (MAZE, {"settings": {"minimalUI": True}}, 'settings.minimalUI is True, .* a string, minimalUI = "true"'),
-        (MAZE, {"settings": {"fps": 30}}, 'settings.fps is 30, but has to be a string, fps = "30"'),
-        (MAZE, {"settings": "fps=30"}, "settings is 'fps=30', but has to be a table of strings"),
-        (MAZE, {"width": 82}, "width is 82, but has to be a multiple of 4"),
-        (MAZE, {"height": 84.0}, "height is 84.0, but has to be of type int"),
-        (MAZE, {"depth": 1}, "depth is 1, but has to be of type bool"),
-        (MAZE, {"action_repeat": 0}, "action_repeat is 0, but has to be at least 1"),
-        (MAZE, {"level_seeds": -1}, "level_seeds is -1, but has to be at least 0"),
-        (MAZE, {"renderer": "gpu"}, "renderer is 'gpu', but has to be software or hardware"),
+        (MAZE, {"settings": {"fps": 30}}, 'settings.fps is 30, but must be a string, fps = "30"'),
+        (MAZE, {"settings": "fps=30"}, "settings is 'fps=30', but must be a table of strings"),
+        (MAZE, {"width": 82}, "width is 82, but must be a multiple of 4"),
+        (MAZE, {"height": 84.0}, "height is 84.0, but must be of type int"),
+        (MAZE, {"depth": 1}, "depth is 1, but must be of type bool"),
+        (MAZE, {"action_repeat": 0}, "action_repeat is 0, but must be at least 1"),
+        (MAZE, {"level_seeds": -1}, "level_seeds is -1, but must be at least 0"),
+        (MAZE, {"renderer": "gpu"}, "renderer is 'gpu', but must be software or hardware"),
         (MAZE, {"hight": 84}, "env_args.hight does not fit dmlab/nav_maze_static_01; did you mean height"),
-        (MAZE, {"gravity": 1}, "env_args.gravity does not fit .*; it knows width, height, actions"),
-        (MAZE, {"observations": "VEL.TRANS"}, r"has to be a list of names, \[\"DEBUG.POS.TRANS\"\]"),
+        (MAZE, {"gravity": 1}, "unknown env_args.gravity for .*; available: width, height, actions"),
+        (MAZE, {"observations": "VEL.TRANS"}, r"must be a list of names, \[\"DEBUG.POS.TRANS\"\]"),
         (MAZE, {"observations": ["VEL.TRAN"]}, "has no observation VEL.TRAN; did you mean VEL.TRANS"),
-        (MAZE, {"observations": ["SMELL"]}, "has no observation SMELL; it has RGB_INTERLEAVED, "),
-        (MAZE, {"observations": ["INSTR"]}, "INSTR of dmlab/nav_maze_static_01 is text, or has no fixed shape"),
-        (MAZE, {"observations": ["DEBUG.PLAYERS.HEALTH"]}, "is text, or has no fixed shape; leave it out"),
-        (MAZE, {"actions": "nav5"}, "actions 'nav5' is no set of actions; did you mean nav6"),
-        (MAZE, {"actions": "all"}, "'all' is no set of actions; name one of nav6, impala9, or write a table"),
-        (MAZE, {"actions": {}}, "actions is {}, but has to be a name, or a table with a row each"),
+        (MAZE, {"observations": ["SMELL"]}, "has no observation SMELL; available: RGB_INTERLEAVED, "),
+        (MAZE, {"observations": ["INSTR"]}, "INSTR of dmlab/nav_maze_static_01 is text or has no fixed shape"),
+        (MAZE, {"observations": ["DEBUG.PLAYERS.HEALTH"]}, "is text or has no fixed shape; leave it out"),
+        (MAZE, {"actions": "nav5"}, "unknown action set 'nav5' in env_args.actions; did you mean nav6"),
+        (MAZE, {"actions": "all"}, "'all' in env_args.actions; available: nav6, impala9, or a table"),
+        (MAZE, {"actions": {}}, "actions is {}, but must be a name or a table with one row per action"),
         (MAZE, {"actions": {"go": [0, 0, 0, 1]}}, "actions.go is .* 7 whole numbers: LOOK_LEFT_RIGHT_PIXELS_PER_FRAME"),
         (MAZE, {"actions": {"go": [0, 0, 0, 0.5, 0, 0, 0]}}, "actions.go is .* 7 whole numbers"),
-        (MAZE, {"actions": {"go": [0, 0, 0, 2, 0, 0, 0]}}, "actions.go .* has to be -1 to 1 in MOVE_BACK_FORWARD"),
+        (MAZE, {"actions": {"go": [0, 0, 0, 2, 0, 0, 0]}}, "actions.go .* must be -1 to 1 in MOVE_BACK_FORWARD"),
     ],
 )
 def test_errors_name_the_fix(lab, level, args, message):
@@ -154,7 +154,7 @@ def test_errors_name_the_fix(lab, level, args, message):
 
 def test_lab_without_its_files(lab, tmp_path):
     config = Config(env=f"dmlab/{MAZE}", env_args={"runfiles": str(tmp_path / "gone")})
-    with pytest.raises(ConfigError, match="its runfiles are not in .*gone; name their folder with --env_args"):
+    with pytest.raises(ConfigError, match="its runfiles are not in .*gone; set their folder with --env_args"):
         describe(config)
     assert describe(Config(env=f"dmlab/{MAZE}", env_args={"runfiles": str(tmp_path)})).num_actions == 6
 
@@ -175,8 +175,11 @@ def test_the_missing_module_has_an_equivalent(monkeypatch, level, twin):
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("import no_such_module", "deepmind_lab is installed, but misses the module no_such_module"),
-        ("raise ImportError('libOSMesa.so.8:\\n cannot open')", "can't be loaded: libOSMesa.so.8: cannot open"),
+        ("import no_such_module", "deepmind_lab needs the module no_such_module"),
+        (
+            "raise ImportError('libOSMesa.so.8:\\n cannot open')",
+            "cannot load the installed deepmind_lab: libOSMesa.so.8: cannot open",
+        ),
     ],
 )
 def test_a_module_that_can_not_be_loaded(monkeypatch, tmp_path, code, message):

@@ -63,7 +63,7 @@ def test_a_killed_owner_takes_its_engine_along():
 
 def test_an_engine_that_dies_is_an_error():
     env = NavMaze()
-    with pytest.raises(RuntimeError, match="has to be reset first"):
+    with pytest.raises(RuntimeError, match="has not been reset"):
         env.step(0)
     before = set(psutil.Process().children())
     env.reset(seed=0)

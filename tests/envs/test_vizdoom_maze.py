@@ -264,16 +264,16 @@ def test_training_gets_the_frames_as_they_are_drawn(observation, stack, size):
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
-        (NavMaze, {"rows": 8}, "rows is 8, but has to be odd and 5 to 25"),
-        (NavMaze, {"columns": 27}, "columns is 27, but has to be odd and 5 to 25"),
-        (NavMaze, {"openings": 1.5}, "openings is 1.5, but has to be 0 to 1"),
-        (NavMaze, {"num_apples": 9}, "num_apples is 9, but has to be 0 to 8"),
+        (NavMaze, {"rows": 8}, "rows is 8, but must be odd and 5 to 25"),
+        (NavMaze, {"columns": 27}, "columns is 27, but must be odd and 5 to 25"),
+        (NavMaze, {"openings": 1.5}, "openings is 1.5, but must be 0 to 1"),
+        (NavMaze, {"num_apples": 9}, "num_apples is 9, but must be 0 to 8"),
         (NavMaze, {"max_steps": 0}, "max_steps is 0"),
-        (NavMaze, {"pixels": "grey"}, "pixels is 'grey', but has to be rgb or gray"),
-        (NavMaze, {"size": 481}, "size is 481, but has to be 20 to 480"),
-        (NavMaze, {"size": 241, "depth": True}, "size is 241, but has to be 20 to 240"),
-        (SeekAvoid, {"rows": 4}, "rows is 4, but has to be 5 to 25"),
-        (SeekAvoid, {"num_lemons": 40}, "num_lemons is 40, but has to be 0 to 39"),
+        (NavMaze, {"pixels": "grey"}, "pixels is 'grey', but must be rgb or gray"),
+        (NavMaze, {"size": 481}, "size is 481, but must be 20 to 480"),
+        (NavMaze, {"size": 241, "depth": True}, "size is 241, but must be 20 to 240"),
+        (SeekAvoid, {"rows": 4}, "rows is 4, but must be 5 to 25"),
+        (SeekAvoid, {"num_lemons": 40}, "num_lemons is 40, but must be 0 to 39"),
     ],
 )
 def test_arguments_that_make_no_map_are_one_line(make, options, message):

@@ -144,8 +144,8 @@ def test_frames_are_told_apart_after_some_updates():
     ("t_max", "options", "message"),
     [
         (1, {}, "cpc predicts later steps of a sequence: raise t_max to 2 or more"),
-        (5, {}, "cpc.steps is 8: choose one from 1 to 4, below t_max"),
-        (20, {"steps": 0}, "cpc.steps is 0: choose one from 1 to 19"),
+        (5, {}, "cpc.steps is 8: choose a value from 1 to 4, below t_max"),
+        (20, {"steps": 0}, "cpc.steps is 0: choose a value from 1 to 19"),
         (20, {"units": 0}, "cpc.units is 0: choose 1 or more"),
     ],
 )

@@ -122,8 +122,8 @@ def test_gradient_reaches_the_whole_torso_and_nothing_else():
     ("spec", "options", "message"),
     [
         (Spec((4,), 1, "float32", 2), {}, "depth needs image observations and a map 'depth'.* float32 4: leave depth"),
-        (FRAMES, {"rows": 19}, "depth.rows is 19: choose it from 1 to 18 for frames of 36x36 pixels"),
-        (FRAMES, {"columns": 0}, "depth.columns is 0: choose it from 1 to 36"),
+        (FRAMES, {"rows": 19}, "depth.rows is 19: choose 1 to 18 for frames of 36x36 pixels"),
+        (FRAMES, {"columns": 0}, "depth.columns is 0: choose 1 to 36"),
         (FRAMES, {"edges": ()}, r"depth.edges is \[\]: give ascending numbers from 1 to 255"),
         (FRAMES, {"edges": [5, 5]}, r"depth.edges is \[5, 5\]"),
         (FRAMES, {"edges": (0, 5)}, "depth.edges"),

@@ -168,7 +168,7 @@ def test_gradient_reaches_the_whole_torso_and_not_the_actor_critic():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"discount": 1}, "fc.discount is 1: choose one from 0 to 1, below 1"),
+        ({"discount": 1}, "fc.discount is 1: choose a value from 0 to 1, below 1"),
         ({"reward": "novelty"}, "fc.reward is 'novelty': choose activation or change"),
     ],
 )

@@ -235,7 +235,7 @@ def test_head_for_atari_makes_the_papers_shapes():
     [
         (Spec((4,), 1, "float32", 2), {}, "pc needs image observations .* float32 4: leave pc out"),
         (Spec((1, 84, 84), 4, "float32", 2), {}, "pc needs image observations"),
-        (Spec((1, 3, 84), 4, "uint8", 2), {}, "pc needs frames of 4x4 pixels or more, and these are 3x84"),
+        (Spec((1, 3, 84), 4, "uint8", 2), {}, "pc needs frames of 4x4 pixels or more, but these are 3x84"),
         (
             Spec((1, 12, 84), 4, "uint8", 2),
             {"cell": 4},

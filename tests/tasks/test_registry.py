@@ -99,31 +99,39 @@ def test_only_the_named_are_imported():
 @pytest.mark.parametrize(
     ("names", "options", "message"),
     [
-        (["pcc"], {}, "there is no task 'pcc', did you mean 'pc'\\?; there is .*pc, .*rp, .*vr"),
-        (["nothing"], {}, "there is no task 'nothing'; there is"),
+        (["pcc"], {}, "unknown task 'pcc', did you mean 'pc'\\?; available: .*pc, .*rp, .*vr"),
+        (["nothing"], {}, "unknown task 'nothing'; available:"),
         (["pc", "vr", "pc"], {}, "'pc' is named more than once"),
         (["vr", "gunreal.tasks.value_replay:ValueReplay"], {}, "'vr' is named more than once"),
-        (["vr"], {"pc": {"weight": 1.0}}, r"options are set for 'pc', which is not among the tasks \(vr\): add it"),
+        (["vr"], {"pc": {"weight": 1.0}}, r"options are set for 'pc', which is not among the tasks \(vr\); add it"),
         (
             ["pc"],
             {"pc": {"wieght": 1.0}},
-            "'pc' has no option 'wieght', did you mean 'weight'\\?; it has cell, discount, ",
+            "'pc' has no option 'wieght', did you mean 'weight'\\?; available: cell, discount, ",
         ),
         (["pc"], {"pc": {"name": "x"}}, "'pc' has no option 'name'"),
-        (["pc"], {"pc": {"cell": 2.5}}, "pc.cell is 2.5: give a value of type int"),
-        (["pc"], {"pc": {"cell": True}}, "pc.cell is True: give a value of type int"),
-        (["pc"], {"pc": {"weight": "much"}}, "pc.weight is 'much': give a value of type float"),
-        (["pc"], {"pc": {"weight": -1.0}}, "pc.weight is -1.0: give a finite one of 0 or more"),
+        (["pc"], {"pc": {"cell": 2.5}}, "pc.cell is 2.5, but must be of type int"),
+        (["pc"], {"pc": {"cell": True}}, "pc.cell is True, but must be of type int"),
+        (["pc"], {"pc": {"weight": "much"}}, "pc.weight is 'much', but must be of type float"),
+        (["pc"], {"pc": {"weight": -1.0}}, "pc.weight is -1.0, but must be finite and at least 0"),
         (["pc"], {"pc": {"weight": float("nan")}}, "pc.weight is nan"),
-        (["my_plugin:Mine"], {"mine": {"mode": 3}}, "mine.mode is 3: give a value of type str"),
-        (["my_plugin:Mine"], {"mine": {"deep": 1}}, "mine.deep is 1: give a value of type bool"),
-        (["my_plugin:Mine"], {"mine": {"sizes": "12"}}, "mine.sizes is '12': give a value of type tuple"),
-        (["my_plugin:Mine"], {"mine": {"limit": "x"}}, "mine.limit is 'x': give a value of type int | None"),
-        (["my_plugin:Absent"], {}, "can't be loaded: AttributeError: module 'my_plugin' has no attribute 'Absent'"),
+        (["my_plugin:Mine"], {"mine": {"mode": 3}}, "mine.mode is 3, but must be of type str"),
+        (["my_plugin:Mine"], {"mine": {"deep": 1}}, "mine.deep is 1, but must be of type bool"),
+        (["my_plugin:Mine"], {"mine": {"sizes": "12"}}, "mine.sizes is '12', but must be of type tuple"),
+        (["my_plugin:Mine"], {"mine": {"limit": "x"}}, "mine.limit is 'x', but must be of type int | None"),
+        (
+            ["my_plugin:Absent"],
+            {},
+            "from my_plugin:Absent: AttributeError: module 'my_plugin' has no attribute 'Absent'",
+        ),
         (["my_plugin:NoTask"], {}, "is not a subclass of gunreal.tasks.base.AuxiliaryTask"),
         (["my_plugin:Nameless"], {}, "Nameless.name is None: choose an identifier"),
         (["my_plugin:Reserved"], {}, "Reserved.name is 'base': choose an identifier other than base"),
-        (["no_such_module:Task"], {}, "can't be loaded: ModuleNotFoundError: No module named 'no_such_module'$"),
+        (
+            ["no_such_module:Task"],
+            {},
+            "from no_such_module:Task: ModuleNotFoundError: No module named 'no_such_module'$",
+        ),
     ],
 )
 def test_mistakes_are_one_line_that_names_the_fix(mine, names, options, message):
@@ -151,13 +159,13 @@ def test_broken_plug_in_names_its_file_and_keeps_its_error(plugin, source, messa
 
 def test_entry_point_and_class_must_agree_on_the_name(mine, monkeypatch):
     offer(monkeypatch, other="my_plugin:Mine")
-    with pytest.raises(ConfigError, match="Mine.name is 'mine': give the class and its entry point the same name"):
+    with pytest.raises(ConfigError, match="Mine.name is 'mine'; give the class and its entry point the same name"):
         load_tasks(["other"])
 
 
 def test_two_packages_with_one_name(monkeypatch):
     offer(monkeypatch, pc="another_package:PixelControl")
-    with pytest.raises(ConfigError, match="two installed packages offer a task 'pc'"):
+    with pytest.raises(ConfigError, match="two installed packages provide a task 'pc'"):
         load_tasks(["vr"])
 
 

@@ -39,7 +39,7 @@ CATCH = ["--env", "gunreal/Catch-v0", "--agents", "4", "--agents_per_process", "
         ("--png rates.jpg", "--png rates.jpg has to end with .png"),
         ("--serial", "leave --serial and --scheduler out"),
         ("--scheduler queue", "leave --serial and --scheduler out"),
-        ("--resume x", "there is no run 'x'"),
+        ("--resume x", "run 'x' not found"),
         ("--task_sets pc,pc --env gunreal/Catch-v0", "task pc is named twice"),
         ("rates", "unexpected argument 'rates'"),
     ],

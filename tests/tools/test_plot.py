@@ -166,7 +166,7 @@ def test_bad_input(tmp_path, capsys):
     path = str(make_run(tmp_path, "a", [None, 1]))
     pytest.importorskip("matplotlib")
     for arguments, message in (
-        ([path + "x"], "there is no run"),
+        ([path + "x"], "not found"),
         (["b=none*"], "no run matches 'none*'"),
         ([path, "--y", "score"], "no values of score over step; it has score_mean, seconds, step"),
         ([path, "--smooth", "2"], "odd number"),
