@@ -23,8 +23,9 @@ class Sampler(threading.Thread):
     """Looks a hundred times a second at where each Python thread is; `with Sampler() as sampler`.
 
     A sample counts for the innermost function of this library that the thread is in: what it waits for there, or what
-    that has called (TensorFlow's network: `backend._Operation.__call__`). Samples are of wall time, waits included. The
-    sampler needs the interpreter's lock for each look, so it can't see a thread that holds it for a whole period.
+    that has called (TensorFlow's network: `tensorflow_learner._Operation.__call__`). Samples are of wall time, waits
+    included. The sampler needs the interpreter's lock for each look, so it can't see a thread that holds it for a
+    whole period.
     """
 
     def __init__(self, hertz: float = 100.0):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gunreal.learning.normalizer import Moments
+from gunreal.learning.parts import present
 
 if TYPE_CHECKING:
     from gunreal.config.schema import Config
@@ -39,7 +40,7 @@ class Learner:
         # The learning rate is an argument of every update and not part of the state.
         self._slots = [v for v in self._optimizer.variables if v is not self._optimizer.learning_rate]
         self._heads = ["base", *(task.name for task in network.tasks if task.bootstrap is not None)]
-        self._metrics: tuple[str, ...] = ()
+        self._metrics: dict[tuple[str, ...], tuple[str, ...]] = {}  # of batches with these parts
         self._lock = threading.Lock()
         self.version = 0
 
@@ -72,7 +73,7 @@ class Learner:
         """
         batch = {**batch, "observations": batch["observations"].astype(self._sent, copy=False)}
         gradients, values, found = self._gradient(batch)
-        metrics = dict(zip(self._metrics, values.tolist(), strict=True))
+        metrics = dict(zip(self._metrics[self._parts(batch)], values.tolist(), strict=True))
         with self._lock:
             metrics["version"] = self.version
             if not metrics["skipped"]:
@@ -143,14 +144,18 @@ class Learner:
             total = total * ops.sum(batch["base"]["mask"])
         return total, metrics
 
-    def _judge(self, total: Any, metrics: dict[str, Any], gradients: list[Any]) -> Any:
+    def _parts(self, batch: Mapping[str, Any]) -> tuple[str, ...]:
+        return tuple(present(self.network.lengths, batch))
+
+    def _judge(self, batch: Mapping[str, Any], total: Any, metrics: dict[str, Any], gradients: list[Any]) -> Any:
         """Stacks all metrics into one array, so that they are fetched in one transfer."""
         from keras import ops
 
         norm = ops.sqrt(sum(ops.sum(ops.square(g)) for g in gradients))
         finite = ops.logical_and(ops.isfinite(total), ops.isfinite(norm))
         metrics = {**metrics, "grad_norm": norm, "skipped": 1.0 - ops.cast(finite, "float32")}
-        self._metrics = tuple(metrics)  # set while tracing, because the compiled function returns only the values
+        # Set while tracing, because the compiled function returns only the values.
+        self._metrics[self._parts(batch)] = tuple(metrics)
         return ops.stack(list(metrics.values()))
 
     def _scale(self, norm: float) -> float:

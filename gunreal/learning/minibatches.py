@@ -8,16 +8,20 @@ from typing import Any
 import numpy as np
 
 from gunreal.experience.replay import Past
+from gunreal.learning.parts import present, rows
 
 
 def minibatches(
-    batch: Mapping[str, Any], lengths: Sequence[int], epochs: int, parts: int, rng: np.random.Generator
+    batch: Mapping[str, Any], lengths: Mapping[str, int], epochs: int, parts: int, rng: np.random.Generator
 ) -> Iterator[dict[str, Any]]:
     """Iterates over a batch several times, each time in a new order.
 
+    The tasks learn from their sequences in the first epoch only. They have a replay to draw others from, and would cost
+    several times as much as the rollouts.
+
     Args:
       batch: the batch of `Network.loss`, with B rollouts and their sequences for the tasks.
-      lengths: number of rows of a rollout, then of a sequence of each task.
+      lengths: number of rows of each part's sequences, by name: "base", then the tasks.
       epochs: number of passes over the batch.
       parts: number of minibatches per epoch, limited to the number of rollouts.
       rng: random generator that shuffles the rollouts.
@@ -26,23 +30,20 @@ def minibatches(
       Batches of about B / `parts` rollouts.
     """
     count = len(batch["base"]["mask"])
-    for _ in range(epochs):
+    for epoch in range(epochs):
+        names = ["base"] if epoch else list(present(lengths, batch))
         for taken in np.array_split(rng.permutation(count), min(parts, count)):
-            yield take(batch, lengths, taken)
+            yield take(batch, lengths, names, taken)
 
 
-def take(batch: Mapping[str, Any], lengths: Sequence[int], taken: np.ndarray) -> dict[str, Any]:
-    """Selects the rollouts `taken` (int `[n]`) of a batch, with their sequences."""
-    count = len(batch["base"]["mask"])
-    smaller: dict[str, Any] = {
-        part: {name: array[taken] for name, array in arrays.items()}
-        for part, arrays in batch.items()
-        if part not in ("observations", "past")
-    }
+def take(
+    batch: Mapping[str, Any], lengths: Mapping[str, int], names: Sequence[str], taken: np.ndarray
+) -> dict[str, Any]:
+    """Selects the rollouts `taken` (int `[n]`) of a batch, with the parts that are named."""
+    smaller: dict[str, Any] = {name: {key: array[taken] for key, array in batch[name].items()} for name in names}
     if "past" in batch:
-        smaller["past"] = {part: Past(*(array[taken] for array in past)) for part, past in batch["past"].items()}
-    ends = np.cumsum([length * count for length in lengths])[:-1]
-    parts = np.split(batch["observations"], ends)
-    shaped = [rows.reshape(count, length, *rows.shape[1:])[taken] for rows, length in zip(parts, lengths, strict=True)]
-    smaller["observations"] = np.concatenate([rows.reshape(-1, *rows.shape[2:]) for rows in shaped])
+        pasts = {name: past for name, past in batch["past"].items() if name in names}
+        smaller["past"] = {name: Past(*(array[taken] for array in past)) for name, past in pasts.items()}
+    chosen = [part[taken] for name, part in rows(batch, lengths).items() if name in names]
+    smaller["observations"] = np.concatenate([part.reshape(-1, *part.shape[2:]) for part in chosen])
     return smaller

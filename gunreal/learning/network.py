@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import itertools
-import random
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -15,8 +13,10 @@ from keras import ops
 
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
+from gunreal.learning.building import computing, seeded
 from gunreal.learning.normalizer import Moments, Statistics
 from gunreal.learning.objectives import actor_critic_loss
+from gunreal.learning.parts import present
 from gunreal.learning.task import LearnedTask
 from gunreal.learning.torso import Features, Torso, dense
 
@@ -34,7 +34,7 @@ class Network:
       spec: shapes and constants.
       tasks: the auxiliary tasks, in the order of their rows in a batch.
       torso: the shared layers.
-      lengths: number of rows of a base rollout, then of a sequence of each task.
+      lengths: number of rows of a base rollout ("base") and of a sequence of each task, by name.
       trainable_variables: variables of the torso, policy, value and heads.
       names: unique names of `trainable_variables`, such as "torso/conv1/kernel" or "pc/0/kernel". They are the same in
         every process.
@@ -80,8 +80,8 @@ class Network:
           ValueError: a head does not fit.
         """
         self.spec, self.tasks, self._side_by_side = spec, tuple(tasks), side_by_side
-        self.lengths = (spec.t_max, *(task.length(spec.t_max) for task in self.tasks))
-        with _computing(precision):
+        self.lengths = {"base": spec.t_max, **{task.name: task.length(spec.t_max) for task in self.tasks}}
+        with computing(precision):
             self.torso = Torso(spec, kind, first_stride, hidden, data_format, normalize_observations, seed, fuse)
         self.statistics: dict[str, Statistics] = {}
         if self.torso.statistics:
@@ -101,7 +101,7 @@ class Network:
         for layer in (self._policy, self._value):
             self._track(layer.name, layer)
         for task in self.tasks:
-            with _computing(precision):
+            with computing(precision):
                 self._build_head(task, features, seed)
 
     def _track(self, prefix: str, layer: Any) -> None:
@@ -110,7 +110,7 @@ class Network:
             self.trainable_variables.append(variable)
 
     def _build_head(self, task: LearnedTask, features: Features, seed: int) -> None:
-        with _seeded(zlib.crc32(f"{seed}/{task.name}".encode())):
+        with seeded(zlib.crc32(f"{seed}/{task.name}".encode())):
             head = self._heads[task.name] = task.head(self.spec)
             if head is None:
                 return
@@ -184,7 +184,7 @@ class Network:
     ) -> tuple[Any, dict[str, Any]]:
         """The total loss, `a3c + sum(weight_i * loss_i)` (UNREAL, eq. 4).
 
-        The batch has these entries:
+        The batch has these entries. It may leave out tasks, which are then not learned from:
 
         - "observations" `[N, *spec.observation]`: the rows of the base rollouts (B * T), then those of each task
           (B * T_i).
@@ -205,16 +205,18 @@ class Network:
         """
         base = batch["base"]
         count = ops.shape(base["mask"])[0]
-        features = self._features(batch["observations"], count)
+        features = self._features(batch["observations"], count, present(self.lengths, batch))
         if self.torso.recurrent:
             features = self._unrolled(features, batch["past"], count)
-        outputs = self.policy_value(features[0].hidden)
+        outputs = self.policy_value(features["base"].hidden)
         total, metrics = actor_critic_loss(
             base, outputs, entropy=entropy, value_weight=value_weight, log_epsilon=log_epsilon, clip=clip
         )
-        for task, of_task in zip(self.tasks, features[1:], strict=True):
+        for task in self.tasks:
+            if task.name not in batch:
+                continue
             targets = batch[task.name]
-            loss = task.loss(self.task_outputs(task, of_task, targets), targets)
+            loss = task.loss(self.task_outputs(task, features[task.name], targets), targets)
             metrics[f"loss_{task.name}"] = loss
             total = total + task.weight * loss
         return total, {**metrics, "loss_total": total}
@@ -228,8 +230,8 @@ class Network:
         """
         found, weight = {}, ops.reshape(batch["base"]["mask"], (-1,))
         if "observation" in self.statistics:
-            rows = self._split(batch["observations"], ops.shape(batch["base"]["mask"])[0])[0]
-            found["observation"] = self.torso.moments(rows, weight)
+            rows = ops.shape(batch["base"]["mask"])[0] * self.lengths["base"]
+            found["observation"] = self.torso.moments(batch["observations"][:rows], weight)
         if "return" in self.statistics:
             variance = ops.square(metrics["return_deviation"])
             found["return"] = Moments(metrics["return_mean"], variance, ops.sum(weight))
@@ -252,61 +254,35 @@ class Network:
                 changed.append((bias, (before * bias.value + known.mean - new.mean) / after))
         return changed
 
-    def _features(self, observations: Any, count: Any) -> list[Features]:
+    def _features(self, observations: Any, count: Any, lengths: Mapping[str, int]) -> dict[str, Features]:
         """The features of each part `[count, length, F]`, from one pass or from parallel passes per part."""
+        ends = list(itertools.accumulate((count * length for length in lengths.values()), initial=0))
+        parts = [slice(*ends) for ends in itertools.pairwise(ends)]
         if self._side_by_side:
-            parts = [self.torso.features(rows) for rows in self._split(observations, count)]
+            flat = [self.torso.features(observations[part]) for part in parts]
         else:
             whole = self.torso.features(observations)
-            parts = [Features(*rows) for rows in zip(*(self._split(x, count) for x in whole), strict=True)]
-        return [
-            Features(*(ops.reshape(x, (-1, length, x.shape[-1])) for x in part))
-            for part, length in zip(parts, self.lengths, strict=True)
-        ]
+            flat = [Features(*(x[part] for x in whole)) for part in parts]
+        return {
+            name: Features(*(ops.reshape(x, (-1, length, x.shape[-1])) for x in features))
+            for (name, length), features in zip(lengths.items(), flat, strict=True)
+        }
 
-    def _split(self, rows: Any, count: Any) -> list[Any]:
-        """Splits rows `[N, ...]` into `[count * length, ...]` for each part."""
-        ends = list(itertools.accumulate((count * length for length in self.lengths), initial=0))
-        return [rows[start:end] for start, end in itertools.pairwise(ends)]
-
-    def _unrolled(self, features: list[Features], pasts: Mapping[str, Past], count: Any) -> list[Features]:
+    def _unrolled(self, features: Mapping[str, Features], pasts: Mapping[str, Past], count: Any) -> dict[str, Features]:
         """The features of the parts after the recurrence. Parts of the same length share one pass."""
-        features = list(features)
-        names = ("base", *(task.name for task in self.tasks))
-        by_length: dict[int, list[int]] = {}
-        for place, name in enumerate(names):
+        unrolled = dict(features)
+        by_length: dict[int, list[str]] = {}
+        for name in features:
             if name in pasts:
-                by_length.setdefault(self.lengths[place], []).append(place)
-        for places in by_length.values():
-            past = Past(*(ops.concatenate(x) for x in zip(*(pasts[names[i]] for i in places), strict=True)))
-            hidden, _ = self.torso.unroll(ops.concatenate([features[i].hidden for i in places]), past)
-            for start, place in enumerate(places):
-                features[place] = features[place]._replace(hidden=hidden[start * count : (start + 1) * count])
-        return features
+                by_length.setdefault(self.lengths[name], []).append(name)
+        for names in by_length.values():
+            past = Past(*(ops.concatenate(x) for x in zip(*(pasts[name] for name in names), strict=True)))
+            hidden, _ = self.torso.unroll(ops.concatenate([features[name].hidden for name in names]), past)
+            for place, name in enumerate(names):
+                unrolled[name] = features[name]._replace(hidden=hidden[place * count : (place + 1) * count])
+        return unrolled
 
 
 def _seen(task: LearnedTask, features: Features) -> Any:
     """The features that the head of a task uses."""
     return features if task.features == "both" else getattr(features, task.features)
-
-
-@contextlib.contextmanager
-def _computing(precision: str) -> Iterator[None]:
-    """Sets the precision of all layers made in this context, including those of plug-ins."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("mixed_bfloat16" if precision == "bfloat16" else precision)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)
-
-
-@contextlib.contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Seeds Python's global generator, from which Keras's default initializers (used by plug-ins) draw their seeds."""
-    state = random.getstate()
-    random.seed(seed)
-    try:
-        yield
-    finally:
-        random.setstate(state)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gunreal.experience.replay import Past
+from gunreal.learning.parts import rows
 
 
 def padded_size(count: int, most: int = 0) -> int:
@@ -30,7 +31,7 @@ def pad_past(past: Past, size: int) -> Past:
     return Past(*(pad(array, size) for array in past))
 
 
-def pad_batch(batch: Mapping[str, Any], lengths: tuple[int, ...]) -> dict[str, Any]:
+def pad_batch(batch: Mapping[str, Any], lengths: Mapping[str, int]) -> dict[str, Any]:
     """Pads the B sequences of `Network.loss`'s batch to a power of two. The mask of the added sequences is 0."""
     count = len(batch["base"]["mask"])
     size = padded_size(count)
@@ -43,7 +44,6 @@ def pad_batch(batch: Mapping[str, Any], lengths: tuple[int, ...]) -> dict[str, A
     }
     if "past" in batch:
         padded["past"] = {part: pad_past(past, size) for part, past in batch["past"].items()}
-    ends = np.cumsum(lengths)[:-1] * count
-    rows = np.split(batch["observations"], ends)
-    padded["observations"] = np.concatenate([pad(x, size * n) for x, n in zip(rows, lengths, strict=True)])
+    parts = [pad(part, size) for part in rows(batch, lengths).values()]
+    padded["observations"] = np.concatenate([part.reshape(-1, *part.shape[2:]) for part in parts])
     return padded

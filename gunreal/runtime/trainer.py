@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -159,12 +160,12 @@ class Trainer:
     """Turns batches into updates and reports each one.
 
     Args:
-      lengths: rows of a rollout, then of each task's sequences.
+      lengths: `Network.lengths`.
       at_once: how many gradients may be computed at a time. Each takes memory of its own, some 100 MB with three tasks.
     """
 
     def __init__(
-        self, learner: Learner, config: Config, metrics: RunMetrics, lengths: tuple[int, ...], at_once: int = 1
+        self, learner: Learner, config: Config, metrics: RunMetrics, lengths: Mapping[str, int], at_once: int = 1
     ):
         self._learner, self._config, self._metrics, self._lengths = learner, config, metrics, lengths
         self._turns = threading.BoundedSemaphore(at_once)

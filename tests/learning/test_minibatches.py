@@ -7,12 +7,12 @@ import numpy as np
 from gunreal.experience.replay import Past
 from gunreal.learning.minibatches import minibatches, take
 
-LENGTHS = (4, 3)
+LENGTHS = {"base": 4, "fit": 3}
 
 
 def make_batch(count):
     """Every row says which rollout it is of."""
-    rows = [np.repeat(np.arange(count), length) for length in LENGTHS]
+    rows = [np.repeat(np.arange(count), length) for length in LENGTHS.values()]
     return {
         "observations": np.concatenate(rows)[:, None],
         "base": {"mask": np.tile(np.arange(count)[:, None], (1, 4))},
@@ -22,7 +22,7 @@ def make_batch(count):
 
 
 def test_a_part_has_the_rows_of_its_rollouts():
-    part = take(make_batch(5), LENGTHS, np.array([3, 1]))
+    part = take(make_batch(5), LENGTHS, ["base", "fit"], np.array([3, 1]))
     assert part["observations"][:, 0].tolist() == [3] * 4 + [1] * 4 + [3] * 3 + [1] * 3
     assert part["base"]["mask"][:, 0].tolist() == [3, 1] and part["fit"]["target"].tolist() == [3, 1]
     assert part["past"]["base"].state[:, 0].tolist() == [3, 1]
@@ -31,10 +31,19 @@ def test_a_part_has_the_rows_of_its_rollouts():
 
 def test_every_rollout_once_an_epoch_in_a_new_order():
     parts = list(minibatches(make_batch(7), LENGTHS, 3, 2, np.random.default_rng(0)))
-    assert [len(part["fit"]["target"]) for part in parts] == [4, 3] * 3
-    epochs = [[*one["fit"]["target"], *two["fit"]["target"]] for one, two in zip(parts[::2], parts[1::2], strict=True)]
+    rollouts = [part["base"]["mask"][:, 0].tolist() for part in parts]
+    assert [len(taken) for taken in rollouts] == [4, 3] * 3
+    epochs = [one + two for one, two in zip(rollouts[::2], rollouts[1::2], strict=True)]
     assert all(sorted(epoch) == list(range(7)) for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) == 3
+
+
+def test_tasks_learn_in_the_first_epoch_only():
+    parts = list(minibatches(make_batch(4), LENGTHS, 2, 2, np.random.default_rng(0)))
+    assert ["fit" in part for part in parts] == [True, True, False, False]
+    assert [len(part["observations"]) for part in parts] == [14, 14, 8, 8]
+    for part in parts[2:]:
+        assert part["observations"][:, 0].tolist() == np.repeat(part["base"]["mask"][:, 0], 4).tolist()
 
 
 def test_no_more_parts_than_rollouts():

@@ -86,7 +86,7 @@ def make_batch(network, count, seed=0):
     returns = rng.normal(size=steps).astype(np.float32)
     action = rng.integers(0, network.spec.num_actions, steps).astype(np.int32)
     batch = {
-        "observations": observations(network.spec, count * sum(network.lengths), seed),
+        "observations": observations(network.spec, count * sum(network.lengths.values()), seed),
         "base": {"action": action, "returns": returns, "mask": mask},
     }
     for task in network.tasks:
@@ -186,7 +186,7 @@ def test_the_passes_of_an_update_are_those_of_each_task_alone(data_format, side_
     network = build(tasks=TASKS, data_format=data_format, side_by_side=side_by_side)
     batch = make_batch(network, count=3)
     total, metrics = loss(network, batch)
-    base, fit, again = np.split(batch["observations"], np.cumsum([3 * n for n in network.lengths])[:-1])
+    base, fit, again = np.split(batch["observations"], np.cumsum([3 * n for n in network.lengths.values()])[:-1])
     assert [len(x) for x in (base, fit, again)] == [12, 9, 12]
 
     def sequences(x, length):

@@ -176,7 +176,7 @@ def test_trainer_reports_each_update():
                 rates.append(learning_rate)
                 return {"loss_total": 2.0, "skipped": float(len(rates) == 2), "version": 9}
 
-        trainer = Trainer(Learner(), bench.config, metrics, (bench.config.t_max,))
+        trainer = Trainer(Learner(), bench.config, metrics, {"base": bench.config.t_max})
         bench.start()
         bench.step(5, train=False)
         metrics.acted(25)
@@ -202,7 +202,7 @@ def test_ppo_takes_advantages_and_learns_from_a_batch_several_times():
                 seen.append(batch["base"])
                 return {"skipped": 0.0, "version": 0}
 
-        trainer = Trainer(Learner(), bench.config, metrics, (bench.config.t_max,))
+        trainer = Trainer(Learner(), bench.config, metrics, {"base": bench.config.t_max})
         bench.start()
         bench.step(5, train=False)
         trainer.work(bench.batcher.next(0))
@@ -225,7 +225,7 @@ def test_no_more_updates_at_a_time_than_may_be():
             computing.pop()
             return {"skipped": 0.0, "version": 0}
 
-    trainer = Trainer(Learner(), Config(), RunMetrics(), (5,), at_once=2)
+    trainer = Trainer(Learner(), Config(), RunMetrics(), {"base": 5}, at_once=2)
     batch = {"base": {"version": np.zeros((1, 5), int), "mask": np.ones((1, 5), np.float32)}}
     threads = [threading.Thread(target=trainer.work, args=({**batch, "base": dict(batch["base"])},)) for _ in range(6)]
     for thread in threads:

@@ -124,7 +124,7 @@ def test_it_measures_base_and_tasks(tmp_path):
         assert sum(row["predictions"]["base"]["sizes"].values()) == row["predictions"]["base"]["count"]
         assert row["cpu_ms"]["agents"] > 0 and row["alone_cpu_ms"]["train"] > 0
         assert row["memory"]["with_full_rings"] > row["memory"]["bytes"] > 2e8
-        assert row["profile"]["base"]["backend._Operation.__call__"] > 0 and 0 < row["profile_cost"] < 0.5
+        assert row["profile"]["base"]["tensorflow_learner._Operation.__call__"] > 0 and 0 < row["profile_cost"] < 0.5
         assert row["bytes"]["gathered_predict"] >= 28_224 and "1" in row["predict_sizes"]
         assert f"{row['pps']:,.0f}" in text
     pc, base = (found["sets"][name]["bytes"]["gathered_train"] for name in ("pc,vr,rp", "base"))

@@ -1,0 +1,119 @@
+"""The framework and its devices: selection, and what depends on them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gunreal.learning import heap
+
+BACKENDS = ("tensorflow", "jax")
+
+
+def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
+    """Selects the Keras backend of this process. Call this before anything imports Keras.
+
+    Memory on the accelerator is allocated on demand, so that other processes can use the rest.
+
+    Args:
+      backend: "tensorflow" or "jax".
+      deterministic: whether operations must be bit-reproducible, which can cost speed.
+      threads: number of CPU threads per operation. 0 means all cores. JAX supports only one or all. Threads spin while
+        they wait for each other, so small batches are cheapest with one.
+
+    Raises:
+      ValueError: the backend is unknown.
+      RuntimeError: Keras is already loaded with the other backend.
+    """
+    if backend not in BACKENDS:
+        raise ValueError(f"unknown backend {backend!r}; use {' or '.join(BACKENDS)}")
+    if "keras" in sys.modules and (loaded := sys.modules["keras"].backend.backend()) != backend:
+        raise RuntimeError(f"Keras is already loaded with {loaded}; call select({backend!r}) before importing keras")
+    wanted = os.environ.get("KERAS_BACKEND", "")
+    if wanted not in ("", backend) and "keras" not in sys.modules:
+        hint = f"use --backend {wanted}" if wanted in BACKENDS else "leave it unset"
+        print(f"gunreal: KERAS_BACKEND is {wanted}, but this run uses {backend}; {hint}", file=sys.stderr)
+    os.environ["KERAS_BACKEND"] = backend
+    if backend == "jax":
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        asked = {"--xla_gpu_deterministic_ops=true": deterministic, "--xla_cpu_multi_thread_eigen=false": threads == 1}
+        added = [flag for flag, wanted in asked.items() if wanted and flag not in os.environ.get("XLA_FLAGS", "")]
+        os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *added]).strip()
+        return
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")  # the pooled allocator that GPUs use by default
+    heap.share_heap()
+    with _quiet_stderr():
+        import tensorflow as tf
+
+        gpus = tf.config.list_physical_devices("GPU")
+        with contextlib.suppress(RuntimeError):  # TensorFlow is already initialized and keeps its threads
+            tf.config.threading.set_intra_op_parallelism_threads(threads)
+    for gpu in gpus:
+        with contextlib.suppress(RuntimeError):  # a script has used the GPU before: its memory is as that wanted it
+            tf.config.experimental.set_memory_growth(gpu, True)
+    if deterministic:
+        tf.config.experimental.enable_op_determinism()
+
+
+def cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+@contextlib.contextmanager
+def _quiet_stderr() -> Iterator[None]:
+    """Drops stderr output of native code. No log level stops TensorFlow's notices, such as that of a missing GPU."""
+    sys.stderr.flush()
+    saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(null)
+
+
+def data_format(layout: str) -> str:
+    """Keras's name for a `--layout`: "nchw", "nhwc" or "auto", which is NCHW on a GPU and NHWC elsewhere."""
+    if layout == "auto":
+        layout = "nchw" if has_gpu() else "nhwc"
+    return {"nchw": "channels_first", "nhwc": "channels_last"}[layout]
+
+
+def has_gpu() -> bool:
+    """Whether the network runs on a GPU. The backend must have been selected."""
+    import keras
+
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.default_backend() == "gpu"
+    import tensorflow as tf
+
+    return bool(tf.config.list_physical_devices("GPU"))
+
+
+def side_by_side() -> bool:
+    """Whether to run parts of an update in parallel. This suits TensorFlow on a CPU; a GPU prefers few large parts."""
+    import keras
+
+    return bool(keras.backend.backend() == "tensorflow" and not has_gpu())
+
+
+def fused(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compiles a function of arrays to a single pass over them.
+
+    TensorFlow compiles it again for every shape. JAX always fuses, so there the function is returned unchanged.
+    """
+    import keras
+
+    if keras.backend.backend() == "jax":
+        return function
+    import tensorflow as tf
+
+    return tf.function(function, autograph=False, jit_compile=True)

@@ -1,0 +1,106 @@
+"""The learner on JAX: compiled prediction and training, padding, and their state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gunreal.experience.replay import Past
+from gunreal.learning.learner import Learner
+from gunreal.learning.normalizer import Moments
+from gunreal.learning.padding import pad, pad_batch, pad_past, padded_size
+
+if TYPE_CHECKING:
+    from gunreal.config.schema import Config
+    from gunreal.learning.network import Network
+
+
+class JaxLearner(Learner):
+    """A learner with `jax.jit` over the stateless forms of network and optimizer.
+
+    Batches are padded to powers of two, because every new shape costs a compilation.
+    """
+
+    def __init__(self, network: Network, config: Config):
+        super().__init__(network, config)
+        import jax
+
+        self._jax = jax
+        # One tuple, replaced at once after an update, so that a prediction sees a single version. It is not donated,
+        # because it may be in use.
+        self._weights = tuple(variable.value for variable in (*self._variables, *self._statistics))
+        self._state = tuple(variable.value for variable in self._slots)
+        self._predict = {head: jax.jit(self._stateless_predict(head)) for head in self._heads}
+        self._compiled = jax.jit(self._loss_gradient)
+        self._optimize = jax.jit(self._optimizer_step)
+
+    def _stateless_predict(self, head: str) -> Any:
+        def predict(weights: tuple[Any, ...], observations: Any, past: Past | None) -> tuple[Any, ...]:
+            with self._scope(weights):
+                return self.network.predict(head, observations, past)
+
+        return predict
+
+    def _scope(self, weights: tuple[Any, ...]) -> Any:
+        import keras
+
+        variables = (*self._variables, *self._statistics)
+        return keras.StatelessScope(state_mapping=list(zip(variables, weights, strict=True)))
+
+    def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
+        count = len(observations)
+        size = padded_size(count, self._config.max_batch)
+        outputs = self._predict[head](self._weights, pad(observations, size), past and pad_past(past, size))
+        return tuple(output[:count] for output in self._jax.device_get(outputs))
+
+    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Moments]]:
+        gradients, values, found = self._compiled(self._weights, pad_batch(batch, self.network.lengths))
+        return gradients, np.asarray(values), found
+
+    def _loss_gradient(
+        self, weights: tuple[Any, ...], batch: Mapping[str, Any]
+    ) -> tuple[list[Any], Any, dict[str, Moments]]:
+        trained = len(self._variables)
+
+        def loss(trainable: tuple[Any, ...]) -> tuple[Any, dict[str, Any]]:
+            with self._scope((*trainable, *weights[trained:])):
+                return self._loss(batch)
+
+        (total, metrics), gradients = self._jax.value_and_grad(loss, has_aux=True)(weights[:trained])
+        with self._scope(weights):
+            found = self.network.moments(batch, metrics)
+        return list(gradients), self._judge(batch, total, metrics, gradients), found
+
+    def _apply(self, gradients: list[Any], found: dict[str, Moments], scale: float, learning_rate: float) -> None:
+        how = np.float32(scale), np.float32(learning_rate)
+        self._weights, self._state = self._optimize(self._weights, self._state, gradients, found, *how)
+
+    def _optimizer_step(
+        self,
+        weights: tuple[Any, ...],
+        state: tuple[Any, ...],
+        gradients: list[Any],
+        found: dict[str, Moments],
+        scale: Any,
+        learning_rate: Any,
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        slots, scaled = iter(state), [scale * gradient for gradient in gradients]
+        rate, trained = self._optimizer.learning_rate, len(self._variables)
+        variables = [learning_rate if v is rate else next(slots) for v in self._optimizer.variables]
+        stepped, variables = self._optimizer.stateless_apply(variables, scaled, list(weights[:trained]))
+        new_state = tuple(x for v, x in zip(self._optimizer.variables, variables, strict=True) if v is not rate)
+        new_weights = (*stepped, *weights[trained:])
+        with self._scope(new_weights):
+            absorbed = {id(variable): value for variable, value in self.network.absorbed(found)}
+        names = (*self._variables, *self._statistics)
+        return tuple(absorbed.get(id(v), x) for v, x in zip(names, new_weights, strict=True)), new_state
+
+    def _read(self) -> list[Any]:
+        return [*self._weights, *self._state]
+
+    def _write(self, arrays: list[np.ndarray]) -> None:
+        put = [self._jax.numpy.array(array) for array in arrays]
+        kept = len(self._weights)
+        self._weights, self._state = tuple(put[:kept]), tuple(put[kept:])

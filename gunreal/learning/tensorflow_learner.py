@@ -1,0 +1,130 @@
+"""The learner on TensorFlow: compiled prediction and training, and their state."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gunreal.experience.replay import ALIGN, Past
+from gunreal.learning.devices import fused, side_by_side
+from gunreal.learning.learner import Learner
+from gunreal.learning.normalizer import Moments
+
+if TYPE_CHECKING:
+    from gunreal.config.schema import Config
+    from gunreal.learning.network import Network
+
+
+class _Operation:
+    """A function compiled for one signature and called as a single operation in the calling thread.
+
+    For a small prediction, the dispatch of `tf.function` and the switch to TensorFlow's threads and back cost more than
+    the arithmetic.
+
+    Args:
+      function: function of tensors, in any nests.
+      signature: one nest of `tf.TensorSpec` for each argument.
+      spread: whether to use TensorFlow's threads, for functions with long, independent parts.
+    """
+
+    def __init__(self, function: Callable[..., Any], signature: list[Any], spread: bool = False):
+        import tensorflow as tf
+
+        self._tf, self._spread = tf, spread
+        self._function = tf.function(function, autograph=False).get_concrete_function(*signature)
+        self._captured = list(self._function.captured_inputs)
+        self._dtypes = [output.dtype for output in self._function.outputs]
+
+    def __call__(self, *args: Any) -> Any:
+        tf = self._tf
+        inputs = tf.nest.map_structure(self._tensor, args)
+        if self._spread:
+            return self._function(*inputs)
+        flat = [*tf.nest.flatten(inputs), *self._captured]
+        outputs = tf.raw_ops.StatefulPartitionedCall(args=flat, Tout=self._dtypes, f=self._function)
+        return tf.nest.pack_sequence_as(self._function.structured_outputs, outputs)
+
+    def _tensor(self, x: Any) -> Any:
+        """Converts `x` to a tensor.
+
+        TensorFlow copies arrays, and copies twice if they are not aligned to `ALIGN`. Large aligned arrays are used in
+        place, because the call ends before they can change.
+        """
+        if isinstance(x, np.ndarray) and x.nbytes > 4096 and x.flags.carray and x.ctypes.data % ALIGN == 0:
+            return self._tf.experimental.dlpack.from_dlpack(x.__dlpack__())
+        return self._tf.convert_to_tensor(x)
+
+
+class TensorFlowLearner(Learner):
+    """A learner with `tf.function` and `GradientTape`. Functions are traced once, with free batch axes."""
+
+    def __init__(self, network: Network, config: Config):
+        super().__init__(network, config)
+        import tensorflow as tf
+
+        self._tf = tf
+        spec = network.spec
+        inputs: list[Any] = [tf.TensorSpec((None, *spec.observation), self._sent)]
+        if spec.state:
+            step = functools.partial(tf.TensorSpec, (None, 1))
+            inputs.append(Past(tf.TensorSpec((None, spec.state), "float32"), step("int32"), step("float32")))
+        self._predict = {head: _Operation(functools.partial(network.predict, head), inputs) for head in self._heads}
+        self._compiled: dict[tuple[str, ...], _Operation] = {}
+        gradients = [tf.TensorSpec(variable.shape, "float32") for variable in self._variables]
+        found = {
+            name: Moments(*(tf.TensorSpec(variable.shape, "float32") for variable in statistics.variables))
+            for name, statistics in network.statistics.items()
+        }
+        signature = [gradients, found, *[tf.TensorSpec((), "float32")] * 2]
+        self._optimize = _Operation(fused(self._optimizer_step), signature)
+
+    def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
+        inputs = (observations,) if past is None else (observations, past)
+        return tuple(output.numpy() for output in self._predict[head](*inputs))
+
+    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Moments]]:
+        tf = self._tf
+        with self._lock:  # two trainers may bring their first batch at the same time
+            parts = self._parts(batch)
+            if parts not in self._compiled:
+                signature = tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), batch)
+                spread = len(parts) > 1 and side_by_side()
+                self._compiled[parts] = _Operation(self._loss_gradient, [signature], spread)
+        gradients, values, found = self._compiled[parts](batch)
+        return gradients, values.numpy(), found
+
+    def _loss_gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], Any, dict[str, Moments]]:
+        # A weight is read where it is first used, so another trainer's update may be seen in some weights only, as in
+        # A3C. Preventing this would cost 5 % of an update.
+        tf = self._tf
+        weights = [variable.value for variable in self._variables]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(weights)
+            total, metrics = self._loss(batch)
+        gradients = tape.gradient(total, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return gradients, self._judge(batch, total, metrics, gradients), self.network.moments(batch, metrics)
+
+    def _apply(self, gradients: list[Any], found: dict[str, Moments], scale: float, learning_rate: float) -> None:
+        self._optimize(gradients, found, np.float32(scale), np.float32(learning_rate))
+
+    def _optimizer_step(
+        self, gradients: list[Any], found: dict[str, Moments], scale: Any, learning_rate: Any
+    ) -> tuple[()]:
+        self._optimizer.learning_rate.assign(learning_rate)
+        self._optimizer.apply([scale * gradient for gradient in gradients], self._variables)
+        for variable, value in self.network.absorbed(found):
+            variable.assign(value)
+        return ()
+
+    def _read(self) -> list[Any]:
+        return [variable.value.numpy() for variable in self._kept()]
+
+    def _write(self, arrays: list[np.ndarray]) -> None:
+        for variable, array in zip(self._kept(), arrays, strict=True):
+            variable.assign(array)
+
+    def _kept(self) -> list[Any]:
+        return [*self._variables, *self._statistics, *self._slots]
