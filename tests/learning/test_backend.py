@@ -96,6 +96,9 @@ def test_threads_of_an_operation(name):
     assert done.stdout == "1\n", done.stderr
 
 
+FRAMEWORK_FILES = ("devices.py", "tensorflow_learner.py", "jax_learner.py")
+
+
 def test_only_the_backend_imports_frameworks():
     for path in (ROOT / "gunreal").rglob("*.py"):
         found = set()
@@ -104,7 +107,7 @@ def test_only_the_backend_imports_frameworks():
                 found |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 found.add(node.module.split(".")[0])
-        assert path.name in ("devices.py", "tensorflow_learner.py", "jax_learner.py") or not found & {"tensorflow", "jax"}, path
+        assert path.name in FRAMEWORK_FILES or not found & {"tensorflow", "jax"}, path
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
