@@ -17,8 +17,8 @@ class RareGoalMaze(gymnasium.Env):
     """A maze seen from above. The only reward is +1 at the goal, where the episode ends.
 
     `layout` determines the maze. An episode starts on a random cell at least `min_distance` steps from the goal.
-    Walking into a wall wastes the step. The time limit truncates the episode. The best return is 1. With the defaults, a random
-    policy reaches the goal in about one of twenty episodes.
+    Walking into a wall wastes the step. The time limit truncates the episode. The best return is 1. With the defaults,
+    a random policy reaches the goal in about one of twenty episodes.
 
     Observation: uint8 `[84, 84, 1]`. Actions: up, right, down, left.
 
