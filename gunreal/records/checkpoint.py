@@ -1,7 +1,7 @@
 """Checkpoints: everything needed to resume a run, in one file that is written atomically.
 
 `checkpoints/step_000001234567.npz` is an uncompressed zip file that `numpy.load` can open. It contains one `.npy`
-member per array, `meta.json` and the blobs. Each member has a CRC, so a truncated or damaged file is detected when it is read.
+member per array, `meta.json` and the blobs. Each member has a CRC, so a damaged file is detected when it is read.
 `best.npz` is a hard link to the checkpoint with the best score.
 """
 
