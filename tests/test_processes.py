@@ -95,7 +95,9 @@ def test_failing_environments_are_restarted(tmp_path):
         assert run.lines()[-1]["restarts"] == 4 and run.lines()[-1]["skipped"] == 0
         assert run.stderr.count("restarting it with empty replay") == 4
         assert run.stderr.count("RuntimeError: the emulator is on fire") == 1
-        assert run.stderr.count("ended with code -11") == 1 and run.stderr.count("made no step for 2 s") == 2
+        assert (
+            run.stderr.count("ended with code -11") == 1 and run.stderr.count("did not finish a step within 2 s") == 2
+        )
 
 
 def test_an_environment_that_fails_at_once_again_and_again(tmp_path):
@@ -135,7 +137,7 @@ def test_poisoned_loss_and_full_disk(tmp_path):
         wait_until(lambda: (run.path / "metrics.jsonl").stat().st_size > 4096 and run.checkpoints())
         _, hard = resource.prlimit(run.popen.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(run.popen.pid, resource.RLIMIT_FSIZE, (4096, hard))
-        wait_until(lambda: "no checkpoint at step" in run.stderr and "can't write metrics" in run.stderr)
+        wait_until(lambda: "no checkpoint at step" in run.stderr and "cannot write metrics" in run.stderr)
         last = run.lines()[-1]["step"]
         resource.prlimit(run.popen.pid, resource.RLIMIT_FSIZE, (hard, hard))
         run.wait_for(lambda lines: lines[-1]["step"] > last + 100)
@@ -173,6 +175,6 @@ def test_script_without_a_guard_and_a_memory_bound(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     with Training(tmp_path, program=("script.py",)) as run:
         assert run.end() == 0, run.stderr
-        assert run.stderr == "gunreal: started 2 of 4 agents: more would cross the memory limit\n"
+        assert run.stderr == "gunreal: started only 2 of 4 agents, because more would exceed the memory limit\n"
         last = run.lines()[-1]
         assert last["agents"] == 2 and last["memory_bytes"] < 0.95 * last["memory_limit"]

@@ -106,7 +106,7 @@ def test_best_and_a_path(run):
     best = gunreal.load(run.path, "best")
     assert best.checkpoint.name == "best.npz" and best.step <= run.step
     assert gunreal.load(run.path, run.checkpoint).step == run.step
-    with pytest.raises(FileNotFoundError, match="no checkpoint .*none.npz; there are step_"):
+    with pytest.raises(FileNotFoundError, match="no checkpoint .*none.npz; available: step_"):
         _ = gunreal.load(run.path, run.path / "none.npz").learner
 
 

@@ -105,7 +105,7 @@ def saved_run(folder, blobs=None, **options):
 @pytest.mark.parametrize(
     ("blobs", "options", "flags", "message"),
     [
-        ("damaged", {}, "", "has no checkpoint that can be read"),
+        ("damaged", {}, "", "has no readable checkpoint"),
         ({"serial": b""}, {}, "", "a serial run can only be resumed as a serial run"),
         ({}, {"serial": True}, "", "a serial run can only be resumed as a serial run"),
         ({"serial": b""}, {"serial": True}, "--agents 16", "a serial run cannot change agents from 32"),

@@ -1,4 +1,4 @@
-"""Lets the test run without installing the package."""
+"""Makes the test work without installing the package."""
 
 import sys
 from pathlib import Path

@@ -9,7 +9,7 @@ from gunreal.tasks import AuxiliaryTask, pad, uniform_sequence
 
 @dataclasses.dataclass(frozen=True)
 class InverseDynamics(AuxiliaryTask):
-    """Predicts `a_t` from the torso's features of `o_t` and `o_{t+1}`."""
+    """Predicts the action `a_t` from the torso's features of `o_t` and `o_{t+1}`."""
 
     name = "inverse"
     weight: float = 0.1
@@ -33,5 +33,5 @@ class InverseDynamics(AuxiliaryTask):
         from gunreal.tasks import masked_mean
 
         error = ops.sparse_categorical_crossentropy(batch["action"][:, :-1], outputs, from_logits=True)
-        # Episodes are kept apart by a masked row, so two rows that both count are of the same one.
+        # A masked row separates episodes, so two neighboring rows with mask 1 belong to the same episode.
         return masked_mean(error, batch["mask"][:, :-1] * batch["mask"][:, 1:])

@@ -1,1 +1,1 @@
-"""Agent processes, and the predictors that answer them."""
+"""Agent processes, and the predictors that serve them."""

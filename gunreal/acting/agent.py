@@ -1,7 +1,8 @@
-"""The agents: environments that are stepped in groups, one group while the others wait for their predictions.
+"""The agents: environments that step in groups. One group steps while the other waits for its predictions.
 
-An agent process runs a `Worker`. It writes experience into its replay rings, asks the prediction queues for actions and
-bootstraps, and hands references of finished rollouts to the trainers. It loads neither TensorFlow nor JAX nor Keras.
+An agent process runs a `Worker`. The worker writes experience to its replay rings, requests actions and bootstraps from
+the prediction queues, and passes references to finished rollouts to the trainers. It never loads TensorFlow, JAX or
+Keras.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED
 from gunreal.experience.segment import Layout, Segment
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
 
-BASE = 0  # index of the base prediction queue; the bootstrapping tasks follow in their order
+BASE = 0  # index of the base prediction queue; those of the tasks with a bootstrap follow in order
 
 
 class Outbox(NamedTuple):
-    """The pipes' ends that an agent process writes to; `requests` has one for each prediction queue."""
+    """The ends of the pipes that an agent process writes to. `requests` has one for each prediction queue."""
 
     requests: tuple[int, ...]
     rollouts: int
@@ -36,15 +37,15 @@ def group_slices(agents: int) -> list[slice]:
 
 
 class Group:
-    """Agents that step together; row `end` of all their rings is the same.
+    """Agents that step together. `end` is the same in all of their rings.
 
     Attributes:
-      agents: their places in the segment.
-      first: step at which the present rollout began.
-      answered: the base queue has answered for row `end`, which has not been stepped yet.
-      awaited: prediction queues that still owe a bootstrap to the last finished rollout.
-      sequences: what each task sampled for the last finished rollout, by task name, one per agent.
-      closed: number of rollouts that are full.
+      agents: indices of the agents in the segment.
+      first: step at which the current rollout started.
+      answered: whether the base queue has answered for row `end`, which has not been stepped yet.
+      awaited: prediction queues that have not yet answered for the last finished rollout.
+      sequences: sequences sampled for the last finished rollout, by task name, one per agent.
+      closed: number of full rollouts.
     """
 
     def __init__(self, agents: slice):
@@ -56,14 +57,14 @@ class Group:
         self.closed = 0
 
     def get_state(self) -> dict[str, Any]:
-        """Everything but `agents`, in plain values."""
+        """The state except `agents`, as plain values."""
         sequences = {task: [one and tuple(one) for one in drawn] for task, drawn in self.sequences.items()}
         return {name: getattr(self, name) for name in ("first", "answered", "awaited", "closed")} | {
             "sequences": sequences
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Takes up `get_state`'s state."""
+        """Restores a state returned by `get_state`."""
         for name in ("first", "answered", "awaited", "closed"):
             setattr(self, name, state[name])
         self.sequences = {
@@ -72,7 +73,7 @@ class Group:
 
 
 class Worker:
-    """Steps the environments of one segment. Whoever owns it feeds it the replies that wait in its wake pipe."""
+    """Steps the environments of one segment. Its owner passes it the replies from its wake pipe."""
 
     def __init__(
         self,
@@ -89,10 +90,10 @@ class Worker:
         self.groups = [Group(agents) for agents in group_slices(layout.agents)]
         self.replays = [segment.agent(i) for i in range(layout.agents)]
         self.rngs = [self._rng(i, 0) for i in range(layout.agents)]
-        self.episode = np.zeros(layout.agents, np.int64)  # number of the episode that each agent is in
+        self.episode = np.zeros(layout.agents, np.int64)  # number of each agent's current episode
         self.score = np.zeros(layout.agents, np.float64)
         self.length = np.zeros(layout.agents, np.int64)
-        self.actions: list[list[int]] = [[] for _ in range(layout.agents)]  # of the present episodes, for exact resume
+        self.actions: list[list[int]] = [[] for _ in range(layout.agents)]  # of the current episodes, for exact resume
         keys = [field.key for field in layout.extra.values()]
         self.envs = [make(config, g.agents.stop - g.agents.start, keys) for g in self.groups]
 
@@ -104,15 +105,15 @@ class Worker:
         return int(self._rng(agent, 1 + int(self.episode[agent])).integers(2**31))
 
     def start(self) -> None:
-        """Resets every environment and asks for the first actions."""
+        """Resets every environment and requests the first actions."""
         for index, group in enumerate(self.groups):
             count = group.agents.stop - group.agents.start
-            self.segment.arrays["flags"][group.agents, 0] = RESET  # what a reset makes of "row -1"
+            self.segment.arrays["flags"][group.agents, 0] = RESET  # as if a row -1 had asked for a reset
             self._send(index, np.zeros(count, np.int32), np.ones(count, bool))
             self._receive(index, 0)
 
     def handle(self, replies: np.ndarray) -> None:
-        """Does all that the replies `[n]` allow: steps groups, publishes rollouts."""
+        """Handles replies `[n]`: steps groups and publishes rollouts."""
         for queue, index in replies.tolist():
             if queue == BASE:
                 self.groups[index].answered = True
@@ -120,7 +121,7 @@ class Worker:
             elif queue != queues.TRAINED:
                 self._bootstrapped(index, queue)
         moving = [index for index, group in enumerate(self.groups) if group.answered and self._may_step(index)]
-        for index in moving:  # every environment is under way before the first is waited for
+        for index in moving:  # start all environments before waiting for the first
             group = self.groups[index]
             group.answered = False
             row = self.replays[group.agents.start].end % self.layout.ring
@@ -130,17 +131,17 @@ class Worker:
             self._receive(index, self.replays[self.groups[index].agents.start].end + 1)
 
     def _may_step(self, index: int) -> bool:
-        """Whether a group may step; closes its rollout when that is full.
+        """Whether a group may step. Closes its rollout if that is full.
 
-        Back-pressure: while the trainers have not taken what the group has already given, it may run only a few steps
-        ahead. This bounds both the training queue and the policy lag.
+        A group may run only a few steps ahead while too many of its rollouts wait for the trainers. This back-pressure
+        bounds the training queue and the policy lag.
         """
         group, t_max, allowance = self.groups[index], self.layout.spec.t_max, self.segment.allowance
         end = self.replays[group.agents.start].end
         ahead = end - group.first
         in_flight = group.closed - self.segment.trained[group.agents].min()
         if ahead == t_max:
-            if in_flight >= allowance or group.awaited:  # the mailboxes still hold the last rollout's sequences
+            if in_flight >= allowance or group.awaited:  # the mailboxes are still in use by the last rollout
                 return False
             group.first, ahead, in_flight = end, 0, in_flight + 1
             self._close_rollout(index)
@@ -161,7 +162,7 @@ class Worker:
         self.envs[index].send(actions, reset, seeds)
 
     def _receive(self, index: int, row: int) -> None:
-        """Completes step `row - 1`, writes the observation of step `row` and asks for its action."""
+        """Completes step `row - 1`, writes the observation of step `row` and requests its action."""
         group, arrays, ring = self.groups[index], self.segment.arrays, self.layout.ring
         agents = group.agents
         step = self.envs[index].recv()
@@ -200,7 +201,7 @@ class Worker:
         queues.put(self.outbox.requests[queue], np.array([(self.process, index)], queues.REQUEST))
 
     def _close_rollout(self, index: int) -> None:
-        """Samples one sequence of each task to go with the full rollout and asks for what they bootstrap from."""
+        """Samples one sequence of each task for the full rollout and requests their bootstraps."""
         group = self.groups[index]
         group.closed += 1
         agents = range(group.agents.start, group.agents.stop)
@@ -242,21 +243,22 @@ class Worker:
                     arrays[f"{task.name}:{name}"][agent, slot] = target
 
     def _publish(self, group: Group) -> None:
-        """Hands the rollout before `first` to the trainers."""
+        """Passes the rollout before `first` to the trainers."""
         first = group.first - self.layout.spec.t_max
         records = [(self.process, agent, first) for agent in range(group.agents.start, group.agents.stop)]
         queues.put(self.outbox.rollouts, np.array(records, queues.ROLLOUT))
 
     def get_state(self) -> dict[str, Any]:
-        """What an exact resume needs beside the segment: groups, random states, scores, and the episodes' actions.
+        """The state that an exact resume needs in addition to the segment.
 
-        Plain values and NumPy's own classes only: what is saved outlives the names of this library's classes.
+        It contains groups, random states, scores and the actions of the current episodes. It uses plain values and
+        NumPy's own classes only, so that saved states do not depend on the names of this library's classes.
         """
         names = ("rngs", "episode", "score", "length", "actions")
         return {name: getattr(self, name) for name in names} | {"groups": [group.get_state() for group in self.groups]}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Takes up `get_state`'s state; the environments are brought back by playing their episodes' actions again."""
+        """Restores a state returned by `get_state`. Environments are restored by replaying their episodes' actions."""
         for name, value in state.items():
             if name != "groups":
                 setattr(self, name, value)

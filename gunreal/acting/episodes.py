@@ -1,4 +1,4 @@
-"""Plays episodes with a trained policy, in several environments at the same time."""
+"""Plays episodes with a trained policy in several environments at the same time."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gunreal.experience.returns import clip_rewards
 from gunreal.experience.spec import Spec
 from gunreal.learning.learner import Learner
 
-MAX_STEPS = 27_000  # 108 000 frames, half an hour of Atari: ALE's own limit
+MAX_STEPS = 27_000  # 108 000 frames, half an hour of Atari, which is ALE's own limit
 _ENVIRONMENTS = 16
-_STREAM = 1  # fourth word of an episode's seed; training's have three words, which is the same as a fourth of 0
+_STREAM = 1  # fourth word of an episode's seed; training uses three words, which equals a fourth word of 0
 Watch = Callable[[np.ndarray, float, Past | None], None]
 
 
@@ -26,11 +26,11 @@ class Episode(NamedTuple):
     """One finished episode.
 
     Attributes:
-      number: from 0.
-      seed: what the environment was reset with.
+      number: number of the episode, starting from 0.
+      seed: seed of the environment's reset.
       score: sum of the raw rewards.
-      length: agent steps.
-      cut: whether `max_steps` ended it.
+      length: length in agent steps.
+      cut: whether the episode was cut at `max_steps`.
     """
 
     number: int
@@ -53,19 +53,22 @@ def play(
 ) -> Iterator[Episode]:
     """Plays episodes in several environments at the same time and yields them as they end.
 
-    Which environment plays which episodes is settled beforehand: taking the first ones that end would favour short
-    ones. An episode's random numbers follow from `seed` and its number alone, and are none that training draws.
+    Episodes are assigned to environments in advance, because taking the first ones to end would favor short episodes.
+    The random numbers of an episode depend only on `seed` and the number of the episode. Training never uses them.
 
     Args:
-      learner: has the policy, `predict("base", observations)`.
-      config: says which environment.
-      spec: its interface.
-      episodes: how many, 1 or more.
-      seed: of the episodes.
-      sample: draw actions from the policy; False: take the most probable one.
-      max_steps: agent steps after which an episode is cut off.
-      watch: called with each observation `[*spec.observation]` of episode 0, the score up to it, and what a recurrent
-        network takes beside it.
+      learner: learner with the policy, `predict("base", observations)`.
+      config: configuration of the environment.
+      spec: interface of the environment.
+      episodes: number of episodes, at least 1.
+      seed: random seed of the episodes.
+      sample: whether to sample actions from the policy instead of taking the most probable one.
+      max_steps: maximum length of an episode, in agent steps.
+      watch: function called with each observation `[*spec.observation]` of episode 0, the score so far, and the past
+        of a recurrent network (otherwise None).
+
+    Yields:
+      The episodes, in the order in which they end.
     """
     count = min(episodes, _ENVIRONMENTS)
     with contextlib.ExitStack() as stack:
@@ -88,14 +91,14 @@ def play(
 
 
 class _Player:
-    """One environment, and the episodes that it plays one after the other."""
+    """One environment and the episodes that it plays one after the other."""
 
     def __init__(self, config: Config, spec: Spec, numbers: Iterator[int], seed: int, watch: Watch | None):
         self._env, self._spec, self._numbers, self._seed, self._watch = make(config, 1), spec, numbers, seed, watch
         self.playing = True
 
     def begin(self) -> None:
-        """Starts the next episode; where there is none, `playing` gets false."""
+        """Starts the next episode, or sets `playing` to False if there is none."""
         number = next(self._numbers, None)
         if number is None:
             self.playing = False
@@ -106,7 +109,7 @@ class _Player:
         self._advance(0, reset=True)
 
     def step(self, logits: np.ndarray, state: list[np.ndarray], sample: bool, max_steps: int) -> Episode | None:
-        """Acts by `logits` `[A]`, remembers a recurrent network's `state`; returns the episode if that ended it."""
+        """Takes one step with `logits` `[A]` and a recurrent network's new `state`. Returns the episode if it ended."""
         action = sample_actions(logits[None], self._rng)[0][0] if sample else logits.argmax()
         if self.past:
             self.past.state[0] = state[0]

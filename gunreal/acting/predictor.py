@@ -1,4 +1,4 @@
-"""The predictors: threads that serve a prediction queue, all waiting requests at once (GUNREAL, algorithms 4, 7, 8)."""
+"""The predictors: threads that serve all waiting requests of a queue at once (GUNREAL, algorithms 4, 7 and 8)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gunreal.learning.learner import Learner
 
 
 class _Rows:
-    """The requests of one batch, resolved to agents and steps; those of removed processes are left out."""
+    """The requests of one batch, resolved to agents and steps. Requests of removed processes are dropped."""
 
     def __init__(self, pool: Pool, records: np.ndarray, steps_of: Callable[[Member, slice], np.ndarray]):
         self.parts: list[tuple[Member, list[int], np.ndarray, np.ndarray]] = []
@@ -30,7 +30,7 @@ class _Rows:
         self.count = sum(len(steps) for _, _, _, steps in self.parts)
 
     def inputs(self) -> tuple[np.ndarray, Past | None]:
-        """What the network takes: observations, and a recurrent one's past."""
+        """The inputs of the network: observations, and the past for a recurrent network."""
         spec = self.parts[0][0].segment.layout.spec
         out = empty_observations(spec, self.count)
         start = 0
@@ -42,14 +42,14 @@ class _Rows:
 
 
 class BasePredictor:
-    """Serves the base queue: draws `a_t ~ pi(.|o_t)`, writes it, `log mu`, `V(o_t)` to the ring, wakes the agents."""
+    """Serves the base queue: samples `a_t ~ pi(.|o_t)`, writes it with `log mu` and `V(o_t)`, and wakes the agents."""
 
     def __init__(self, pool: Pool, learner: Learner, seed: int):
         self._pool, self._learner = pool, learner
         self.rng = np.random.default_rng(seed)
 
     def serve(self, records: np.ndarray) -> int:
-        """Serves requests `[n]`; returns the number of observations predicted."""
+        """Serves requests `[n]`. Returns the number of predicted observations."""
         rows = _Rows(self._pool, records, lambda member, agents: member.segment.end[agents])
         if not rows.count:
             return 0
@@ -71,20 +71,20 @@ class BasePredictor:
 
 
 class TaskPredictor:
-    """Serves one task's queue: computes what its sequences bootstrap from."""
+    """Serves the queue of one task. It computes the bootstraps of the task's sequences."""
 
     def __init__(self, pool: Pool, learner: Learner, task: str, queue: int):
         self._pool, self._learner, self._task, self._queue = pool, learner, task, queue
 
     def serve(self, records: np.ndarray) -> int:
-        """Serves requests `[n]`; returns the number of observations predicted."""
+        """Serves requests `[n]`. Returns the number of predicted observations."""
         rows = _Rows(
             self._pool, records, lambda member, agents: member.segment.arrays[f"{self._task}.bootstrap_step"][agents]
         )
         (bootstrap,) = self._learner.predict(self._task, *rows.inputs()) if rows.count else (np.empty(0),)
         start = 0
         for member, groups, agents, steps in rows.parts:
-            if len(steps):  # an empty part has no shape to fit the mailbox
+            if len(steps):  # an empty part would not fit the shape of the mailbox
                 member.segment.arrays[f"{self._task}.bootstrap"][agents] = bootstrap[start : start + len(steps)]
             member.reply(self._queue, groups)
             start += len(steps)
@@ -92,14 +92,14 @@ class TaskPredictor:
 
 
 def sample_actions(logits: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Draws an action from each row's softmax by the Gumbel-max trick.
+    """Samples an action from the softmax of each row with the Gumbel-max trick.
 
     Args:
       logits: float32 `[n, A]`.
-      rng: source of the draws.
+      rng: random generator.
 
     Returns:
-      actions int32 `[n]` and their log probabilities float32 `[n]`.
+      Actions int32 `[n]`, and their log probabilities float32 `[n]`.
     """
     action = np.argmax(logits + rng.gumbel(size=logits.shape), axis=1)
     top = logits.max(axis=1, keepdims=True)

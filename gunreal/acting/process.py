@@ -1,4 +1,4 @@
-"""An agent process from the inside: what it is told, and its entry point. It loads no learning framework."""
+"""The entry point and assignment of an agent process. It loads no learning framework."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gunreal.experience import queues
 from gunreal.experience.segment import Layout, Segment
 from gunreal.tasks import registry
 
-EXIT_BAD_INPUT = 2  # exit code of a process that was told something it can't do; its error output says what
+EXIT_BAD_INPUT = 2  # exit code for invalid input, which the error output describes
 
 
 class Assignment(NamedTuple):
-    """Everything that an agent process is told at its start."""
+    """Everything that an agent process needs at its start."""
 
     config: Config
     layout: Layout
@@ -30,13 +30,13 @@ class Assignment(NamedTuple):
 
 
 def _exit_with_the_server() -> None:
-    """Ends this process, and what its environments have started, when the kernel closes a killed server's pipes."""
+    """Kills this process and everything its environments have started when the server's end of stdin is closed."""
     os.read(sys.stdin.fileno(), 1)  # not `sys.stdin.buffer`, whose lock a thread must not hold when Python ends
     os.killpg(0, signal.SIGKILL)
 
 
 def main() -> None:
-    """Entry point of an agent process; its `Assignment` comes in pickled on standard input."""
+    """Entry point of an agent process. Its `Assignment` arrives pickled on standard input."""
     task = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_exit_with_the_server, daemon=True).start()
     config, layout = task.config, task.layout
@@ -50,7 +50,7 @@ def main() -> None:
         worker.start()
         while True:
             worker.handle(queues.get(task.wake_fd, queues.REPLY, 1024, None))
-    except queues.Closed:  # the server has let go of this process: that is how it ends
+    except queues.Closed:  # the server has closed the pipe, which is the normal end of a process
         pass
     finally:
         worker.close()

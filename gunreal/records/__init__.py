@@ -1,1 +1,1 @@
-"""What a run leaves and shows: metrics, TensorBoard events, checkpoints, videos, the display."""
+"""The output of a run: metrics, TensorBoard events, checkpoints, videos and the display."""

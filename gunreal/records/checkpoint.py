@@ -1,9 +1,8 @@
-"""Checkpoints: everything that a run needs to go on, in one file that is there whole or not at all.
+"""Checkpoints: everything needed to resume a run, in one file that is written atomically.
 
-`checkpoints/step_000001234567.npz` is an uncompressed zip (`numpy.load` opens it): an `.npy` member per array,
-`meta.json` and the blobs. Zip members carry a CRC, and `meta.json` a SHA-256 of all names and contents, so that a torn
-or damaged file is noticed when it is read.
-`best.npz` is a second name (hard link) of the one with the best score.
+`checkpoints/step_000001234567.npz` is an uncompressed zip file that `numpy.load` can open. It contains one `.npy`
+member per array, `meta.json` and the blobs. Each member has a CRC, and `meta.json` has a SHA-256 of all names and
+contents, so a damaged file is detected when it is read. `best.npz` is a hard link to the checkpoint with the best score.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ _DAMAGED = (OSError, EOFError, KeyError, ValueError, RuntimeError, struct.error,
 
 
 class Checkpoint(NamedTuple):
-    """What `load` found.
+    """A loaded checkpoint.
 
     Attributes:
       state: arrays by name.
-      extra: the JSON part.
+      extra: further state that was saved as JSON.
       blobs: bytes by name.
-      path: the file.
-      step: agent steps at which it was saved.
-      score: what `best` is decided by, or None.
+      path: path of the file.
+      step: number of agent steps when it was saved.
+      score: score that determines the best checkpoint, or None.
     """
 
     state: dict[str, np.ndarray]
@@ -61,17 +60,24 @@ def save(
     score: float | None = None,
     keep: int = 3,
 ) -> Path:
-    """Writes a checkpoint and removes those that are neither among the newest `keep` nor the best.
+    """Writes a checkpoint. Removes all others except the newest `keep` and the best.
 
-    Files of later steps are removed too: they are of a future that was given up by resuming from an earlier checkpoint.
+    Checkpoints of later steps are removed too. They were made obsolete by resuming from an earlier one.
 
     Args:
-      state: arrays of any shape and plain dtype.
-      extra: what `json.dumps` takes.
-      score: higher is better; None or NaN: this one can't be the best.
+      run_dir: folder of the run.
+      step: number of agent steps.
+      state: arrays of any shape and plain dtype, by name.
+      extra: further state that `json.dumps` accepts.
+      blobs: bytes by name.
+      score: score of the checkpoint; higher is better. With None or NaN it cannot be the best.
+      keep: number of newest checkpoints to keep.
+
+    Returns:
+      The path of the checkpoint.
 
     Raises:
-      OSError: the disk is full or can't be written; the older checkpoints are as they were.
+      OSError: the disk is full or not writable. Older checkpoints are unchanged.
     """
     folder = Path(run_dir) / "checkpoints"
     folder.mkdir(parents=True, exist_ok=True)
@@ -105,30 +111,31 @@ def load(run_dir: str | Path, which: str | Path = "newest") -> Checkpoint:
     """Reads and verifies a checkpoint.
 
     Args:
-      which: "newest" (damaged ones are skipped with a warning on stderr), "best", or a file's path.
+      run_dir: folder of the run.
+      which: "newest", "best", or the path of a file. "newest" skips damaged files with a warning on stderr.
 
     Raises:
-      FileNotFoundError: there is none that is whole, in one line.
+      FileNotFoundError: there is no intact checkpoint. The message is one line.
     """
     if which == "newest":
         for path in reversed(_files(run_dir)):
             try:
                 return _read(path)
             except _DAMAGED as error:
-                print(f"gunreal: {path} is damaged ({error}); trying the one before", file=sys.stderr)
-        raise FileNotFoundError(f"{run_dir} has no checkpoint that can be read; start a new run")
+                print(f"gunreal: {path} is damaged ({error}); trying the previous one", file=sys.stderr)
+        raise FileNotFoundError(f"{run_dir} has no readable checkpoint; start a new run")
     path = Path(run_dir) / "checkpoints" / _BEST if which == "best" else Path(which)
     try:
         return _read(path)
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"there is no checkpoint {path}; {_listed(run_dir)}") from error
+        raise FileNotFoundError(f"no checkpoint {path}; {_listed(run_dir)}") from error
     except _DAMAGED as error:
         raise FileNotFoundError(f"{path} is damaged ({error}); {_listed(run_dir)}") from error
 
 
 def _listed(run_dir: str | Path) -> str:
     names = ", ".join(path.name for path in _files(run_dir))
-    return f"there are {names}" if names else f"{run_dir} has none"
+    return f"available: {names}" if names else f"{run_dir} has none"
 
 
 def _files(run_dir: str | Path) -> list[Path]:
@@ -159,7 +166,7 @@ def _digest(meta: Mapping[str, Any]) -> Any:
 def _write(file: Any, meta: dict[str, Any], state: Mapping[str, np.ndarray], blobs: Mapping[str, bytes]) -> None:
     meta = json.loads(json.dumps(meta))  # as it will be read
     digest = _digest(meta)
-    # Stored, not deflated: weights hardly shrink, and a run that is told to stop has seconds to save itself.
+    # Not compressed, because weights hardly shrink and a run that receives a signal has only seconds to save.
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for name, array in state.items():
             digest.update(f"{name}.npy".encode())
@@ -206,7 +213,7 @@ def _link(path: Path, name: Path) -> None:
     try:
         try:
             os.link(path, temporary)
-        except OSError:  # a file system without hard links
+        except OSError:  # the file system has no hard links
             shutil.copyfile(path, temporary)
         os.replace(temporary, name)
     finally:
@@ -214,7 +221,7 @@ def _link(path: Path, name: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # some network file systems can't; the rename itself has been done
+    with contextlib.suppress(OSError):  # not supported by some network file systems; the rename is already done
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""The progress of a run on the screen: a live panel in a terminal, one line per metrics line elsewhere."""
+"""The progress of a run on the screen: a live panel in a terminal, and one line per metrics line elsewhere."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _POINTS = 4096
 
 
 class Display:
-    """Shows the snapshots of `RunMetrics`; a context manager. Nothing that goes wrong here reaches the trainer.
+    """A context manager that shows the snapshots of `RunMetrics`. Its errors never stop training.
 
     Args:
-      config: of the run.
-      name: the run's name.
-      console: where to; by default standard output.
+      config: configuration of the run.
+      name: name of the run. The default is `config.name`.
+      console: console to write to. The default is standard output.
     """
 
     def __init__(self, config: Config, name: str = "", console: Console | None = None):
         self._config, self._name = config, name or config.name
         self._console = console or Console()
         self._scores: deque[float] = deque(maxlen=_POINTS)
-        self._first: tuple[int, float] | None = None  # step and seconds where this session began
+        self._first: tuple[int, float] | None = None  # step and seconds at the first snapshot since the start or resume
         self._live: Live | None = None
         self._broken = False
 
@@ -66,7 +66,7 @@ class Display:
                 self._console.file.flush()
 
     def message(self, text: str) -> None:
-        """Prints a line, above the panel where there is one."""
+        """Prints a line, above the panel if there is one."""
         with self._guard():
             if not self._broken:
                 self._console.print(text, markup=False, highlight=False)
@@ -75,21 +75,21 @@ class Display:
     def _guard(self) -> Any:
         try:
             yield
-        except Exception as error:  # a closed pipe, a terminal of an odd size: training is worth more
+        except Exception as error:  # such as a closed pipe or an odd terminal size; training continues
             if not self._broken:
                 self._broken = True
                 with contextlib.suppress(Exception):
                     print(f"gunreal: the display stopped ({error!r}); see metrics.jsonl", file=sys.stderr)
 
     def eta(self, snapshot: Mapping[str, Any]) -> float | None:
-        """Seconds until the budget is used up, at this session's mean speed; None while that is unknown."""
+        """Seconds until the budget is used up, at the mean speed since the start or resume. None if unknown."""
         step, seconds = self._first or (0, 0.0)
         done, taken = snapshot["step"] - step, snapshot["seconds"] - seconds
         speed = done / taken if done > 0 and taken > 0 else snapshot.get("pps") or 0.0
         return max(0, self._config.steps - snapshot["step"]) / speed if speed > 0 else None
 
     def line(self, s: Mapping[str, Any]) -> str:
-        """One plain line: aligned columns, the same order in every line."""
+        """One line of plain text, with the same aligned columns every time."""
         score, best = (f"{_number(s.get(key)):>8}" for key in ("score_mean", "score_max"))
         losses = " ".join(f"{name}={_number(value, 4)}" for name, value in _losses(s))
         return (
@@ -101,7 +101,7 @@ class Display:
         ).rstrip()
 
     def render(self, s: Mapping[str, Any]) -> RenderableType:
-        """The panel."""
+        """The live panel."""
         config = self._config
         title = Text.assemble((" gunreal ", "bold reverse cyan"), " ", (self._name, "bold"))
         env = Text.assemble((config.env, "bold green"), "  tasks ", (", ".join(config.tasks) or "none", "magenta"))
@@ -169,7 +169,7 @@ class Display:
 
 
 def sparkline(values: Any, width: int) -> str:
-    """At most `width` block characters for `values`, oldest first; of more values, the means of equal parts."""
+    """Draws `values`, oldest first, with at most `width` block characters. More values are averaged in equal parts."""
     values = list(values)
     if len(values) > width:
         edges = [round(i * len(values) / width) for i in range(width + 1)]

@@ -1,25 +1,25 @@
-"""Metrics: counted by all threads, put together every few seconds, written as JSON lines and TensorBoard events.
+"""Metrics: counted by all threads, collected every few seconds, and written as JSON lines and TensorBoard events.
 
 | key | meaning |
 |---|---|
-| `step` | agent steps acted since the run's start |
-| `seconds` | time that the run has taken, over all resumptions |
-| `pps` | predictions a second: agent steps acted a second, since the last line |
-| `tps` | agent steps trained on a second, since the last line |
-| `score_mean`, `score_max` | of the last 100 finished episodes, unclipped |
-| `episodes`, `updates`, `trained` | finished episodes, learner updates, agent steps trained on, since the run's start |
-| `policy_lag`, `policy_lag_max` | learner updates between acting and the one that learns from it, since the last line |
-| `agents`, `predictors`, `trainers` | N_A, N_P, N_T now |
-| `memory_bytes`, `memory_limit` | of all processes together, and its bound |
-| `wait_ms` | mean time from a group's request to its agents' actions, in milliseconds, since the last line |
-| `queue_NAME` | waiting requests of a prediction queue; `queue_train`: waiting rollouts |
-| `batch_NAME` | mean size of a prediction; `batch_train`: of an update, in agent steps |
+| `step` | agent steps since the start of the run |
+| `seconds` | training time of the run, including the time before it was resumed |
+| `pps` | predictions per second, which are agent steps per second, since the last line |
+| `tps` | agent steps trained on per second, since the last line |
+| `score_mean`, `score_max` | mean and maximum unclipped score of the last 100 finished episodes |
+| `episodes`, `updates`, `trained` | finished episodes, updates and agent steps trained on, since the start of the run |
+| `policy_lag`, `policy_lag_max` | mean and maximum number of updates between acting and training, since the last line |
+| `agents`, `predictors`, `trainers` | current N_A, N_P and N_T |
+| `memory_bytes`, `memory_limit` | memory used by all processes together and its limit, in bytes |
+| `wait_ms` | mean time between a group's request and its actions, in milliseconds, since the last line |
+| `queue_NAME` | number of waiting requests in a prediction queue, or waiting rollouts for `queue_train` |
+| `batch_NAME` | mean number of observations per prediction, or of agent steps per update for `batch_train` |
 | `loss_NAME`, `entropy`, `value_mean`, `grad_norm` | means over the updates since the last line |
-| `return_mean`, `return_deviation` | of the returns that the value learns, mean over the updates since the last line |
-| `learning_rate` | of the newest update |
-| `skipped`, `restarts` | updates that were not finite, and agent processes started again, since the run's start |
+| `return_mean`, `return_deviation` | mean and deviation of the returns, averaged over the updates since the last line |
+| `learning_rate` | learning rate of the newest update |
+| `skipped`, `restarts` | skipped non-finite updates and restarted agent processes, since the start of the run |
 
-A value of which there is none, or none since the last line, is null.
+Missing values are null.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ FILE = "metrics.jsonl"
 _COUNTS = ("step", "trained", "updates", "episodes", "skipped", "restarts")
 _GAUGES = ("agents", "predictors", "trainers", "memory_bytes", "memory_limit", "wait_ms")
 _MEANS, _LATEST = ("entropy", "value_mean", "return_mean", "return_deviation", "grad_norm"), ("learning_rate",)
-_LOSSES = ("total", "policy", "value")  # of every run
+_LOSSES = ("total", "policy", "value")  # losses that every run has
 
 
 class RunMetrics:
-    """What the threads of a run count; every method may be called from any of them.
+    """The metrics counted by the threads of a run. All methods are thread-safe.
 
     Args:
-      queues: names of the prediction queues: "base", then the tasks that bootstrap.
-      losses: names of the losses beside total, policy and value: `loss_<name>` are keys of every line.
-      state: `state()` of the run that goes on.
+      queues: names of the prediction queues: "base", then the tasks with a bootstrap.
+      losses: names of further losses besides total, policy and value. Every line has the keys `loss_<name>`.
+      state: `state()` of the run to resume.
     """
 
     def __init__(
@@ -76,34 +76,35 @@ class RunMetrics:
 
     @property
     def step(self) -> int:
-        """Agent steps acted since the run's start."""
+        """Agent steps since the start of the run."""
         return self._counts["step"]
 
     @property
     def steps_trained(self) -> int:
-        """Agent steps trained on since the run's start."""
+        """Agent steps trained on since the start of the run."""
         return self._counts["trained"]
 
     def acted(self, steps: int) -> None:
-        """Agents took `steps` steps."""
+        """Records that agents took `steps` steps."""
         self._add("step", steps)
 
     def predicted(self, queue: str, size: int) -> None:
-        """One prediction of `size` observations was made for `queue`."""
+        """Records a prediction of `size` observations for `queue`."""
         with self._lock:
             self._means[f"batch_{queue}"].add(size)
 
     def trained(
         self, steps: int, lags: Iterable[int], scalars: Mapping[str, float], skipped: bool = False, batch: int = 0
     ) -> None:
-        """One learner update.
+        """Records a learner update.
 
         Args:
-          steps: agent steps that are learned from for the first time.
-          lags: learner updates since each of its rollouts was acted.
-          scalars: `loss_<name>`, "entropy", "value_mean", "grad_norm", "learning_rate"; non-finite ones are in no mean.
-          skipped: the update was not finite and changed nothing.
-          batch: agent steps of the update, where that is not `steps`.
+          steps: number of agent steps that are trained on for the first time.
+          lags: number of updates between acting and this update, for each agent step.
+          scalars: `loss_<name>`, "entropy", "value_mean", "grad_norm", "learning_rate" and others. Means ignore
+            non-finite values.
+          skipped: whether the update was not finite and was skipped.
+          batch: number of agent steps in the update, if different from `steps`.
         """
         lags = np.asarray(list(lags), np.int64)
         with self._lock:
@@ -121,34 +122,35 @@ class RunMetrics:
                 self._lag_max = max(self._lag_max or 0, int(lags.max()))
 
     def episode(self, score: float) -> None:
-        """An episode ended with `score`, the sum of its raw rewards."""
+        """Records a finished episode. `score` is the sum of its raw rewards."""
         with self._lock:
             self._counts["episodes"] += 1
             self._scores.append(float(score))
 
     def restarted(self) -> None:
-        """An agent process was started again."""
+        """Records the restart of an agent process."""
         self._add("restarts", 1)
 
     def score_mean(self) -> float | None:
-        """Mean score of the last 100 episodes; None before the first."""
+        """Mean score of the last 100 episodes, or None before the first."""
         with self._lock:
             return float(np.mean(self._scores)) if self._scores else None
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint has to hold, for JSON."""
+        """The state to save in a checkpoint, as values for JSON."""
         with self._lock:
             return {**self._counts, "scores": list(self._scores), "seconds": self._seconds(time.monotonic())}
 
     def snapshot(
         self, gauges: Mapping[str, Any], queues: Mapping[str, int], now: float | None = None
     ) -> dict[str, Any]:
-        """One line of metrics with the keys above; starts the next interval.
+        """Returns one line of metrics with the keys above and starts the next interval.
 
         Args:
-          gauges: "agents", "predictors", "trainers", "memory_bytes", "memory_limit" now, and "wait_ms" of the interval.
-          queues: length of each prediction queue and of "train", now.
-          now: `time.monotonic()`.
+          gauges: current "agents", "predictors", "trainers", "memory_bytes" and "memory_limit", and "wait_ms" of the
+            interval.
+          queues: current length of each prediction queue and of "train".
+          now: time as given by `time.monotonic()`. The default is the current time.
         """
         now = time.monotonic() if now is None else now
         with self._lock:
@@ -183,7 +185,7 @@ class RunMetrics:
 
 
 class _Mean:
-    """A mean of finite values; others are left out."""
+    """A mean of values that ignores non-finite ones."""
 
     def __init__(self) -> None:
         self._sum, self._count = 0.0, 0
@@ -198,17 +200,18 @@ class _Mean:
 
 
 class MetricsWriter:
-    """Appends to `metrics.jsonl` and to TensorBoard's event file of a run.
+    """Appends to `metrics.jsonl` and to the TensorBoard event file of a run.
 
-    Writing never stops a run: that a line can't be written (the disk is full) is said once on stderr, and the next one
-    is tried again. Lines are whole or not there.
+    A failed write, for example on a full disk, never stops a run. The first failure prints a warning on stderr, and
+    writing is tried again with the next line. Lines are never written partially.
 
     Args:
-      run_dir: the run's folder.
-      step: where the run goes on; lines of later steps are removed, for the run will take these steps again.
+      run_dir: folder of the run.
+      step: step at which the run starts or resumes. Lines of later steps are removed, because the run will take these
+        steps again.
 
     Raises:
-      ConfigError: `metrics.jsonl` can't be written at the start, or is damaged.
+      ConfigError: at the start, `metrics.jsonl` is not writable or is damaged.
     """
 
     def __init__(self, run_dir: str | Path, step: int = 0):
@@ -219,22 +222,22 @@ class MetricsWriter:
                 _rewind(path, step)
             self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         except OSError as error:
-            raise ConfigError(f"can't write {path}: {error.strerror}; make its folder writable") from error
+            raise ConfigError(f"cannot write {path}: {error.strerror}; make its folder writable") from error
         except ValueError as error:
             raise ConfigError(f"{path} is damaged: {error}; move it away") from error
         self._events = EventFile(self._run_dir, step)
         self._warned = False
 
     def write(self, line: Mapping[str, Any]) -> None:
-        """Appends one line; numbers of it go to TensorBoard too, at `line["step"]`."""
+        """Appends one line. Its numbers are also written to TensorBoard, at `line["step"]`."""
         line = {name: _finite(value) for name, value in line.items()}
         self._try(self._append, json.dumps(line))
         self._try(self._events.add, line)
 
     def final(self, line: Mapping[str, Any], weights_sha256: str, stopped_by: str) -> None:
-        """The run's last line.
+        """Appends the last line of the run.
 
-        `stopped_by` says why it ended: "steps", "SIGINT", "SIGTERM", "SIGHUP" or "error".
+        `stopped_by` is the reason for its end: "steps", "SIGINT", "SIGTERM", "SIGHUP" or "error".
         """
         self.write({**line, "weights_sha256": weights_sha256, "stopped_by": stopped_by})
 
@@ -258,9 +261,9 @@ class MetricsWriter:
             if not self._warned:
                 self._warned = True
                 with contextlib.suppress(OSError):
-                    fix = "free some space or make it writable; training goes on and writing is tried again"
+                    fix = "free some space or make it writable; training continues and writing will be retried"
                     where = f"{self._run_dir}: {error.strerror or error}"
-                    print(f"gunreal: can't write metrics to {where}; {fix}", file=sys.stderr)
+                    print(f"gunreal: cannot write metrics to {where}; {fix}", file=sys.stderr)
 
     def _append(self, text: str) -> None:
         size = os.fstat(self._fd).st_size
@@ -274,10 +277,10 @@ class MetricsWriter:
 
 
 def read(path: str | Path) -> list[dict[str, Any]]:
-    """The lines of a `metrics.jsonl`, oldest first; a last line that was torn by a kill is left out.
+    """Reads the lines of a `metrics.jsonl`, oldest first. An incomplete last line is left out.
 
     Raises:
-      ValueError: another line is no JSON.
+      ValueError: another line is not valid JSON.
     """
     texts = Path(path).read_text(encoding="utf-8", errors="replace").split("\n")
     lines = [json.loads(text) for text in texts[:-1] if text.strip("\0 ")]
@@ -294,6 +297,6 @@ def _rewind(path: Path, step: int) -> None:
 
 
 def _finite(value: Any) -> Any:
-    """`value` as JSON has it: NumPy scalars as numbers, NaN and infinities as null."""
+    """Converts `value` for JSON: NumPy scalars to numbers, NaN and infinities to None."""
     value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""TensorBoard's event file of a run, written without TensorFlow."""
+"""The TensorBoard event file of a run, written without TensorFlow."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _GROUPS = ("batch", "loss", "memory", "policy", "queue", "score")
 
 
 class EventFile:
-    """The numbers of metrics lines as scalars. Every method may raise OSError and be called again later.
+    """Writes the numbers of metrics lines as scalars. A method that raises OSError may be called again later.
 
-    tensorboardX's synchronous writer is used: its threaded one would block the run once a full disk had ended its
-    thread.
+    The class uses tensorboardX's synchronous writer. The threaded one would block the run after a full disk has ended
+    its thread.
 
     Args:
-      folder: where the file is made, with the first line.
-      step: where the run goes on; TensorBoard then leaves out what earlier files have beyond.
+      folder: folder of the run. The file is created in its subfolder `events` with the first line.
+      step: step at which the run starts or resumes. TensorBoard then ignores later steps of earlier files.
     """
 
     def __init__(self, folder: Path, step: int = 0):
@@ -50,13 +50,13 @@ class EventFile:
         return writer
 
     def close(self) -> None:
-        """Closes the file; another `add` opens a new one."""
+        """Closes the file. Another `add` opens a new one."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
 
 
 def tag(name: str) -> str:
-    """TensorBoard's name of a metric: `queue_base` is `base` in the group `queue`."""
+    """TensorBoard's name for a metric. For example, `queue_base` becomes `base` in the group `queue`."""
     group, _, rest = name.partition("_")
     return f"{group}/{rest}" if rest and group in _GROUPS else name

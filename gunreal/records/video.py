@@ -1,4 +1,4 @@
-"""A video of an episode: frame, score and value, and what pixel control expects to change."""
+"""Videos of episodes: the frame, the score, the value, and the Q values of pixel control."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gunreal.learning.learner import Learner
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.pixel_control import PixelControl
 
-_SIDE = 336  # pixels that a small frame is enlarged to, by a whole factor
-_TEXT, _CURVE = 28, 64  # heights of the strips above and below
+_SIDE = 336  # pixels to which small frames are enlarged, by a whole factor
+_TEXT, _CURVE = 28, 64  # heights of the strips above and below the frame, in pixels
 _WHITE = (255, 255, 255)
 
 
 class TrainedRun(Protocol):
-    """What a video needs of a run, as `gunreal.Run` has it. The learner is asked for last: to load one is slow."""
+    """The parts of a `gunreal.Run` that a video needs. The learner is used last, because loading it is slow."""
 
     @property
     def config(self) -> Config:
@@ -42,17 +42,18 @@ class TrainedRun(Protocol):
 
 
 class Recorder:
-    """Writes a video; a context manager that is called with each observation, as `gunreal.acting.episodes.play` does.
+    """A context manager that writes a video. Call it with each observation, as `gunreal.acting.episodes.play` does.
 
-    A picture has the score and the value in words, the newest frame, and the course of the value below. If the run has
-    pixel control, `max_a Q` of every cell is beside the frame, in its scale: dark is 0, bright is the most so far.
+    A picture shows the score and the value as text, the newest frame, and a curve of the value. With pixel control, it
+    also shows `max_a Q` of every cell next to the frame, at the same scale. Dark means 0, and bright means the largest
+    value so far.
 
     Args:
-      path: the file, `.mp4`; one that is there is replaced.
-      run: whose networks are asked.
+      path: path of the `.mp4` file. An existing file is replaced.
+      run: run whose network is used.
 
     Raises:
-      ConfigError: imageio-ffmpeg is missing, `path` can't be written, or observations are no images.
+      ConfigError: imageio-ffmpeg is missing, `path` is not writable, or observations are not images.
     """
 
     def __init__(self, path: str | Path, run: TrainedRun):
@@ -60,7 +61,7 @@ class Recorder:
         _check(self._path)
         spec = run.spec
         if not spec.is_image:
-            raise ConfigError(f"--video needs image observations, and {run.config.env} observes vectors; leave it out")
+            raise ConfigError(f"--video needs image observations, but {run.config.env} observes vectors; leave it out")
         self._pc = next((task for task in run.tasks if isinstance(task, PixelControl)), None)
         height, width = spec.frame[1:]
         self._scale = max(1, _SIDE // max(height, width))
@@ -83,11 +84,11 @@ class Recorder:
         self._writer.close()
 
     def __call__(self, observation: np.ndarray, score: float, past: Past | None = None) -> None:
-        """Adds a picture for an observation `[*spec.observation]` and what a recurrent network takes beside it."""
+        """Adds a picture for an observation `[*spec.observation]` and the past of a recurrent network."""
         self._writer.send(self.draw(observation, score, past))
 
     def draw(self, observation: np.ndarray, score: float, past: Past | None = None) -> np.ndarray:
-        """The picture, uint8 `[height, width, 3]`, RGB; it is the newest of those drawn so far."""
+        """Draws the next picture, uint8 `[height, width, 3]` in RGB."""
         learner, (rows, columns) = self._run.learner, self._panel
         value = float(learner.predict("base", observation[None], past)[1][0])
         self._values.append(value)
@@ -118,22 +119,22 @@ class Recorder:
 
 def _check(path: Path) -> None:
     if path.suffix != ".mp4":
-        raise ConfigError(f"--video {path} is no name of a video; write FILE.mp4")
+        raise ConfigError(f"--video {path} is not the name of an mp4 file; write FILE.mp4")
     folder = path.parent
     if path.is_dir() or not (folder.is_dir() and os.access(folder, os.W_OK)):
-        raise ConfigError(f"--video {path} can't be written; choose a file in a folder that is there and writable")
+        raise ConfigError(f"cannot write --video {path}; choose a file in an existing, writable folder")
     try:
         import imageio_ffmpeg  # noqa: F401
     except ImportError:
-        raise ConfigError("--video needs the package imageio-ffmpeg: pip install gunreal[video]") from None
+        raise ConfigError("--video needs the package imageio-ffmpeg; run pip install gunreal[video]") from None
 
 
 def _even(side: int) -> int:
-    return side + side % 2  # the video's format halves the resolution of colours
+    return side + side % 2  # the video format halves the resolution of colors
 
 
 def _centred(image: np.ndarray, scale: int, panel: tuple[int, ...]) -> np.ndarray:
-    """An image `[h, w, 3]`, enlarged by whole pixels, in the centre of a black panel."""
+    """Enlarges an image `[h, w, 3]` by a whole factor and centers it on a black panel."""
     image = image.repeat(scale, 0).repeat(scale, 1)
     canvas = np.zeros((*panel, 3), np.uint8)
     top, left = ((outer - inner) // 2 for outer, inner in zip(panel, image.shape, strict=False))
@@ -148,7 +149,7 @@ def _write(strip: np.ndarray, words: str) -> None:
 
 
 def _plot(strip: np.ndarray, values: np.ndarray) -> None:
-    """Draws values over time, one a pixel, the newest at the right end; the scale is theirs, with 0 in it."""
+    """Draws values over time, one per pixel, with the newest on the right. The scale includes all values and 0."""
     import cv2
 
     height, width = strip.shape[:2]

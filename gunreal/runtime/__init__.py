@@ -1,1 +1,1 @@
-"""How a run goes: the wiring of its parts, its threads and processes, and their number."""
+"""The execution of a run: how its parts are connected, its threads and processes, and their numbers."""

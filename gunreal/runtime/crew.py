@@ -1,4 +1,4 @@
-"""A resizable set of threads that do the same work: the predictors of one queue, the trainers."""
+"""A resizable set of threads that do the same work, such as the trainers or the predictors of one queue."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-_WAIT = 0.1  # seconds after which a thread looks whether it is to end
+_WAIT = 0.1  # seconds after which a thread checks whether it should end
 
 
 class Crew:
-    """Threads that fetch something to do and do it, until they are told to stop.
+    """Threads that repeatedly fetch work and do it until they are stopped.
 
     Args:
-      name: names the threads.
-      fetch: `fetch(timeout)` gives work, or something empty after `timeout` seconds without any.
-      work: does it.
-      failed: called with an exception that `fetch` or `work` raised; the thread then ends.
-      nice: by which the threads give way to the process's others where cores are short.
-      at_once: how many of the threads may hold work, or wait for it, at a time; None: all.
+      name: prefix of the threads' names.
+      fetch: `fetch(timeout)` returns work, or None or an empty result after `timeout` seconds without work.
+      work: function that does the work.
+      failed: function called with an exception raised by `fetch` or `work`. The thread then ends.
+      nice: increment of the threads' nice value, which lets other threads go first when cores are scarce.
+      at_once: maximum number of threads that hold work or wait for it at the same time. None means all.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Crew:
         return self._size
 
     def resize(self, size: int) -> None:
-        """Starts threads, or lets the newest ones end after their present work."""
+        """Starts threads, or lets the newest ones end after their current work."""
         self._size = size
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         taken = {thread.name for thread in self._threads}
@@ -57,19 +57,19 @@ class Crew:
 
     def _run(self, index: int) -> None:
         try:
-            os.nice(self._nice)  # of this thread alone, on Linux; 0 changes nothing
+            os.nice(self._nice)  # affects only this thread on Linux; 0 changes nothing
             while index < self._size:
                 self._turn(index)
-        except BaseException as error:  # noqa: BLE001  whatever it is, the run must hear of it
+        except BaseException as error:  # noqa: BLE001  every failure must be reported to the run
             self._failed(error)
 
     def _turn(self, index: int) -> None:
-        """Waits for a place and for work, each a tenth of a second at most, and does it."""
+        """Waits for a place and for work, at most a tenth of a second each, and does the work."""
         before = time.monotonic()
         placed = self._places.acquire(timeout=_WAIT)
         try:
             item = self._fetch(_WAIT) if placed and index < self._size else None
-            self._idle += time.monotonic() - before  # racy between threads, and only a statistic
+            self._idle += time.monotonic() - before  # racy between threads, but only a statistic
             if item is not None and len(item):
                 self._work(item)
         finally:
@@ -77,7 +77,7 @@ class Crew:
                 self._places.release()
 
     def idle_share(self) -> float:
-        """Share of the threads' time since the last call that they waited for work, 0..1."""
+        """Share of time since the last call that the threads waited for work, from 0 to 1."""
         now = time.monotonic()
         share = self._idle / max(1e-9, (now - self._since) * max(1, self._size))
         self._idle, self._since = 0.0, now

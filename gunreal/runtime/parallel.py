@@ -1,4 +1,4 @@
-"""A parallel run: agent processes, watched and restarted; crews of predictors and trainers; the scheduler."""
+"""A parallel run: supervised agent processes, crews of predictors and trainers, and the scheduler."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gunreal.runtime.scheduler import Counts
 from gunreal.runtime.steering import Steering, memory_in_use
 from gunreal.runtime.system import System, warn
 
-_YOUNG = 20.0  # seconds; a process that dies younger, or before its first rollout, counts as failing at once
-_PROCESS = 100 * 2**20  # bytes of an agent process without its rings: Python, NumPy and 16 Atari games take 79 MiB
-_FAILURES = 3  # in a row, after which the run gives up
-_GIVE_WAY = 5  # nice value of predictors where training is the longest work: else rollouts would wait, and grow old
+_YOUNG = 20.0  # seconds; a process that dies earlier, or before its first rollout, counts as an early failure
+_PROCESS = 100 * 2**20  # bytes per agent process without its rings; Python, NumPy and 16 Atari games take 79 MiB
+_FAILURES = 3  # early failures in a row after which the run gives up
+_GIVE_WAY = 5  # nice value of predictors if training takes the most work; rollouts would otherwise wait and grow old
 
 
 class ParallelRunner:
-    """Runs agents in processes of their own and serves them from threads of this one."""
+    """Runs agents in separate processes and serves them with threads of this process."""
 
     def __init__(self, system: System):
         self.system = system
@@ -33,7 +33,7 @@ class ParallelRunner:
             system.batcher.next,
             system.trainer.work,
             system.fail,
-            at_once=system.at_once + 1,  # one has its batch ready; more would hold memory and let rollouts age
+            at_once=system.at_once + 1,  # one trainer prepares its batch; more would use memory and age rollouts
         )
         self.counts = Counts(config.agents // per_process(config), config.predictors, config.trainers)
         policy = self._make_policy()
@@ -52,7 +52,7 @@ class ParallelRunner:
     def _prediction_crew(self, name: str) -> Crew:
         system = self.system
         pipe = system.requests[name]
-        groups = max(1, system.config.max_batch * 2 // system.layout.agents)  # whose observations fit one prediction
+        groups = max(1, system.config.max_batch * 2 // system.layout.agents)  # number of groups that fit one prediction
         return Crew(
             name,
             lambda timeout: pipe.get(groups, timeout),
@@ -62,7 +62,7 @@ class ParallelRunner:
         )
 
     def run(self, tick: Callable[[], None]) -> None:
-        """Goes on until the system is stopped; `tick` is called about ten times a second."""
+        """Runs until the system is stopped. `tick` is called about ten times per second."""
         self._start_affordable()
         for crew in self.crews.values():
             crew.resize(self.counts.predictors)
@@ -86,19 +86,19 @@ class ParallelRunner:
             crew.stop()
 
     def _start_affordable(self) -> None:
-        """Starts the agent processes, as far as they stay within the memory bound with full rings."""
+        """Starts as many of the agent processes as fit into the memory bound with full rings."""
         system, agents = self.system, self.system.layout.agents
         server, each = ram.in_use([os.getpid()]), system.layout.nbytes() + _PROCESS
         affordable = int((scheduler.MEMORY_SHARE * system.memory_limit - server) // each)
         if affordable < 1:
             raise ConfigError(
                 f"the memory limit of {_mib(system.memory_limit)} leaves no room for one agent process: the server "
-                f"takes {_mib(server)} and a process of {agents} agents {_mib(each)}; raise --memory_limit, or lower "
+                f"takes {_mib(server)} and a process of {agents} agents {_mib(each)}; raise --memory_limit or lower "
                 "--replay_size or --agents_per_process"
             )
         if affordable < self.counts.processes:
             wanted = self.counts.processes * agents
-            warn(f"started {affordable * agents} of {wanted} agents: more would cross the memory limit")
+            warn(f"started only {affordable * agents} of {wanted} agents, because more would exceed the memory limit")
             self.counts = self.counts._replace(processes=affordable)
         for _ in range(self.counts.processes):
             self._start_process()
@@ -112,7 +112,7 @@ class ParallelRunner:
         return [member for member in self.system.pool.members() if isinstance(member, Remote)]
 
     def _supervise(self) -> None:
-        """Restarts agent processes that have died or hang; gives up on one that dies at once again and again."""
+        """Restarts agent processes that have died or hang. Gives up if one keeps dying right after its start."""
         timeout = self.system.config.env_timeout
         for remote in self.remotes():
             remote.trim_errors()
@@ -120,7 +120,7 @@ class ParallelRunner:
                 self._restart(remote, f"ended with code {remote.popen.returncode}")
             elif remote.stuck_for() > timeout:
                 remote.kill()
-                self._restart(remote, f"made no step for {timeout:g} s")
+                self._restart(remote, f"did not finish a step within {timeout:g} s")
 
     def _restart(self, remote: Remote, why: str) -> None:
         system = self.system
@@ -138,7 +138,7 @@ class ParallelRunner:
         self._start_process(failures)
 
     def apply(self, counts: Counts) -> None:
-        """Starts and stops processes and threads until there are `counts` of them."""
+        """Starts and stops processes and threads to reach `counts`."""
         for _ in range(counts.processes - self.counts.processes):
             self._start_process()
         for remote in self.remotes()[counts.processes :]:
@@ -149,11 +149,11 @@ class ParallelRunner:
         self.counts = counts
 
     def memory_in_use(self) -> int:
-        """Bytes that all processes of the run use together."""
+        """Number of bytes used by all processes of the run."""
         return memory_in_use(self.remotes())
 
     def save(self) -> None:
-        """A checkpoint; agents start anew, with empty replay, when it is resumed."""
+        """Writes a checkpoint. After a resume, agents start again with empty replay."""
         self.system.save(scheduler=self._steering.get_state(self.counts) if self._steering else None)
 
 

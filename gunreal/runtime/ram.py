@@ -1,4 +1,4 @@
-"""How much memory a run may use, and how much it uses: what the scheduler's bound is made of."""
+"""The memory that a run may use, and the memory it uses. The scheduler's bound is based on both."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import psutil
 
 
 def limit(memory_limit: int = 0, root: Path = Path("/")) -> int:
-    """Bytes that all processes of a run together may use.
+    """Number of bytes that all processes of a run together may use.
 
     Args:
-      memory_limit: the user's own bound; 0 asks the machine: the tightest of the RAM and the limits of this process's
+      memory_limit: limit set by the user, in bytes. 0 means the smallest of the RAM and the limits of this process's
         cgroup and its ancestors (v2 `memory.max`, v1 `memory.limit_in_bytes`).
-      root: where `/proc` and `/sys` are found.
+      root: folder that contains `/proc` and `/sys`.
     """
     return memory_limit or min(_limits(root))
 
 
 def in_use(pids: Iterable[int], proc: Path = Path("/proc")) -> int:
-    """Bytes of RAM that the processes hold together; what they share counts once, processes that are gone not at all.
+    """Number of bytes of RAM that the processes use together. Shared memory counts once. Ended processes count 0.
 
-    The sum of their proportional set sizes (`smaps_rollup`, Linux 4.14). Where there is none: the sum of what each has
-    for itself, and the largest shared part, for the server maps every replay ring.
+    The result is the sum of the proportional set sizes (`smaps_rollup`, Linux 4.14). If they are not available, it is
+    the sum of the private parts plus the largest shared part, because the server maps every replay ring.
     """
     total = shared = 0
     for pid in pids:
@@ -37,9 +37,9 @@ def in_use(pids: Iterable[int], proc: Path = Path("/proc")) -> int:
 
 
 def own(pid: int, proc: Path = Path("/proc")) -> int:
-    """Bytes that one process adds to `in_use` beside its shared memory; 0 if it is gone.
+    """Number of bytes that one process adds to `in_use` without its shared memory. 0 if it has ended.
 
-    Of an agent process: its interpreter and environments, without the replay rings.
+    For an agent process this is its interpreter and environments, without the replay rings.
     """
     try:
         rollup = _rollup(pid, proc)
@@ -49,10 +49,9 @@ def own(pid: int, proc: Path = Path("/proc")) -> int:
 
 
 def allocated(pid: int, proc: Path = Path("/proc")) -> int:
-    """Bytes that a process has allocated for itself: its memory without files and without what it shares.
+    """Number of bytes that a process has allocated for itself, without files and shared memory. 0 if it has ended.
 
-    Unlike `own` it does not depend on which other processes of the machine have mapped the same libraries. 0 if the
-    process is gone.
+    Unlike `own`, the result does not depend on which other processes have mapped the same libraries.
     """
     try:
         return _rollup(pid, proc)["Anonymous"]
@@ -61,7 +60,7 @@ def allocated(pid: int, proc: Path = Path("/proc")) -> int:
 
 
 def unwritten(fds: Iterable[int]) -> int:
-    """Bytes of shared memory files that are promised but hold no page yet: `in_use` will grow by them."""
+    """Number of bytes of shared memory files that have no page yet. `in_use` can still grow by this amount."""
     stats = [os.fstat(fd) for fd in fds]
     return sum(max(0, stat.st_size - 512 * stat.st_blocks) for stat in stats)
 
@@ -69,8 +68,8 @@ def unwritten(fds: Iterable[int]) -> int:
 def _limits(root: Path) -> Iterator[int]:
     """The RAM, and the limits of this process's cgroup and of its ancestors.
 
-    Inside a container `/proc/self/cgroup` may name the host's path while `/sys/fs/cgroup` shows the container's own
-    group at its top: what isn't there is skipped.
+    Inside a container, `/proc/self/cgroup` may name the host's path while `/sys/fs/cgroup` shows the container's own
+    group at its top. Missing files are skipped.
     """
     yield psutil.virtual_memory().total
     try:
@@ -89,12 +88,12 @@ def _limits(root: Path) -> Iterator[int]:
         for folder in (group, *group.parents[: len(group.parts) - len(top.parts)]):
             try:
                 yield int((folder / file).read_text())
-            except (OSError, ValueError):  # no such file; "max": no limit
+            except (OSError, ValueError):  # no such file, or "max" for no limit
                 continue
 
 
 def _rollup(pid: int, proc: Path) -> dict[str, int]:
-    """Fields of `smaps_rollup` in bytes; raises OSError where it can't be read or the process is gone."""
+    """Fields of `smaps_rollup` in bytes. Raises OSError if it cannot be read or the process has ended."""
     lines = (proc / str(pid) / "smaps_rollup").read_text().splitlines()[1:]
     if not lines:
         raise ProcessLookupError(pid)
@@ -102,7 +101,7 @@ def _rollup(pid: int, proc: Path) -> dict[str, int]:
 
 
 def _resident(pid: int) -> tuple[int, int]:
-    """Resident bytes of a process: its own, and those that it may share; 0 if it is gone."""
+    """Resident bytes of a process: private, and possibly shared. Both are 0 if it has ended."""
     try:
         memory = psutil.Process(pid).memory_info()
     except psutil.NoSuchProcess:

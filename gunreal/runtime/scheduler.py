@@ -1,11 +1,11 @@
-"""Moves N_A, N_P and N_T at run time to train on as many frames per second as the machine allows, within its memory.
+"""Scheduling of N_A, N_P and N_T at run time, to train on as many frames per second as possible within the memory.
 
-Both policies climb by trial: measure an interval, change one count, measure again, keep the change or undo it.
-`Annealing` is the paper's random walk (GA3C, section 4.3). `Queue` tries only what idle shares and queues point at, and
-comes to rest (Multiverse, "Updated Schedule": the random walk unsettles the queues). Memory bounds both (GUNREAL,
-section 3.2).
+Both schedulers work by trial. They measure an interval, change one count, measure again, and keep or undo the change.
+`Annealing` is the random walk of GA3C, section 4.3. `Balancing` (`--scheduler queue`) tries only changes that idle
+shares and queue lengths suggest, and comes to rest. Multiverse ("Updated Schedule") found that the random walk disturbs
+the queues. Memory bounds both (GUNREAL, section 3.2).
 
-Nothing here starts or stops anything: the caller observes an interval, asks `propose`, and applies the answer.
+This module does not start or stop anything. The caller observes an interval, calls `propose` and applies the result.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-MEMORY_SHARE = 0.95  # of the limit: the bound on what a run uses
+MEMORY_SHARE = 0.95  # share of the memory limit that a run may use
 
 
 class Counts(NamedTuple):
-    """What the scheduler sets, each at least 1: agent processes (N_A), predictors per queue (N_P), trainers (N_T)."""
+    """Numbers of agent processes (N_A), predictors per queue (N_P) and trainers (N_T), each at least 1."""
 
     processes: int
     predictors: int
@@ -27,17 +27,17 @@ class Counts(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """One interval under unchanged counts. Shares are of the interval, 0..1, the mean over threads or agents.
+    """One interval with unchanged counts. Shares of time are from 0 to 1, averaged over threads or agents.
 
     Attributes:
       frames_per_second: agent steps trained on per second.
-      requests: mean number of requests that wait in the base prediction queue.
-      predictor_idle: share of time in which a base predictor waits for requests (waiting for the device is work).
-      trainer_idle: share of time in which a trainer waits for a batch.
-      blocked: share of time in which an agent waits for room in the training queue.
-      memory: bytes that all processes use, with what is promised to replay rings but not written yet.
-      memory_limit: bytes that they may use.
-      memory_per_process: bytes that one more agent process will use, with full replay rings.
+      requests: mean number of waiting requests in the base prediction queue.
+      predictor_idle: share of time a base predictor waits for requests. Waiting for the device counts as work.
+      trainer_idle: share of time a trainer waits for a batch.
+      blocked: share of time an agent waits for room in the training queue.
+      memory: memory of all processes in bytes, including parts of replay rings that are not yet written.
+      memory_limit: memory limit in bytes.
+      memory_per_process: memory that one more agent process will use with full replay rings, in bytes.
     """
 
     frames_per_second: float
@@ -51,7 +51,7 @@ class Observation(NamedTuple):
 
 
 class Move(NamedTuple):
-    """More or less of one count, by its name in `Counts`."""
+    """A change of one count, given by its name in `Counts`."""
 
     name: str
     by: int
@@ -65,18 +65,18 @@ MOVES = tuple(Move(name, by) for name in Counts._fields for by in (1, -1))
 
 
 def is_full(observation: Observation) -> bool:
-    """True where memory is used up: the present counts are the ceiling from now on."""
+    """Whether memory is used up. The current counts then become the ceiling."""
     return observation.memory >= MEMORY_SHARE * observation.memory_limit
 
 
 def bounded(proposal: Counts, counts: Counts, observation: Observation, ceiling: Counts | None = None) -> Counts:
-    """The proposal, without what would fall below 1, rise above the ceiling or cross the memory's bound.
+    """Limits a proposal to counts of at least 1, to the ceiling and to the memory bound.
 
     Args:
-      proposal: what a policy would like.
-      counts: the present counts. A run that already uses too much is not shrunk: it only doesn't grow.
-      observation: of the present counts.
-      ceiling: upper limits, from the first time that `is_full`.
+      proposal: counts proposed by a scheduler.
+      counts: current counts. A run that already uses too much memory does not shrink, but it cannot grow.
+      observation: observation of the current counts.
+      ceiling: upper limits, set when `is_full` first holds.
     """
     free = MEMORY_SHARE * observation.memory_limit - observation.memory
     affordable = counts.processes + max(0, math.floor(free / observation.memory_per_process))
@@ -87,7 +87,7 @@ def bounded(proposal: Counts, counts: Counts, observation: Observation, ceiling:
 
 
 class Trial(NamedTuple):
-    """A move under way, and what its throughput has to be measured against."""
+    """A move under trial, with the counts and the throughput before it."""
 
     move: Move
     counts: Counts
@@ -95,17 +95,17 @@ class Trial(NamedTuple):
 
 
 class Scheduler:
-    """Climbs by trial within the bounds; a policy says what to try next and which of two measurements is better."""
+    """Base class that tries moves within the bounds. A subclass chooses moves and judges their results."""
 
     def __init__(self) -> None:
         self.ceiling: Counts | None = None
         self._trial: Trial | None = None
 
     def propose(self, counts: Counts, observation: Observation) -> Counts:
-        """The counts for the next interval, given the last one's.
+        """The counts for the next interval, given the counts and the observation of the last one.
 
-        A rejected trial is taken back for an interval of its own, which measures anew what the next one has to beat:
-        speeds drift while the policy learns, and one lucky interval must not stand for ever.
+        After a rejected trial, the previous counts are measured again for one interval. Speeds drift while the policy
+        learns, and a single lucky interval must not remain the reference.
         """
         if is_full(observation):
             self.ceiling = Counts(*map(min, counts, self.ceiling or counts))
@@ -117,7 +117,7 @@ class Scheduler:
             if not kept:
                 return bounded(trial.counts, counts, observation, self.ceiling)
         elif frames <= 0:
-            return counts  # nothing has been trained on yet: not a measurement
+            return counts  # nothing has been trained on yet, so there is no measurement
         move = self._choose(counts, observation, [move for move in MOVES if self._fits(move, counts, observation)])
         if move is None:
             return counts
@@ -128,11 +128,11 @@ class Scheduler:
         return bounded(move(counts), counts, observation, self.ceiling) == move(counts)
 
     def get_state(self) -> dict[str, Any]:
-        """Everything that `set_state` needs to go on exactly, in types that JSON keeps."""
+        """The state for `set_state`, in types that JSON preserves."""
         return {"ceiling": self.ceiling, "trial": self._trial}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes on from what `get_state` returned, as it is or back from JSON."""
+        """Restores a state returned by `get_state`, directly or through JSON."""
         self.ceiling = Counts(*state["ceiling"]) if state["ceiling"] else None
         self._trial = None
         if state["trial"]:
@@ -140,19 +140,19 @@ class Scheduler:
             self._trial = Trial(Move(*move), Counts(*counts), frames)
 
     def _choose(self, counts: Counts, observation: Observation, allowed: list[Move]) -> Move | None:
-        """The next move to try, one of `allowed`; None to stay."""
+        """The next move to try, one of `allowed`, or None to keep the counts."""
         raise NotImplementedError
 
     def _better(self, counts: Counts, frames: float, trial: Trial) -> bool:
-        """Whether `frames` per second under `counts` is worth leaving what was there before the trial."""
+        """Whether `frames` per second with `counts` is better than before the trial."""
         raise NotImplementedError
 
     def _judged(self, move: Move, kept: bool, gain: float) -> None:
-        """Told how a trial ended; `gain` is relative."""
+        """Called with the result of a trial. `gain` is the relative change of throughput."""
 
 
 class Annealing(Scheduler):
-    """GA3C's random walk: N_A, N_P or N_T by +-1 at random, taken back if fewer frames were trained on."""
+    """GA3C's random walk. It changes N_A, N_P or N_T by +-1 at random and undoes changes that reduce throughput."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -175,27 +175,31 @@ class Annealing(Scheduler):
 
 
 class Balancing(Scheduler):
-    """Tries what relieves the bottleneck that queues and idle shares show, and rests when nothing helps.
+    """Relieves the bottleneck shown by queue lengths and idle shares, and rests when nothing helps.
 
-    A process or thread more must bring a twentieth of its proportional share, and goes again if it doesn't: trials
-    climb `frames_per_second / (N_A N_P N_T)^0.05`, which has a top. A move that was kept is tried again twice as large,
-    until one fails: by ones, some tens of processes would take as many intervals. What failed twice by one against a
-    bottleneck is given up, until an addition has moved the bottleneck or throughput has moved by itself. An addition
-    must bring a clear gain for that: where throughput is flat, noise keeps every other one and no search would end.
+    An additional process or thread is kept only if it brings at least a twentieth of its proportional gain. Trials thus
+    maximize `frames_per_second / (N_A N_P N_T)^0.05`, which has a maximum.
+
+    After a move is kept, the next one of its kind is twice as large, until one fails. Adding dozens of processes one by
+    one would take too many intervals.
+
+    A move by one that fails twice against a bottleneck is given up. It is tried again after an addition with a clear
+    gain, which shifts the bottleneck, or after a drift of the throughput. The gain must be clear because noise keeps
+    every other addition where throughput is flat, and the search would never end.
     """
 
     busy = 0.2  # idle share below which threads are the bottleneck
     worth = 0.05  # share of its proportional gain that an addition must bring
     patience = 2  # failures after which a move is given up
-    clear = 0.1  # relative gain by which an addition has moved the bottleneck
-    drift = 0.25  # relative change of throughput at rest that asks for a new search
+    clear = 0.1  # relative gain that counts as shifting the bottleneck
+    drift = 0.25  # relative change of throughput at rest that starts a new search
 
     def __init__(self) -> None:
         super().__init__()
-        self._bottleneck = ""  # that the trial under way is to relieve
+        self._bottleneck = ""  # the bottleneck that the current trial should relieve
         self._failures: dict[tuple[str, Move], int] = {}
         self._rest: float | None = None  # throughput when nothing was left to try
-        self._kept: Move | None = None  # the last trial's, unless it failed
+        self._kept: Move | None = None  # the move of the last trial, unless it failed
 
     def get_state(self) -> dict[str, Any]:
         """See `Scheduler.get_state`."""
@@ -207,7 +211,7 @@ class Balancing(Scheduler):
         """See `Scheduler.set_state`."""
         super().set_state(state)
         self._bottleneck, self._rest = state["bottleneck"], state["rest"]
-        self._kept = Move(*state["kept"]) if state.get("kept") else None  # older checkpoints have none
+        self._kept = Move(*state["kept"]) if state.get("kept") else None  # absent in older checkpoints
         self._failures = {(bottleneck, Move(*move)): times for bottleneck, move, times in state["failures"]}
 
     def _choose(self, counts: Counts, observation: Observation, allowed: list[Move]) -> Move | None:
@@ -222,7 +226,7 @@ class Balancing(Scheduler):
         return move and self._stride(move, counts, observation)
 
     def _stride(self, move: Move, counts: Counts, observation: Observation) -> Move:
-        """The move, twice as large as the last one if that was of its kind and was kept, as far as the bounds allow."""
+        """The move, doubled within the bounds if the last move was of the same kind and was kept."""
         by = move.by
         if self._kept and self._kept.name == move.name and self._kept.by * by > 0:
             by = 2 * self._kept.by
@@ -231,17 +235,17 @@ class Balancing(Scheduler):
         return Move(move.name, by)
 
     def _relief(self, counts: Counts, observation: Observation) -> list[Move]:
-        """Moves that the observation points at, the most promising one first: it names the bottleneck."""
+        """Moves suggested by the observation, the most promising first. The first one names the bottleneck."""
         idle = {"trainers": observation.trainer_idle, "predictors": observation.predictor_idle}
         busy = sorted((name for name, share in idle.items() if share < self.busy), key=idle.__getitem__)
         if observation.requests < 1 and "predictors" in busy:
-            busy.remove("predictors")  # at work, yet nothing waits for them
+            busy.remove("predictors")  # they are working, but nothing waits for them
         moves = [Move(name, 1) for name in busy]
         agents = Move("processes", -1 if observation.blocked > self.busy else 1)
-        # More agents make larger predictions, which may be all that busy predictors need.
+        # More agents give larger predictions, which may be all that busy predictors need.
         moves = [agents, *moves] if busy[:1] == ["predictors"] else [*moves, agents]
         moves += [Move(name, -1) for name, share in idle.items() if share * getattr(counts, name) >= 1]  # one idles
-        # Or too many share the cores.
+        # Too many threads or processes may share the cores.
         return [*moves, Move(busy[0] if busy else "processes", -1), Move("processes", -1)]
 
     def _better(self, counts: Counts, frames: float, trial: Trial) -> bool:

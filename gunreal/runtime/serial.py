@@ -1,4 +1,4 @@
-"""`--serial`: the same parts in one thread in lockstep. Same seed, same machine: the same weights, bit by bit."""
+"""A serial run (`--serial`): the same parts in one thread in lockstep, bit-reproducible on the same machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gunreal.runtime.system import System
 
 
 class SerialRunner:
-    """A run whose every round steps all groups once, serves all requests, and trains on every full batch."""
+    """Runs in rounds. A round steps all groups once, serves all requests and trains on every full batch."""
 
     def __init__(self, system: System):
         self.system = system
@@ -32,7 +32,7 @@ class SerialRunner:
             system.pool.add(member)
 
     def run(self, tick: Callable[[], None]) -> None:
-        """Goes on until the system is stopped; `tick` is called between rounds, about ten times a second."""
+        """Runs until the system is stopped. `tick` is called between rounds, about ten times per second."""
         system = self.system
         if system.resumed:
             self._restore()
@@ -51,7 +51,7 @@ class SerialRunner:
                 tick()
 
     def _serve(self) -> None:
-        """Answers all requests, then trains on all full batches: every group's next action is waiting afterwards."""
+        """Serves all requests, then trains on all full batches. Afterwards the next action of every group is ready."""
         system = self.system
         for name, pipe in system.requests.items():
             while len(records := pipe.get(system.config.max_batch, 0)):
@@ -60,11 +60,11 @@ class SerialRunner:
             system.trainer.work(batch)
 
     def memory_in_use(self) -> int:
-        """Bytes that the run uses."""
+        """Number of bytes that the run uses."""
         return ram.in_use([os.getpid()])
 
     def save(self) -> None:
-        """A checkpoint from which `--resume` goes on exactly: with the rings, the agents and everything that waits."""
+        """Writes a checkpoint for an exact `--resume`, with the rings, the agents and everything that is waiting."""
         system = self.system
         base = system.predictors["base"]
         assert isinstance(base, BasePredictor)

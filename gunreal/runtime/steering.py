@@ -1,4 +1,4 @@
-"""Feeds the scheduler: observes a parallel run, asks what to change, and lets a change settle before it is judged."""
+"""Connects the scheduler to a parallel run: observes intervals and waits for changes to settle before judging them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from gunreal.runtime.system import System
 
 
 class Steering:
-    """One policy and the interval that it is to judge; `predictors` are those of the base queue."""
+    """One scheduler and the interval it will judge. `predictors` are those of the base queue."""
 
     def __init__(self, system: System, predictors: Crew, trainers: Crew, policy: scheduler.Scheduler):
         self._system, self._predictors, self._trainers, self.policy = system, predictors, trainers, policy
         self.begin()
 
     def begin(self) -> None:
-        """Begins an interval."""
+        """Starts an interval."""
         self._since, self._trained = time.monotonic(), self._system.metrics.steps_trained
         self._requests: list[int] = []
         self._blocked: list[float] = []
@@ -32,10 +32,13 @@ class Steering:
         self._trainers.idle_share()
 
     def tick(self, counts: Counts, remotes: list[Remote]) -> Counts | None:
-        """Called about ten times a second. At the end of an interval: the counts to apply before `begin` is called."""
+        """Called about ten times per second. Returns new counts at the end of an interval, otherwise None.
+
+        The caller applies the counts and then calls `begin`.
+        """
         config = self._system.config
         if any(remote.segment.end.min() < config.t_max for remote in remotes):
-            self.begin()  # a process that is still starting would be held against the counts
+            self.begin()  # a process that is still starting would distort the measurement
             return None
         self._requests.append(len(self._system.requests["base"]))
         self._blocked.append(float(np.mean([blocked_share(remote, config.run_ahead) for remote in remotes])))
@@ -57,17 +60,17 @@ class Steering:
         )
 
     def get_state(self, counts: Counts) -> dict[str, Any]:
-        """What a checkpoint holds."""
+        """The state to save in a checkpoint."""
         return {"kind": self._system.config.scheduler, "counts": counts, "state": self.policy.get_state()}
 
 
 def memory_in_use(remotes: Iterable[Remote]) -> int:
-    """Bytes that this process and the agent processes use together."""
+    """Number of bytes that this process and the agent processes use together."""
     return ram.in_use([os.getpid(), *(remote.popen.pid for remote in remotes)])
 
 
 def blocked_share(remote: Remote, run_ahead: int) -> float:
-    """Share of a process's agents that wait until the trainers have taken what they gave."""
+    """Share of a process's agents that wait for the trainers to take their rollouts."""
     segment = remote.segment
     t_max = segment.layout.spec.t_max
     in_flight = segment.end // t_max - segment.trained

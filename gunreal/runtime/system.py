@@ -1,4 +1,4 @@
-"""The wiring: the parts of a run, connected in one place, and what every kind of run does with them."""
+"""The parts of a run, connected in one place, and the operations shared by serial and parallel runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gunreal.tasks.recorded import recorded_fields
 
 
 def build_learner(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...]) -> backend.Learner:
-    """The network on its accelerator, with freshly initialised weights."""
+    """Builds the network on its accelerator, with newly initialized weights."""
     threads = config.threads or (0 if config.serial else max(1, backend.cores() // 4))
     backend.select(config.backend, config.serial, threads)
     from gunreal.learning.network import Network  # Keras loads the backend that was just selected
@@ -47,14 +47,14 @@ def build_learner(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...]) 
         normalize_observations=config.normalize_observations,
         normalize_returns=config.normalize_returns,
         seed=config.seed,
-        fuse=None if backend.has_gpu() else backend.fused,  # a GPU's plain pass is short, and fusing takes longer
+        fuse=None if backend.has_gpu() else backend.fused,  # on a GPU the plain pass is faster than fusing
         side_by_side=backend.side_by_side(),
     )
     return backend.make_learner(network, config)
 
 
 def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], learner: backend.Learner) -> Layout:
-    """The memory of one agent process: rings with what the tasks record, and the tasks' mailboxes."""
+    """The memory layout of one agent process: rings with the recorded fields, and mailboxes of the tasks."""
     agents = per_process(config)
     slots = rollouts_that_wait(rollouts_per_batch(config), agents, agents)  # a single process must fill a batch
     extra = recorded_fields(tasks, spec)
@@ -73,7 +73,7 @@ def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], le
 
 
 class System:
-    """The parts of a run. `gunreal.runtime.serial` and `gunreal.runtime.parallel` say who calls them and when."""
+    """The parts of a run. `gunreal.runtime.serial` and `gunreal.runtime.parallel` decide when to call them."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class System:
             self.learner.set_state(
                 {name: array for name, array in resumed.state.items() if not name.startswith("ring")}
             )
-        self.stopped_by = ""  # no threading.Event: its lock would be the main thread's when a signal interrupts that
+        self.stopped_by = ""  # not a threading.Event: in a signal handler the main thread may hold its lock
         self.failure: BaseException | None = None
 
         bootstrapping = [task.name for task in tasks if task.bootstrap is not None]
@@ -100,38 +100,38 @@ class System:
             resumed.extra["metrics"] if resumed else None,
         )
         self.writer = MetricsWriter(run_dir, self.metrics.step)
-        first = resumed.extra["processes"] if resumed and not config.serial else 0  # new seeds, not the start's again
-        share = 1.0 if config.algorithm == "ppo" else 0.25  # PPO makes many updates of a batch: others grow old by them
+        first = resumed.extra["processes"] if resumed and not config.serial else 0  # avoids reusing seeds
+        share = 1.0 if config.algorithm == "ppo" else 0.25  # PPO's many updates per batch make other rollouts old
         self.pool = Pool(rollouts_per_batch(config), first, share)
         self.requests = {name: queues.Pipe(queues.REQUEST) for name in ("base", *bootstrapping)}
         self.rollouts, self.episodes = queues.Pipe(queues.ROLLOUT), queues.Pipe(queues.EPISODE)
         self.outbox = Outbox(
             tuple(pipe.write_fd for pipe in self.requests.values()), self.rollouts.write_fd, self.episodes.write_fd
         )
-        seed = config.seed + self.metrics.step  # a resumed parallel run must not draw the same actions again
+        seed = config.seed + self.metrics.step  # a resumed parallel run must not sample the same actions again
         self.predictors: dict[str, BasePredictor | TaskPredictor] = {
             "base": BasePredictor(self.pool, self.learner, seed)
         }
         for queue, name in enumerate(bootstrapping, BASE + 1):
             self.predictors[name] = TaskPredictor(self.pool, self.learner, name, queue)
         self.batcher = Batcher(self.pool, config, spec, tasks, self.rollouts)
-        # More would be no faster. A GPU computes one after the other: a second trainer has its batch ready meanwhile.
+        # More would not be faster. A GPU computes one update at a time while a second trainer prepares its batch.
         self.at_once = 1 if backend.has_gpu() else backend.cores()
         self.trainer = Trainer(self.learner, config, self.metrics, self.learner.network.lengths, self.at_once)
         self.memory_limit = ram.limit(config.memory_limit)
         self._waits = Reader()
 
     def stop(self, reason: str) -> None:
-        """Asks the run to end; the first reason counts."""
+        """Asks the run to end. The first reason is kept."""
         self.stopped_by = self.stopped_by or reason
 
     def fail(self, error: BaseException) -> None:
-        """Ends the run because a thread could not go on."""
+        """Ends the run because of an error. The first error is kept."""
         self.failure = self.failure or error
         self.stop("error")
 
     def predict(self, queue: str, records: np.ndarray) -> None:
-        """Serves requests of a prediction queue; the base queue's count as the run's agent steps."""
+        """Serves requests of a prediction queue. Those of the base queue count as agent steps of the run."""
         count = self.predictors[queue].serve(records)
         self.metrics.predicted(queue, count)
         if queue == "base":
@@ -140,19 +140,19 @@ class System:
                 self.stop("steps")
 
     def drain_episodes(self) -> None:
-        """Takes the episodes that have ended into the metrics."""
+        """Adds finished episodes to the metrics."""
         for _, _, score in self.episodes.get(1000, 0).tolist():
             self.metrics.episode(score)
 
     def snapshot(self, agents: int, predictors: int, trainers: int, memory_bytes: int) -> dict[str, Any]:
-        """One line of metrics for what happened since the last one."""
+        """One line of metrics for the time since the last one."""
         gauges = {
             "agents": agents,
             "predictors": predictors,
             "trainers": trainers,
             "memory_bytes": memory_bytes,
             "memory_limit": self.memory_limit,
-            # In lockstep nobody waits, and a resumed run would find the waits of its first part again.
+            # A serial run does not wait, and after a resume its rings would still contain old waits.
             "wait_ms": None if self.config.serial else self._waits.read(self.pool.waited()).mean_ms(),
         }
         lengths = {name: len(pipe) for name, pipe in self.requests.items()}
@@ -161,7 +161,7 @@ class System:
     def save(
         self, state: dict[str, np.ndarray] | None = None, blobs: dict[str, bytes] | None = None, **extra: Any
     ) -> None:
-        """Writes a checkpoint; a disk that refuses it is reported, and the run goes on."""
+        """Writes a checkpoint. If writing fails, a warning is printed and the run continues."""
         try:
             checkpoint.save(
                 self.run_dir,
@@ -189,7 +189,7 @@ class System:
         """Stops every agent process and frees all memory."""
         members = [self.pool.remove(member.process) for member in self.pool.members()]
         for member in members:
-            member.leave()  # all of them at the same time
+            member.leave()  # tell all of them first, so that they end at the same time
         for member in members:
             member.close()
         for pipe in itertools.chain(self.requests.values(), (self.rollouts, self.episodes)):
@@ -197,5 +197,5 @@ class System:
 
 
 def warn(text: str) -> None:
-    """Tells the user on standard error."""
+    """Prints a warning to standard error."""
     print(f"gunreal: {text}", file=sys.stderr, flush=True)

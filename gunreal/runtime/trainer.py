@@ -1,4 +1,4 @@
-"""The trainers: threads that gather rollouts and sequences to batches and train on them (GUNREAL, algorithm 9)."""
+"""The trainers: threads that gather rollouts and sequences into batches and train on them (GUNREAL, algorithm 9)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gunreal.tasks.base import AuxiliaryTask
 
 
 class Batcher:
-    """Collects references until a batch is full, then gathers what they refer to. One thread at a time."""
+    """Collects references until a batch is full, then gathers their data. Only one thread works at a time."""
 
     def __init__(self, pool: Pool, config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], queue: queues.Pipe):
         self._pool, self._spec, self._tasks, self._queue = pool, spec, tasks, queue
@@ -32,7 +32,7 @@ class Batcher:
         self._lock = threading.Lock()
 
     def next(self, timeout: float) -> dict[str, Any] | None:
-        """The next batch, or None when there are not enough rollouts within `timeout` seconds."""
+        """The next batch, or None if no rollout arrives for `timeout` seconds before it is full."""
         with self._lock:
             while len(self.waiting) < self.rollouts:
                 if not self.collect(timeout):
@@ -41,13 +41,13 @@ class Batcher:
             return self._gather(taken)
 
     def collect(self, timeout: float = 0) -> int:
-        """Takes waiting rollouts from the queue, no more than the next batch needs; returns how many."""
+        """Takes waiting rollouts from the queue, at most as many as the next batch needs. Returns their number."""
         records = self._queue.get(self.rollouts - len(self.waiting), timeout)
         self.add(records)
         return len(records)
 
     def add(self, records: np.ndarray) -> None:
-        """Puts rollouts `[n]` with those that wait for a batch; those of removed processes are dropped."""
+        """Adds rollouts `[n]` to those waiting for a batch. Rollouts of removed processes are dropped."""
         for process, agent, first in records.tolist():
             member = self._pool.get(process)
             if member is not None:
@@ -84,7 +84,7 @@ class Batcher:
     def _gather_member(
         self, member: Member, agents: np.ndarray, firsts: np.ndarray, outs: list[np.ndarray]
     ) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Past | None]]:
-        """One member's share of a batch, and what a recurrent network takes beside each part that it recurs over."""
+        """One member's share of a batch, and the past of each part for a recurrent network."""
         segment, spec = member.segment, self._spec
         steps = firsts[:, None] + np.arange(spec.t_max + 1)
         part = {"base": _rollouts(segment.arrays, spec, agents[:, None], steps % segment.layout.ring, self._config)}
@@ -93,7 +93,7 @@ class Batcher:
         slots = firsts // spec.t_max % segment.layout.slots
         for task, out in zip(self._tasks, outs[1:], strict=True):
             first, length = segment.arrays[f"{task.name}.sequence"][agents, slots].T
-            first = np.where(length > 0, first, firsts)  # an agent without a sequence lends its rollout, masked
+            first = np.where(length > 0, first, firsts)  # an agent without a sequence fills in its rollout, masked
             rows = np.arange(task.length(spec.t_max))
             steps = first[:, None] + np.minimum(rows, np.maximum(length, 1)[:, None] - 1)
             segment.gather(np.repeat(agents, len(rows)), steps.ravel(), out)
@@ -116,8 +116,12 @@ class Batcher:
 def _rollouts(
     arrays: dict[str, np.ndarray], spec: Spec, agents: np.ndarray, rows: np.ndarray, config: Config
 ) -> dict[str, np.ndarray]:
-    """The actor-critic's part of a batch from ring `rows` `[B, T + 1]`: action int32, mask float32, and float32 what
-    the objective takes: n-step returns, V-trace's ingredients, or PPO's advantages; all `[B, T]`."""
+    """The actor-critic's part of a batch, from ring `rows` `[B, T + 1]`.
+
+    Returns:
+      Arrays `[B, T]`: "action" int32, "mask" float32, "version" int32, and the float32 inputs of the objective (n-step
+      returns, the arguments of V-trace, or PPO's advantages).
+    """
     flags = arrays["flags"][agents, rows[:, :-1]]
     rewards = clip_rewards(arrays["reward"][agents, rows[:, :-1]], spec.reward_clip)
     discounts = np.where(flags & TERMINATED, np.float32(0), np.float32(spec.discount))
@@ -141,27 +145,30 @@ def _rollouts(
 
 
 def rollouts_per_batch(config: Config) -> int:
-    """Rollouts that reach the minimum training batch."""
+    """Number of rollouts that make up the minimum training batch."""
     return -(-config.min_batch // config.t_max)
 
 
 def anneal(start: float, end: float, share: float) -> float:
-    """Linear from `start` at share 0 to `end` at share 1 of the budget."""
+    """Interpolates linearly from `start` at share 0 to `end` at share 1 of the budget."""
     return start + (end - start) * min(max(share, 0.0), 1.0)
 
 
 def normalized(advantage: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """`advantage` with mean 0 and deviation 1 over the steps where `mask` is 1; both `[B, T]`, float32."""
+    """Normalizes `advantage` to mean 0 and standard deviation 1 where `mask` is 1. Both are float32 `[B, T]`."""
     kept = advantage[mask > 0]
     return (advantage - kept.mean()) / (kept.std() + np.float32(1e-8)) if len(kept) else advantage
 
 
 class Trainer:
-    """Turns batches into updates and reports each one.
+    """Trains on batches and reports each update.
 
     Args:
-      lengths: `Network.lengths`.
-      at_once: how many gradients may be computed at a time. Each takes memory of its own, some 100 MB with three tasks.
+      learner: the learner to train.
+      config: configuration of the run.
+      metrics: metrics that receive the results.
+      lengths: `Network.lengths`, the number of rows of each part of a batch.
+      at_once: maximum number of gradients computed at the same time. Each needs about 100 MB with three tasks.
     """
 
     def __init__(
@@ -171,7 +178,7 @@ class Trainer:
         self._turns = threading.BoundedSemaphore(at_once)
 
     def work(self, batch: dict[str, Any]) -> None:
-        """One update, or PPO's several."""
+        """Does one update with a batch, or several with PPO."""
         if self._config.algorithm != "ppo":
             self._update(batch, batch["base"]["mask"].size)
             return
@@ -183,7 +190,7 @@ class Trainer:
             self._update(part, part["base"]["mask"].size if place < config.ppo_minibatches else 0)
 
     def _update(self, batch: dict[str, Any], new: int) -> None:
-        """One update with a batch of which `new` agent steps are learned from for the first time."""
+        """Does one update. `new` is the number of agent steps of the batch that are used for the first time."""
         config = self._config
         acted = batch["base"].pop("version")
         rate = anneal(config.learning_rate, config.learning_rate_end, self._metrics.step / config.steps)

@@ -131,7 +131,7 @@ def test_a_cache_that_fails_is_only_slow(tmp_path, opened, monkeypatch):
         (MAZE, {"action_repeat": 0}, "action_repeat is 0, but must be at least 1"),
         (MAZE, {"level_seeds": -1}, "level_seeds is -1, but must be at least 0"),
         (MAZE, {"renderer": "gpu"}, "renderer is 'gpu', but must be software or hardware"),
-        (MAZE, {"hight": 84}, "env_args.hight does not fit dmlab/nav_maze_static_01; did you mean height"),
+        (MAZE, {"hight": 84}, "unknown env_args.hight for dmlab/nav_maze_static_01; did you mean height"),
         (MAZE, {"gravity": 1}, "unknown env_args.gravity for .*; available: width, height, actions"),
         (MAZE, {"observations": "VEL.TRANS"}, r"must be a list of names, \[\"DEBUG.POS.TRANS\"\]"),
         (MAZE, {"observations": ["VEL.TRAN"]}, "has no observation VEL.TRAN; did you mean VEL.TRANS"),

@@ -189,7 +189,7 @@ def test_module_ids_and_registration():
         (Config(env="CartPole-v1", env_args={"gravity": 1}), "env_args do not fit CartPole-v1: .*'gravity'"),
         (Config(env="Pendulum-v1"), "continuous actions; wrap it"),
         (fake(action=spaces.MultiDiscrete([2, 2])), "MultiDiscrete actions"),
-        (fake(spaces.Box(0, 255, (20, 30, 4), np.uint8)), "1 or 3 channels"),
+        (fake(spaces.Box(0, 255, (20, 30, 4), np.uint8)), "gray or RGB images"),
         (fake(spaces.Tuple([IMAGE, IMAGE])), "observes Tuple"),
         (fake(TWO_IMAGES), r"several image observations \['a', 'b'\]; choose one with --image_key"),
         (

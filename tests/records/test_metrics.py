@@ -167,6 +167,6 @@ def test_a_full_disk_is_said_once_and_writing_goes_on_later(tmp_path, capsys):
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
         warning = capsys.readouterr().err
-        assert warning.count("\n") == 1 and "can't write metrics" in warning and "training goes on" in warning
+        assert warning.count("\n") == 1 and "cannot write metrics" in warning and "training continues" in warning
         writer.write({"step": 4, "x": 0.5})
     assert [line["step"] for line in read(tmp_path / FILE)] == [1, 4]

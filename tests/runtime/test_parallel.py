@@ -91,7 +91,9 @@ def test_as_many_processes_as_memory_allows(clock, capsys):
     run = make_run(memory_limit=900 * MIB)  # 95 % of it are 855
     run._start_affordable()
     assert len(run.remotes()) == run.counts.processes == 2
-    assert capsys.readouterr().err == "gunreal: started 4 of 6 agents: more would cross the memory limit\n"
+    assert (
+        capsys.readouterr().err == "gunreal: started only 4 of 6 agents, because more would exceed the memory limit\n"
+    )
 
 
 def test_no_process_fits(clock):
@@ -114,7 +116,7 @@ def test_dead_and_hanging_processes_are_replaced(clock, capsys):
     assert dead.log == ["trim", "close"] and hanging.log == ["trim", "kill", "close"] and well.log == ["trim"]
     err = capsys.readouterr().err
     assert "agent process 0 ended with code -11; restarting it with empty replay:\nTraceback: it hurts\n" in err
-    assert "agent process 1 made no step for 30 s; restarting" in err
+    assert "agent process 1 did not finish a step within 30 s; restarting" in err
     assert run.system.metrics.snapshot({}, {})["restarts"] == 2
 
 

@@ -121,7 +121,11 @@ def test_gradient_reaches_the_whole_torso_and_nothing_else():
 @pytest.mark.parametrize(
     ("spec", "options", "message"),
     [
-        (Spec((4,), 1, "float32", 2), {}, "depth needs image observations and a map 'depth'.* float32 4: leave depth"),
+        (
+            Spec((4,), 1, "float32", 2),
+            {},
+            "depth needs image observations and a uint8 map 'depth'.* float32 4: leave depth",
+        ),
         (FRAMES, {"rows": 19}, "depth.rows is 19: choose 1 to 18 for frames of 36x36 pixels"),
         (FRAMES, {"columns": 0}, "depth.columns is 0: choose 1 to 36"),
         (FRAMES, {"edges": ()}, r"depth.edges is \[\]: give ascending numbers from 1 to 255"),

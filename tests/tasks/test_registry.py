@@ -125,8 +125,8 @@ def test_only_the_named_are_imported():
             "from my_plugin:Absent: AttributeError: module 'my_plugin' has no attribute 'Absent'",
         ),
         (["my_plugin:NoTask"], {}, "is not a subclass of gunreal.tasks.base.AuxiliaryTask"),
-        (["my_plugin:Nameless"], {}, "Nameless.name is None: choose an identifier"),
-        (["my_plugin:Reserved"], {}, "Reserved.name is 'base': choose an identifier other than base"),
+        (["my_plugin:Nameless"], {}, "Nameless.name is None; choose an identifier"),
+        (["my_plugin:Reserved"], {}, "Reserved.name is 'base'; choose an identifier other than base"),
         (
             ["no_such_module:Task"],
             {},
