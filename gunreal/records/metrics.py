@@ -48,6 +48,8 @@ _GAUGES = ("agents", "predictors", "trainers", "memory_bytes", "memory_limit", "
 _MEANS, _LATEST = ("entropy", "value_mean", "return_mean", "return_deviation", "grad_norm"), ("learning_rate",)
 _LOSSES = ("total", "policy", "value")  # of every run
 
+_ENOUGH = 10  # episodes: the mean of fewer is chance
+
 
 class RunMetrics:
     """What the threads of a run count; every method may be called from any of them.
@@ -131,9 +133,9 @@ class RunMetrics:
         self._add("restarts", 1)
 
     def score_mean(self) -> float | None:
-        """Mean score of the last 100 episodes; None before the first."""
+        """Mean score of the last 100 episodes, by which the best checkpoint is chosen; None before the tenth."""
         with self._lock:
-            return float(np.mean(self._scores)) if self._scores else None
+            return float(np.mean(self._scores)) if len(self._scores) >= _ENOUGH else None
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint has to hold, for JSON."""
