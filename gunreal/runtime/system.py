@@ -111,7 +111,7 @@ class System:
         self.outbox = Outbox(
             tuple(pipe.write_fd for pipe in self.requests.values()), self.rollouts.write_fd, self.episodes.write_fd
         )
-        # A resumed parallel run must not draw the same actions again. The agents' seeds have three words, to which zeros
+        # A resumed parallel run must not repeat its actions. The agents' seeds have three words, to which zeros
         # may be added without a change: a fourth word that is not 0 keeps this stream apart from theirs.
         seed = [config.seed, self.metrics.step, 0, _STREAM]
         self.predictors: dict[str, BasePredictor | TaskPredictor] = {
