@@ -204,6 +204,7 @@ class Worker:
         """Samples one sequence of each task for the full rollout and requests their bootstraps."""
         group = self.groups[index]
         group.closed += 1
+        self.segment.busy_since[index] = time.monotonic()  # a task may hang as an environment may
         agents = range(group.agents.start, group.agents.stop)
         group.sequences = {task.name: [self._sample(task, agent) for agent in agents] for task in self.tasks}
         for name, queue in self.queue_of.items():
@@ -214,6 +215,7 @@ class Worker:
         for task in self.tasks:
             if task.name not in self.queue_of:
                 self._write_targets(group, task)
+        self.segment.busy_since[index] = 0
         if not group.awaited:
             self._publish(group)
 
@@ -226,7 +228,9 @@ class Worker:
     def _bootstrapped(self, index: int, queue: int) -> None:
         group = self.groups[index]
         (task,) = (task for task in self.tasks if self.queue_of.get(task.name) == queue)
+        self.segment.busy_since[index] = time.monotonic()
         self._write_targets(group, task)
+        self.segment.busy_since[index] = 0
         group.awaited.remove(queue)
         if not group.awaited:
             self._publish(group)

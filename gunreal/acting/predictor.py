@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class _Rows:
 class BasePredictor:
     """Serves the base queue: samples `a_t ~ pi(.|o_t)`, writes it with `log mu` and `V(o_t)`, and wakes the agents."""
 
-    def __init__(self, pool: Pool, learner: Learner, seed: int):
+    def __init__(self, pool: Pool, learner: Learner, seed: int | Sequence[int]):
         self._pool, self._learner = pool, learner
         self.rng = np.random.default_rng(seed)
 

@@ -2,7 +2,8 @@
 
 `checkpoints/step_000001234567.npz` is an uncompressed zip file that `numpy.load` can open. It contains one `.npy`
 member per array, `meta.json` and the blobs. Each member has a CRC, and `meta.json` has a SHA-256 of all names and
-contents, so a damaged file is detected when it is read. `best.npz` is a hard link to the checkpoint with the best score.
+contents, so a damaged file is detected when it is read. `best.npz` is a hard link to the checkpoint with the best
+score.
 """
 
 from __future__ import annotations

@@ -48,6 +48,8 @@ _GAUGES = ("agents", "predictors", "trainers", "memory_bytes", "memory_limit", "
 _MEANS, _LATEST = ("entropy", "value_mean", "return_mean", "return_deviation", "grad_norm"), ("learning_rate",)
 _LOSSES = ("total", "policy", "value")  # losses that every run has
 
+_ENOUGH = 10  # episodes: the mean of fewer is chance
+
 
 class RunMetrics:
     """The metrics counted by the threads of a run. All methods are thread-safe.
@@ -132,9 +134,9 @@ class RunMetrics:
         self._add("restarts", 1)
 
     def score_mean(self) -> float | None:
-        """Mean score of the last 100 episodes, or None before the first."""
+        """Mean score of the last 100 episodes, which decides on the best checkpoint. None before the tenth episode."""
         with self._lock:
-            return float(np.mean(self._scores)) if self._scores else None
+            return float(np.mean(self._scores)) if len(self._scores) >= _ENOUGH else None
 
     def state(self) -> dict[str, Any]:
         """The state to save in a checkpoint, as values for JSON."""

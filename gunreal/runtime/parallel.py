@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import time
 from collections.abc import Callable
 
@@ -17,6 +18,8 @@ from gunreal.runtime.system import System, warn
 
 _YOUNG = 20.0  # seconds; a process that dies earlier, or before its first rollout, counts as an early failure
 _PROCESS = 100 * 2**20  # bytes per agent process without its rings; Python, NumPy and 16 Atari games take 79 MiB
+_FILES = 5  # open files per agent process: its memory, both ends of its wake pipe, its input, its error output
+_OTHER_FILES = 256  # open files for checkpoints, logs, libraries, and processes that are restarted
 _FAILURES = 3  # early failures in a row after which the run gives up
 _GIVE_WAY = 5  # nice value of predictors if training takes the most work; rollouts would otherwise wait and grow old
 
@@ -52,10 +55,9 @@ class ParallelRunner:
     def _prediction_crew(self, name: str) -> Crew:
         system = self.system
         pipe = system.requests[name]
-        groups = max(1, system.config.max_batch * 2 // system.layout.agents)  # number of groups that fit one prediction
         return Crew(
             name,
-            lambda timeout: pipe.get(groups, timeout),
+            lambda timeout: pipe.get(system.groups_at_once, timeout),
             lambda records: system.predict(name, records),
             system.fail,
             nice=_GIVE_WAY if system.config.tasks else 0,
@@ -100,6 +102,7 @@ class ParallelRunner:
             wanted = self.counts.processes * agents
             warn(f"started only {affordable * agents} of {wanted} agents, because more would exceed the memory limit")
             self.counts = self.counts._replace(processes=affordable)
+        allow_open_files(self.counts.processes)
         for _ in range(self.counts.processes):
             self._start_process()
 
@@ -155,6 +158,24 @@ class ParallelRunner:
     def save(self) -> None:
         """Writes a checkpoint. After a resume, agents start again with empty replay."""
         self.system.save(scheduler=self._steering.get_state(self.counts) if self._steering else None)
+
+
+def allow_open_files(processes: int) -> None:
+    """Raises this process's soft limit of open files to what so many agent processes take.
+
+    Raises:
+      ConfigError: the hard limit is below that.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = len(os.listdir("/proc/self/fd")) + _FILES * processes + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or needed <= soft:
+        return
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        raise ConfigError(
+            f"{processes} agent processes need {needed} open files, and the limit is {hard}; raise it (ulimit -n), or "
+            "use fewer --agents or more --agents_per_process"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def _mib(nbytes: int) -> str:

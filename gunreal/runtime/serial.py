@@ -54,7 +54,7 @@ class SerialRunner:
         """Serves all requests, then trains on all full batches. Afterwards the next action of every group is ready."""
         system = self.system
         for name, pipe in system.requests.items():
-            while len(records := pipe.get(system.config.max_batch, 0)):
+            while len(records := pipe.get(system.groups_at_once, 0)):
                 system.predict(name, records)
         while (batch := system.batcher.next(0)) is not None:
             system.trainer.work(batch)

@@ -72,6 +72,9 @@ def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], le
     return Layout(spec, agents, len(group_slices(agents)), config.replay_size, extra, slots, mailboxes)
 
 
+_STREAM = 2  # fourth word of the seed that actions are drawn by; 1 is `acting.episodes`'
+
+
 class System:
     """The parts of a run. `gunreal.runtime.serial` and `gunreal.runtime.parallel` decide when to call them."""
 
@@ -108,7 +111,9 @@ class System:
         self.outbox = Outbox(
             tuple(pipe.write_fd for pipe in self.requests.values()), self.rollouts.write_fd, self.episodes.write_fd
         )
-        seed = config.seed + self.metrics.step  # a resumed parallel run must not sample the same actions again
+        # A resumed parallel run must not sample the same actions again. The agents' seeds have three words, which equal
+        # seeds with zeros appended. A fourth word that is not 0 keeps this stream apart from theirs.
+        seed = [config.seed, self.metrics.step, 0, _STREAM]
         self.predictors: dict[str, BasePredictor | TaskPredictor] = {
             "base": BasePredictor(self.pool, self.learner, seed)
         }
@@ -118,6 +123,8 @@ class System:
         # More would not be faster. A GPU computes one update at a time while a second trainer prepares its batch.
         self.at_once = 1 if backend.has_gpu() else backend.cores()
         self.trainer = Trainer(self.learner, config, self.metrics, self.learner.network.lengths, self.at_once)
+        largest = max(group.stop - group.start for group in group_slices(self.layout.agents))
+        self.groups_at_once = max(1, config.max_batch // largest)  # whose observations fit one prediction
         self.memory_limit = ram.limit(config.memory_limit)
         self._waits = Reader()
 

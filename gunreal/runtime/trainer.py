@@ -20,6 +20,8 @@ from gunreal.learning.minibatches import minibatches
 from gunreal.records.metrics import RunMetrics
 from gunreal.tasks.base import AuxiliaryTask
 
+_STREAM = 3  # fourth word of the seed of PPO's minibatches; those of agents have three, which is the same as a 0
+
 
 class Batcher:
     """Collects references until a batch is full, then gathers their data. Only one thread works at a time."""
@@ -184,7 +186,7 @@ class Trainer:
             return
         config, base = self._config, batch["base"]
         base["advantage"] = normalized(base["advantage"], base["mask"])
-        rng = np.random.default_rng([config.seed, self._learner.version])
+        rng = np.random.default_rng([config.seed, self._learner.version, 0, _STREAM])
         parts = minibatches(batch, self._lengths, config.ppo_epochs, config.ppo_minibatches, rng)
         for place, part in enumerate(parts):
             self._update(part, part["base"]["mask"].size if place < config.ppo_minibatches else 0)

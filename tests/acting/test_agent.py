@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import pickle
 
+import helpers
 import numpy as np
 import pytest
 from helpers import Bench
@@ -228,6 +229,25 @@ def test_tasks_without_a_queue_hold_nothing_up():
             bench.members[0].step()
             bench.serve("base")
         assert bench.rollouts.get(10, 0)["first"].tolist() == [0, 0]
+
+
+def test_the_time_that_tasks_take_is_watched_like_that_of_environments(monkeypatch):
+    """A task that never returns is noticed as an environment is, and its process restarted."""
+    seen = set()
+    with Bench("~", tasks=("helpers:Tracer", "helpers:Lone")).start() as bench:
+        (member,) = bench.members
+        for cls in (helpers.Tracer, helpers.Lone):
+            for name in ("sample", "targets"):
+                original = getattr(cls, name)
+
+                def watched(self, *args, original=original, called=(cls.name, name)):
+                    seen.add((*called, bool(member.segment.busy_since.any())))
+                    return original(self, *args)
+
+                monkeypatch.setattr(cls, name, watched)
+        bench.step(30)
+        assert not member.segment.busy_since.any()
+    assert seen == {(task, name, True) for task in ("tracer", "lone") for name in ("sample", "targets")}
 
 
 def test_full_replay_is_waited_for():

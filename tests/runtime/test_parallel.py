@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import resource
 import threading
 from types import SimpleNamespace
 
@@ -225,3 +226,24 @@ def test_removed_agents_return_their_memory(tmp_path):
     assert seen["rings"] > 40 * MIB
     # What processes share, Python's own files, counts for fewer when some go: not all of "own" comes back.
     assert seen["before"] - seen["after"] > 0.95 * seen["rings"] + 0.4 * seen["own"]
+
+
+@pytest.fixture
+def open_files():
+    """The limits are as they were after a test."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_thousands_of_processes_raise_the_limit_of_open_files(open_files, monkeypatch):
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (700, hard))
+    parallel.allow_open_files(10)
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (700, hard)
+    parallel.allow_open_files(200)
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert 1200 < soft < 1500
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (700, 1024))
+    with pytest.raises(ConfigError, match="200 agent processes need 1... open files, and the limit is 1024; raise it"):
+        parallel.allow_open_files(200)

@@ -87,6 +87,22 @@ def test_stop_keeps_the_first_reason(system):
     system.close()
 
 
+@pytest.mark.parametrize(("agents", "groups"), [(1, 8), (3, 4)])
+def test_no_prediction_is_larger_than_max_batch(tmp_path, agents, groups):
+    """One agent is a single group; of three, two are in the larger one."""
+    system = make_system(tmp_path, agents=agents, agents_per_process=agents, max_batch=8, tasks=())
+    assert system.groups_at_once == groups
+    system.writer.close(), system.close()
+
+
+def test_actions_and_samples_are_drawn_from_streams_of_their_own(system):
+    seed = system.config.seed
+    draws = system.predictors["base"].rng.random(4).tolist()
+    others = [[seed], *([seed, agent, stream] for agent in range(3) for stream in range(3))]
+    assert all(np.random.default_rng(other).random(4).tolist() != draws for other in others)
+    system.close()
+
+
 def test_the_budget_ends_the_run(system):
     member = Member(system.pool.next_process(), system.layout)
     system.pool.add(member)
