@@ -17,12 +17,9 @@ server's Python threads are, memory. --tune searches the fastest settings instea
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
-import importlib.metadata
 import json
 import os
-import platform
 import signal
 import sys
 import time
@@ -30,18 +27,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import curves
-import measure
-import rates
-import tune
-from command_line import Parser, check_positive, say
+from common import curves
+from common.command_line import Parser, check_positive, say
+from measuring import measure, summary, tune
+from measuring.machine import machine
 
 from gunreal.config.schema import Config, ConfigError
-from gunreal.learning import backend
 from gunreal.train import prepare
 
 BASE = "base"
-_PACKAGES = ("gunreal", "keras", "tensorflow", "tensorflow-cpu", "jax", "numpy")  # their versions matter
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:
@@ -100,22 +94,7 @@ def variants(config: Config, task_sets: str) -> dict[str, Config]:
     return found
 
 
-def machine() -> dict[str, Any]:
-    """What the numbers were taken on."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    except OSError:
-        names = []
-    versions = {}
-    for name in _PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[name] = importlib.metadata.version(name)
-    processor = names[0] if names else platform.processor() or platform.machine()
-    return {"processor": processor, "cores": backend.cores(), "python": platform.python_version(), "versions": versions}
-
-
-def describe(config: Config, row: rates.Row, about: dict[str, Any], options: argparse.Namespace) -> str:
+def describe(config: Config, row: summary.Row, about: dict[str, Any], options: argparse.Namespace) -> str:
     """One line that says what was measured, where and how."""
     device = "a GPU" if row["gpu"] else "the CPU"
     return (
@@ -140,14 +119,14 @@ def benchmark(options: argparse.Namespace, config: Config) -> int:
             found = f"{row['pps']:,.0f} agent steps/s, {row['share']:.2f} of the limit"
             note = "" if row["balanced"] else f", not balanced: {row['tps']:,.0f} trained"
             say(f"round {number + 1} of {options.rounds}, {name}: {found}{note}")
-    results = {name: rates.medians(of) for name, of in rows.items()}
+    results = {name: summary.medians(of) for name, of in rows.items()}
     title = describe(config, next(iter(results.values())), about, options)
-    print("\n" + rates.table(results, title))
+    print("\n" + summary.table(results, title))
     if options.json:
         whole = {"about": about | {"title": title}, "sets": results, "rounds": rows}
         options.json.write_text(json.dumps(whole, indent=1) + "\n")
     if options.png:
-        rates.draw(results, about["cores"], title, options.png)
+        summary.draw(results, about["cores"], title, options.png)
     unbalanced = [name for name, row in results.items() if not row["balanced"]]
     if unbalanced:
         say(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import gymnasium
 import numpy as np
-from command_line import Parser, check_positive
+from common.command_line import Parser, check_positive
 
 from gunreal.config.schema import Config, ConfigError, per_process
 from gunreal.envs import vizdoom_maze

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from glob import iglob
 from pathlib import Path
 
-import curves
+from common import curves
 
 from gunreal.config.schema import ConfigError
 from gunreal.records import runs

@@ -17,16 +17,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import adjustment
-import curves
-import rate_report
-import rate_runs
-import report
-import trainings
-import workers
-from command_line import Parser, check_positive, say
-from experiments import EXPERIMENTS, Experiment, Learning
-from systems import RATES, Rates
+from common import curves
+from common.command_line import Parser, check_positive, say
+from experiments import adjustment, dispatcher, report, speed_report, speed_rounds, trainings
+from experiments.papers import EXPERIMENTS
+from experiments.speed import RATES, SpeedExperiment
+from experiments.table import Experiment, LearningExperiment
 
 from gunreal.config.schema import ConfigError, close_match
 from gunreal.config.units import parse_count
@@ -47,7 +43,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     options = _parser().parse_args(argv[:end])
     experiment = options.experiment = _choose(options.experiment, options.settings)
     own, others, kind = _OF_LEARNING, _OF_RATES, "learning"
-    if not isinstance(experiment, Learning):
+    if not isinstance(experiment, LearningExperiment):
         own, others, kind = others, own, "speed"
     for name in others:
         if getattr(options, name) is not None:
@@ -58,7 +54,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
             setattr(options, name, default)
         elif name != "steps":
             _check_number(name, given)
-    if isinstance(experiment, Learning):
+    if isinstance(experiment, LearningExperiment):
         curves.check_smoothing(options.smooth)
         options.experiment = dataclasses.replace(experiment, minutes=options.minutes or experiment.minutes)
         try:
@@ -116,7 +112,7 @@ def _choose(name: str, settings: str) -> Experiment:
     return dataclasses.replace(ALL[name], settings={setting: known[setting] for setting in chosen})
 
 
-def train(experiment: Learning, options: argparse.Namespace, extra: Sequence[str]) -> int:
+def train(experiment: LearningExperiment, options: argparse.Namespace, extra: Sequence[str]) -> int:
     """Trains what is missing and draws; returns the exit code."""
     wanted = trainings.plan(experiment, options.seeds, extra, options.env, options.steps, options.logdir)
     config = wanted[0].config
@@ -135,10 +131,10 @@ def train(experiment: Learning, options: argparse.Namespace, extra: Sequence[str
         say(results)
         return 0
     trainings.check(wanted)
-    with workers.locked(out) as lock:
+    with dispatcher.locked(out) as lock:
         for training in trainings.share(wanted, out):
             say(f"{training.config.name} is {training.path.resolve().name}, which has the same configuration")
-        crew = workers.Crew(wanted, options.parallel, lock, say)
+        crew = dispatcher.Dispatcher(wanted, options.parallel, lock, say)
         missing = config.env == experiment.env() != experiment.envs[0]
         where = config.env + (f", for want of deepmind_lab and {experiment.envs[0]}" if missing else "")
         done = sum(training.finished() for training in wanted)
@@ -167,26 +163,26 @@ def _stopped() -> int:
     return 130
 
 
-def measure(experiment: Rates, options: argparse.Namespace, extra: Sequence[str]) -> int:
+def measure(experiment: SpeedExperiment, options: argparse.Namespace, extra: Sequence[str]) -> int:
     """Measures what is missing and draws; returns the exit code."""
-    configs, path = rate_runs.plan(experiment, extra, options.env, options.logdir)
+    configs, path = speed_rounds.plan(experiment, extra, options.env, options.logdir)
     curves.check_matplotlib()
     results = f"{path.parent / experiment.name}.png, .md, .json"
     if options.draw:
-        rate_report.write(experiment, path)
+        speed_report.write(experiment, path)
         say(results)
         return 0
-    rate_runs.check(configs)
-    with workers.locked(path.parent):
-        rounds = rate_runs.Rounds(path, configs, options.seconds)
+    speed_rounds.check(configs)
+    with dispatcher.locked(path.parent):
+        rounds = speed_rounds.Rounds(path, configs, options.seconds)
         done = sum(min(len(rows), options.rounds) for rows in rounds.rows.values())
         wanted = len(configs) * options.rounds
         say(f"{experiment.name}: {wanted} measurements of {3 * options.seconds:g} s and a start, {done} are there")
         try:
-            failed = rate_runs.run(rounds, configs, options.seconds, options.rounds, say)
+            failed = speed_rounds.run(rounds, configs, options.seconds, options.rounds, say)
         except KeyboardInterrupt:
             failed = -1
-        if _drawn(lambda: rate_report.write(experiment, path)):
+        if _drawn(lambda: speed_report.write(experiment, path)):
             say(results)
     return _stopped() if failed < 0 else min(failed, 1)
 
@@ -195,7 +191,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit code: 0, 1 where something failed, 2 where the input was bad, 130 when stopped."""
     try:
         options, extra = parse(sys.argv[1:] if argv is None else argv)
-        if isinstance(options.experiment, Learning):
+        if isinstance(options.experiment, LearningExperiment):
             return train(options.experiment, options, extra)
         return measure(options.experiment, options, extra)
     except (OSError, ValueError) as error:  # ConfigError is one; so is what damaged metrics raise

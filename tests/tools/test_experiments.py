@@ -3,10 +3,11 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from planned import experiments, plan
+from experiments import papers, table
+from planned import plan
 
 
-@pytest.mark.parametrize("experiment", experiments.EXPERIMENTS.values(), ids=lambda experiment: experiment.name)
+@pytest.mark.parametrize("experiment", papers.EXPERIMENTS.values(), ids=lambda experiment: experiment.name)
 def test_experiments_are_whole(tmp_path, experiment):
     """Every setting is a configuration that exists, and differs from every other; the picture's axes are metrics."""
     wanted = plan(tmp_path, experiment)
@@ -20,5 +21,5 @@ def test_experiments_are_whole(tmp_path, experiment):
 
 def test_the_papers_environment_if_it_is_there(monkeypatch):
     for found, env in ((None, "gunreal/NavMazeStatic-v0"), (object(), "dmlab/nav_maze_static_01")):
-        monkeypatch.setattr(experiments.importlib.util, "find_spec", lambda name, found=found: found)
-        assert experiments.EXPERIMENTS["fig13"].env() == env
+        monkeypatch.setattr(table.importlib.util, "find_spec", lambda name, found=found: found)
+        assert papers.EXPERIMENTS["fig13"].env() == env

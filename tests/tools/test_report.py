@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import importlib
-
-from planned import CATCH, FINISHED, curve, experiments, make_run, plan, small
-
-report = importlib.import_module("report")
+from experiments import papers, report
+from planned import CATCH, FINISHED, curve, make_run, plan, small
 
 
 def test_first_reach_waits_for_a_hundred_episodes():
@@ -35,7 +32,7 @@ def test_numbers(tmp_path):
 
 
 def test_table(tmp_path):
-    experiment = experiments.EXPERIMENTS["fig14"]
+    experiment = papers.EXPERIMENTS["fig14"]
     for training in plan(tmp_path, experiment):
         make_run(training, *curve(0, 20, 10), FINISHED)
     text = report.table(report.measure(experiment, tmp_path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import sys
@@ -10,12 +9,11 @@ import threading
 from pathlib import Path
 
 import pytest
+from experiments import dispatcher
 from planned import CATCH, FINISHED, make_run, plan, small, trainings
 from training import wait_until
 
 from gunreal.config.schema import Config, ConfigError, load, save
-
-workers = importlib.import_module("workers")
 
 FAKE = """
 import json, pathlib, signal, sys, time
@@ -40,10 +38,10 @@ leave(1001, "steps")
 
 
 @pytest.fixture
-def crew(tmp_path, monkeypatch):
-    """Makes a crew whose trainings do, by setting, what they are told."""
+def make(tmp_path, monkeypatch):
+    """Makes a dispatcher whose trainings do, by setting, what they are told."""
 
-    def make(wanted, parallel=1, **what):
+    def dispatcher_of(wanted, parallel=1, **what):
         said = []
 
         def command(training):
@@ -52,9 +50,9 @@ def crew(tmp_path, monkeypatch):
 
         monkeypatch.setattr(trainings.Training, "command", command)
         lock = open(os.devnull)  # noqa: SIM115
-        return workers.Crew(wanted, parallel, lock, said.append, every=0.1), said
+        return dispatcher.Dispatcher(wanted, parallel, lock, said.append, every=0.1), said
 
-    return make
+    return dispatcher_of
 
 
 def make_folder(path: Path) -> Path:
@@ -62,11 +60,11 @@ def make_folder(path: Path) -> Path:
     return path
 
 
-def test_crew_trains_what_is_missing(tmp_path, crew):
+def test_it_trains_what_is_missing(tmp_path, make):
     wanted = plan(tmp_path, small("base", "pc", "vr"))
     make_run(wanted[0], FINISHED)
     make_run(wanted[1], {"step": 3}, checkpoint=False)  # stopped before its first checkpoint: it starts again
-    working, said = crew(wanted)
+    working, said = make(wanted)
     ended = []
     working.train(lambda: ended.append([training.finished() for training in wanted]))
     assert ended == [[True, True, False], [True, True, True]]
@@ -77,19 +75,19 @@ def test_crew_trains_what_is_missing(tmp_path, crew):
     assert (kept.tasks, kept.env, kept.steps, kept.name) == (("pc",), CATCH, 1000, "")
 
 
-def test_crew_goes_on_after_a_failure(tmp_path, crew):
+def test_it_goes_on_after_a_failure(tmp_path, make):
     wanted = plan(tmp_path, small("base", "pc"))
-    working, said = crew(wanted, base="fails")
+    working, said = make(wanted, base="fails")
     working.train(lambda: None)
     assert working.failed == wanted[:1] and wanted[1].finished()
     assert any("ablation-base-s1 ended with code 1 before its end: gunreal: no such luck" in line for line in said)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_crew_stops_in_order(tmp_path, crew, number):
+def test_it_stops_in_order(tmp_path, make, number):
     """A signal reaches all that are being trained, once; nothing new is started."""
     wanted = plan(tmp_path, small("base", "pc", "vr"))
-    working, said = crew(wanted, parallel=2, base="waits", pc="waits")
+    working, said = make(wanted, parallel=2, base="waits", pc="waits")
 
     progress = "100 of 1,000 agent steps, score 1.50, 50 a second; about 0.0 h left for all"
 
@@ -117,9 +115,9 @@ def test_crew_stops_in_order(tmp_path, crew, number):
     assert any(progress in line for line in said)
 
 
-def test_crew_leaves_nothing_running(tmp_path, crew):
+def test_it_leaves_nothing_running(tmp_path, make):
     wanted = plan(tmp_path, small("base", "pc"))
-    working, _ = crew(wanted, parallel=2, base="waits")
+    working, _ = make(wanted, parallel=2, base="waits")
 
     def ended():
         wait_until(lambda: wanted[0].step())
@@ -131,11 +129,11 @@ def test_crew_leaves_nothing_running(tmp_path, crew):
 
 
 def test_one_at_a_time_in_a_folder(tmp_path):
-    with workers.locked(tmp_path / "new"):  # noqa: SIM117
-        with pytest.raises(ConfigError, match="trainings are at work in"), workers.locked(tmp_path / "new"):
+    with dispatcher.locked(tmp_path / "new"):  # noqa: SIM117
+        with pytest.raises(ConfigError, match="trainings are at work in"), dispatcher.locked(tmp_path / "new"):
             pass
-    with workers.locked(tmp_path / "new"):
+    with dispatcher.locked(tmp_path / "new"):
         pass
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="can't write to"), workers.locked(tmp_path / "file"):
+    with pytest.raises(ConfigError, match="can't write to"), dispatcher.locked(tmp_path / "file"):
         pass

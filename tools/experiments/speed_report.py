@@ -8,17 +8,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import curves
 import numpy as np
-import rate_runs
-import rates
-import report
-from systems import QUANTITIES, Quantity, Rates
+from common import curves
+from measuring import summary
 
+from experiments import report, speed_rounds
+from experiments.speed import QUANTITIES, Quantity, SpeedExperiment
 from gunreal.config.schema import ConfigError
 
 
-def measure(experiment: Rates, saved: Mapping[str, Any]) -> dict[str, Any]:
+def measure(experiment: SpeedExperiment, saved: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers of an experiment, for JSON.
 
     Of each setting: "values", medians over its rounds; "ranges", the lowest and the highest of what they are of;
@@ -26,7 +25,7 @@ def measure(experiment: Rates, saved: Mapping[str, Any]) -> dict[str, Any]:
     paper has of both.
 
     Args:
-      saved: see `rate_runs.read`.
+      saved: see `speed_rounds.read`.
 
     Raises:
       ConfigError: there is none of them yet.
@@ -36,12 +35,12 @@ def measure(experiment: Rates, saved: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"nothing has been measured of {experiment.name} with {', '.join(experiment.settings)}")
     rows: dict[str, Any] = {}
     for name, of in known.items():
-        median, setting = rates.medians(of["rows"]), experiment.settings[name]
+        median, setting = summary.medians(of["rows"]), experiment.settings[name]
         rows[name] = {
             "label": setting.label,
             "agents": [median["agents"], of["config"]["agents"]],
             "values": {key: _value(QUANTITIES[key], median) for key in experiment.columns},
-            "ranges": {key: _range(QUANTITIES[key], rates.counting(of["rows"])) for key in experiment.columns},
+            "ranges": {key: _range(QUANTITIES[key], summary.counting(of["rows"])) for key in experiment.columns},
             "rounds": median["rounds"],
             "balanced": median["balanced"],
             "against": experiment.against.get(name),
@@ -75,7 +74,7 @@ def _range(quantity: Quantity, rows: Sequence[Mapping[str, Any]]) -> list[float]
     return [min(values), max(values)] if values else None
 
 
-def table(experiment: Rates, results: Mapping[str, Any]) -> str:
+def table(experiment: SpeedExperiment, results: Mapping[str, Any]) -> str:
     """The numbers as Markdown."""
     settings = results["settings"].values()
     papers = list(dict.fromkeys(key for row in settings for key in row["paper"]))
@@ -110,7 +109,7 @@ def _about(results: Mapping[str, Any]) -> str:
     return f"{agents}Medians over rounds of {2 * results['seconds']:g} s, with {where}. {fraction}".strip()
 
 
-def write(experiment: Rates, path: Path) -> dict[str, Any]:
+def write(experiment: SpeedExperiment, path: Path) -> dict[str, Any]:
     """Writes `EXPERIMENT.png`, `.json` and `.md` beside the rows, and returns the numbers.
 
     Args:
@@ -120,7 +119,7 @@ def write(experiment: Rates, path: Path) -> dict[str, Any]:
       ConfigError: nothing has been measured yet.
       OSError: a file can't be written.
     """
-    results = measure(experiment, rate_runs.read(path))
+    results = measure(experiment, speed_rounds.read(path))
     out = path.parent / experiment.name  # its name has no dot, or a suffix would be lost
     out.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n")
     out.with_suffix(".md").write_text(table(experiment, results))
@@ -132,7 +131,7 @@ def write(experiment: Rates, path: Path) -> dict[str, Any]:
     return results
 
 
-def lines(experiment: Rates, results: Mapping[str, Any]) -> list[curves.Panel]:
+def lines(experiment: SpeedExperiment, results: Mapping[str, Any]) -> list[curves.Panel]:
     """Panels over the experiment's axis: a curve for all settings that differ in nothing else, its band the range."""
     groups: dict[str, list[tuple[float, dict[str, Any]]]] = {}
     for name, row in results["settings"].items():
@@ -152,7 +151,7 @@ def lines(experiment: Rates, results: Mapping[str, Any]) -> list[curves.Panel]:
     return panels
 
 
-def _draw_bars(experiment: Rates, results: Mapping[str, Any], out: Path, title: str, note: str) -> None:
+def _draw_bars(experiment: SpeedExperiment, results: Mapping[str, Any], out: Path, title: str, note: str) -> None:
     rows = list(results["settings"].values())
     places, columns = range(len(rows), 0, -1), len(experiment.panels)
     size = (8 if columns == 1 else 6 * columns, 2.4 + 0.45 * len(rows))  # inches

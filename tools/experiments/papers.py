@@ -1,120 +1,28 @@
-"""The papers' experiments that `tools/reproduce.py` trains: a table, in which a new one is a new entry.
+"""The papers' experiments about learning that `reproduce.py` trains: a table, in which a new one is a new entry.
 
-Settings are fields of `gunreal.Config`; what none of them sets is the same for all and is chosen on the command line.
-What is measured without learning from it is in `systems.py`.
+Experiments on Atari games alone are in `atari_papers.py`, those about speed in `speed.py`.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
-
-TASKS = ("pc", "vr", "rp")
-ALL = "pc+vr+rp"
-STACK = {"observation": "gray", "frame_stack": 4}
-RGB = {"observation": "rgb", "frame_stack": 1}
-NAV_MAZE = ("dmlab/nav_maze_static_01", "gunreal/NavMazeStatic-v0")
-LEARNING = (("step", "score_mean"), ("seconds", "score_mean"))
-# No clipping: the goal's +10 would be worth an apple. Entropy: with 0.01 the policy stayed at random's level.
-MAZE: Mapping[str, Any] = {"reward_clip": 0.0, "entropy": 0.003}
-ARENA = ("dmlab/seekavoid_arena_01", "gunreal/SeekAvoid-v0")
-PONG = ("ALE/Pong-v5",)
-GA3C: Mapping[str, Any] = {  # the constants of configs/ga3c_pong.toml, without what belongs to a machine
-    "t_max": 5,
-    "min_batch": 40,
-    "optimizer": "rmsprop",
-    "learning_rate": 3e-4,
-    "learning_rate_end": 3e-4,
-    "epsilon": 0.1,
-    "max_grad_norm": 0.0,
-    "reduction": "sum",
-    "correction": "epsilon",
-    "normalize_observations": "off",
-    "normalize_returns": False,
-}
-FOREVER = 10**9  # agent steps: the budget of a run that time ends
-
-
-class Setting(NamedTuple):
-    """One of the things that are compared.
-
-    Attributes:
-      label: in the picture's legend and the table.
-      fields: of `gunreal.Config`.
-      paper: the paper's own numbers: "score", the final one; "ratio", steps to the reference's score over its steps.
-    """
-
-    label: str
-    fields: Mapping[str, Any]
-    paper: Mapping[str, float] = {}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Experiment:
-    """What is compared, and where.
-
-    Attributes:
-      name: on the command line and in the files' names.
-      title: of the picture.
-      shows: what the paper shows, and what to keep in mind when comparing; a note below the picture and the table.
-      envs: the paper's environment, then its equivalent for machines without it.
-      settings: by the name that is part of their runs' names; taken and drawn in this order.
-      common: fields of all settings, unless the command line says another value.
-    """
-
-    name: str
-    title: str
-    shows: str
-    envs: tuple[str, ...]
-    settings: Mapping[str, Setting]
-    common: Mapping[str, Any] = field(default_factory=dict)
-
-    def env(self) -> str:
-        """The first of `envs` that this machine has."""
-        lab = importlib.util.find_spec("deepmind_lab") is not None
-        return next((env for env in self.envs if lab or not env.startswith("dmlab/")), self.envs[-1])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Learning(Experiment):
-    """What is trained and how it is shown.
-
-    Attributes:
-      steps: budget of a run in agent steps, unless --steps says another.
-      minutes: of training, at which a run ends before that, unless --minutes says another.
-      reference: the setting that the others are measured against.
-      target: what its table is about: "score", or "tps" for how soon a scheduler has found the best training rate.
-      panels: pairs of keys of `metrics.jsonl`, (x axis, y axis); the picture has a panel for each.
-    """
-
-    steps: int
-    minutes: float = math.inf
-    reference: str = "base"
-    target: str = "score"
-    panels: tuple[tuple[str, str], ...] = LEARNING
-
-
-def counts(agents: int, predictors: int = 1, trainers: int = 1, each: int = 1) -> dict[str, int]:
-    """Fields for N_A, N_P and N_T with `each` agents in a process; one is what the paper has."""
-    return {"agents": agents, "agents_per_process": each, "predictors": predictors, "trainers": trainers}
-
-
-def three_systems(
-    base: Mapping[str, float], gunreal: Mapping[str, float], unreal: Mapping[str, float]
-) -> dict[str, Setting]:
-    """GA3C, GUNREAL, and UNREAL's input as settings, each with the paper's numbers."""
-    return {
-        "base": Setting("base (GA3C)", {"tasks": (), **STACK}, base),
-        ALL: Setting("pc+vr+rp (GUNREAL)", {"tasks": TASKS, **STACK}, gunreal),
-        "rgb": Setting("pc+vr+rp, single RGB frame (UNREAL's input)", {"tasks": TASKS, **RGB}, unreal),
-    }
-
+from experiments.table import (
+    ALL,
+    ARENA,
+    FOREVER,
+    GA3C,
+    NAV_MAZE,
+    PONG,
+    RGB,
+    STACK,
+    TASKS,
+    LearningExperiment,
+    Setting,
+    counts,
+    three_systems,
+)
 
 _ALL = (
-    Learning(
+    LearningExperiment(
         name="fig7",
         title="GUNREAL figure 7: stacked gray frames against a single RGB frame",
         shows="The paper (section 3.1): on nav_maze_static_01 stacked gray frames learn faster; single RGB frames did "
@@ -124,11 +32,10 @@ _ALL = (
             "rgb": Setting("single RGB frame", {"tasks": TASKS, **RGB}),
             "stack": Setting("4 stacked gray frames", {"tasks": TASKS, **STACK}),
         },
-        common=MAZE,
         steps=1_500_000,
         reference="rgb",
     ),
-    Learning(
+    LearningExperiment(
         name="fig13",
         title="GUNREAL figure 13: nav_maze_static_01",
         shows="The paper (sections 4.3, 4.4): GUNREAL reaches 15, five times UNREAL's score, and finishes 1.6 times "
@@ -136,10 +43,9 @@ _ALL = (
         "frames; here the tasks on that input stand for it, so that compute times are not comparable with the paper's.",
         envs=NAV_MAZE,
         settings=three_systems({}, {"score": 15}, {"score": 3}),
-        common=MAZE,
         steps=1_500_000,
     ),
-    Learning(
+    LearningExperiment(
         name="fig14",
         title="GUNREAL figure 14: seekavoid_arena_01",
         shows="The paper (section 4.3): UNREAL 31, GUNREAL 27, GA3C 25; GUNREAL needs 73 % fewer steps than GA3C to "
@@ -149,7 +55,7 @@ _ALL = (
         settings=three_systems({"score": 25}, {"score": 27, "ratio": 0.27}, {"score": 31}),
         steps=1_500_000,
     ),
-    Learning(
+    LearningExperiment(
         name="ablation",
         title="Which auxiliary task carries the gain",
         shows="Each of UNREAL's tasks alone, none, and all. The paper names the tasks together with stacked frames as "
@@ -162,10 +68,9 @@ _ALL = (
             "vr": Setting("vr (value replay)", {"tasks": ("vr",)}),
             "rp": Setting("rp (reward prediction)", {"tasks": ("rp",)}),
         },
-        common=MAZE,
         steps=1_500_000,
     ),
-    Learning(
+    LearningExperiment(
         name="recurrence",
         title="The LSTM torso and V-trace, each alone",
         shows="UNREAL has an LSTM, which the GUNREAL paper left out and names as its next step (section 7). V-trace is "
@@ -176,11 +81,10 @@ _ALL = (
             "lstm": Setting("LSTM, epsilon", {"tasks": TASKS, "network": "lstm", "correction": "epsilon"}),
             "vtrace": Setting("feed-forward, V-trace", {"tasks": TASKS, "network": "auto", "correction": "vtrace"}),
         },
-        common=MAZE,
         steps=1_500_000,
         reference="small",
     ),
-    Learning(
+    LearningExperiment(
         name="ga3c-fig2",
         title="GA3C figure 2: dynamic adjustment from 1/1/1 agents/predictors/trainers",
         shows="The paper (section 4.3) moves N_A, N_P or N_T by one every minute, at random (annealing), and gives no "
@@ -205,7 +109,7 @@ _ALL = (
         target="tps",
         panels=tuple(("seconds", key) for key in ("tps", "agents", "predictors", "trainers")),
     ),
-    Learning(
+    LearningExperiment(
         name="ga3c-fig5",
         title="GA3C figure 5: settings of agents/predictors/trainers against learning",
         shows="The paper (section 5.2), 3 hours of training: 1/1/1 and 16/1/1 use the GPU badly and learn slowly; the "
@@ -225,7 +129,7 @@ _ALL = (
         reference="best",
         panels=(("seconds", "score_mean"), ("seconds", "step")),
     ),
-    Learning(
+    LearningExperiment(
         name="ga3c-fig7",
         title="GA3C figure 7: the smallest training batch against learning",
         shows="The paper (section 5.3): from one rollout (5 agent steps) to 40, larger batches lower the policy lag "

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from experiments import GA3C, PONG, TASKS, Experiment, Setting
+from experiments.table import GA3C, PONG, TASKS, Experiment, Setting
 
 
 class Quantity(NamedTuple):
@@ -44,7 +44,7 @@ QUANTITIES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rates(Experiment):
+class SpeedExperiment(Experiment):
     """What is measured and how it is shown.
 
     Attributes:
@@ -71,7 +71,7 @@ _SYSTEMS = {  # GA3C, table 2: PPS of GA3C and of A3C on the CPU
 }
 _MULTIVERSE = {2: {"pps": 1562, "wait": 0.463}, 4: {"pps": 1781, "wait": 0.386}}
 _ALL = (
-    Rates(
+    SpeedExperiment(
         name="ga3c-fig3",
         title="GA3C figures 3 and 4: training rate, training queue and prediction batch over N_A, N_P, N_T",
         shows="The paper (section 5.1), 16 cores and a GPU: the rate grows up to N_A = 128 agents, of which every one "
@@ -93,7 +93,7 @@ _ALL = (
         against={},
         axis="agents",
     ),
-    Rates(
+    SpeedExperiment(
         name="ga3c-table2",
         title="GA3C table 2: predictions a second over the network's size",
         shows="The paper's systems have 8 to 16 cores and a GPU each, its A3C only the cores; they differ from this "
@@ -113,7 +113,7 @@ _ALL = (
         panels=("pps",),
         against=dict.fromkeys(_SYSTEMS, "small"),
     ),
-    Rates(
+    SpeedExperiment(
         name="fig9",
         title="GUNREAL figure 9: NCHW against NHWC",
         shows="The paper (section 4.1), GUNREAL on a GPU: NCHW makes 5 % more predictions and updates a second. On a "
@@ -130,7 +130,7 @@ _ALL = (
         panels=("pps", "updates"),
         against={"base-nchw": "base-nhwc", "nchw": "nhwc"},
     ),
-    Rates(
+    SpeedExperiment(
         name="multiverse",
         title="Multiverse: frames sent as bytes, and several agents a process",
         shows="Multiverse (16 cores, a GPU) has 20 processes of one agent, then 15 of several; here the number of "

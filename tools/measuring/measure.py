@@ -21,8 +21,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from sampling import child_seconds
-from window import Window
 
 from gunreal.config.schema import Config
 from gunreal.envs.make import make
@@ -32,9 +30,11 @@ from gunreal.learning import backend
 from gunreal.runtime.parallel import ParallelRun
 from gunreal.runtime.system import System
 from gunreal.train import prepare
+from measuring.sampling import child_seconds
+from measuring.window import Window
 
 BALANCE = 0.05  # acted and trained steps may differ by so much
-_BOOT = "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); import measure; measure.child()"
+_BOOT = "from measuring.measure import child; child()"
 _PATIENCE = 20.0  # seconds that a measurement has for its end when it is interrupted
 
 
@@ -57,13 +57,18 @@ def row(config: Config, seconds: float, parts: bool = True) -> dict[str, Any]:
       MeasurementFailed: its process failed.
     """
     command = [sys.executable, "-c", _BOOT]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # it imports what this process can import
     # In a session of its own it hears nothing of a terminal's Ctrl-C: it is interrupted once, by us, below.
     child = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,
     )
     try:
-        job = pickle.dumps([str(Path(__file__).parent), *sys.path]) + pickle.dumps((config, seconds, parts))
-        out, errors = child.communicate(job)
+        out, errors = child.communicate(pickle.dumps((config, seconds, parts)))
     except BaseException:
         child.send_signal(signal.SIGINT)
         try:

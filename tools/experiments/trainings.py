@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments import FOREVER, TASKS, Experiment, Learning
-
+from experiments.table import FOREVER, TASKS, Experiment, LearningExperiment
 from gunreal.config import flags
 from gunreal.config.schema import Config, ConfigError
 from gunreal.records import metrics, runs
@@ -102,7 +101,7 @@ def run_name(experiment: str, setting: str, seed: int | str) -> str:
 
 
 def plan(
-    experiment: Learning, seeds: int, extra: Sequence[str], env: str = "", steps: int = 0, logdir: str = ""
+    experiment: LearningExperiment, seeds: int, extra: Sequence[str], env: str = "", steps: int = 0, logdir: str = ""
 ) -> list[Training]:
     """The runs of an experiment, all settings of the first seed first.
 

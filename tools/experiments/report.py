@@ -9,18 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import curves
 import numpy as np
-import trainings
-from experiments import Learning
+from common import curves
 
+from experiments import trainings
+from experiments.table import LearningExperiment
 from gunreal.config.schema import ConfigError
 from gunreal.records import metrics, runs
 
 _EPISODES = 100  # before so many have ended, a mean score is of few
 
 
-def find(experiment: Learning, logdir: Path, key: str, what: str) -> dict[str, list[Path]]:
+def find(experiment: LearningExperiment, logdir: Path, key: str, what: str) -> dict[str, list[Path]]:
     """The runs that have a value of `key` in their metrics: by setting, in the order of their seeds.
 
     Raises:
@@ -56,7 +56,7 @@ def median(values: Sequence[float | None]) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def measure(experiment: Learning, logdir: Path) -> dict[str, Any]:
+def measure(experiment: LearningExperiment, logdir: Path) -> dict[str, Any]:
     """The numbers of an experiment, for JSON.
 
     "target" is the median of the reference's final scores; "steps_to_target" and "seconds_to_target" are each setting's
@@ -87,7 +87,7 @@ def measure(experiment: Learning, logdir: Path) -> dict[str, Any]:
     return about(experiment, found) | {"reference": experiment.reference, "target": target, "settings": rows}
 
 
-def about(experiment: Learning, found: Mapping[str, Sequence[Path]]) -> dict[str, Any]:
+def about(experiment: LearningExperiment, found: Mapping[str, Sequence[Path]]) -> dict[str, Any]:
     """What is known of an experiment beside its settings."""
     config = runs.saved_config(next(iter(found.values()))[0])
     known = {"experiment": experiment.name, "title": experiment.title, "env": config.env, "paper": experiment.shows}
@@ -95,7 +95,7 @@ def about(experiment: Learning, found: Mapping[str, Sequence[Path]]) -> dict[str
 
 
 def about_runs(
-    experiment: Learning, setting: str, paths: Sequence[Path], lines: Sequence[Sequence[dict[str, Any]]]
+    experiment: LearningExperiment, setting: str, paths: Sequence[Path], lines: Sequence[Sequence[dict[str, Any]]]
 ) -> dict[str, Any]:
     """What is known of a setting's runs beside what they are compared by."""
     return {
@@ -151,10 +151,10 @@ def number(value: float | None, form: str, missing: str = "-") -> str:
 
 
 def write(
-    experiment: Learning,
+    experiment: LearningExperiment,
     logdir: Path,
     width: int = 1,
-    numbers: Callable[[Learning, Path], dict[str, Any]] = measure,
+    numbers: Callable[[LearningExperiment, Path], dict[str, Any]] = measure,
     text: Callable[[dict[str, Any]], str] = table,
 ) -> dict[str, Any]:
     """Writes `EXPERIMENT.png`, `.json` and `.md` into the folder of runs, and returns the numbers.

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
-from command_line import handled
-from peers import Progress
+from common.command_line import handled
+from peers.progress import Progress
 
 from gunreal.runtime import memory
 

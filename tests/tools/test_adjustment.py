@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 import math
 import os
 import sys
 
 import pytest
-from planned import CATCH, FINISHED, TOOLS, curve, experiments, make_run, plan, small, trainings
+from experiments import adjustment, dispatcher, papers, report, table
+from planned import CATCH, FINISHED, TOOLS, curve, make_run, plan, small, trainings
 from training import Training
 
 from gunreal.records import metrics
 
-adjustment, report, workers = (importlib.import_module(name) for name in ("adjustment", "report", "workers"))
-FIG2 = experiments.EXPERIMENTS["ga3c-fig2"]
-FIG5 = experiments.EXPERIMENTS["ga3c-fig5"]
+FIG2 = papers.EXPERIMENTS["ga3c-fig2"]
+FIG5 = papers.EXPERIMENTS["ga3c-fig5"]
 
 
 def chosen(experiment, *settings: str, **changes):
@@ -84,7 +83,7 @@ def test_flags_go_over_the_papers_constants(tmp_path):
     assert (config.t_max, config.tasks, config.optimizer, config.min_batch) == (20, ("pc", "vr", "rp"), "rmsprop", 40)
     assert (config.agents, config.agents_per_process, training.minutes, config.steps) == (16, 1, 180, 1000)
     (training,) = plan(tmp_path, chosen(FIG5, "queue"), steps=0)
-    assert (training.config.steps, training.config.tasks) == (experiments.FOREVER, ())
+    assert (training.config.steps, training.config.tasks) == (table.FOREVER, ())
     assert trainings.budget(training.config.steps, training.minutes) == "180 min"
     assert trainings.budget(1000, math.inf) == "1,000 agent steps"
 
@@ -132,17 +131,17 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("what", ["wait", "interrupt"])
-def test_a_crew_ends_what_has_had_its_time(tmp_path, monkeypatch, what):
+def test_the_dispatcher_ends_what_has_had_its_time(tmp_path, monkeypatch, what):
     """Once: a Ctrl-C while a training saves itself is not handed on."""
     command = lambda training: [sys.executable, "-c", WAITS, str(training.path), what]  # noqa: E731
     monkeypatch.setattr(trainings.Training, "command", command)
     wanted = plan(tmp_path, dataclasses.replace(small("base", "pc"), minutes=0.002))
     said = []
     with open(os.devnull) as lock:
-        crew = workers.Crew(wanted, 1, lock, said.append, every=0.1)
-        crew.train(lambda: None)
-    assert wanted[0].finished() and not crew.failed
-    assert (crew.stopping, wanted[1].finished()) == ((False, True) if what == "wait" else (True, False))
+        working = dispatcher.Dispatcher(wanted, 1, lock, said.append, every=0.1)
+        working.train(lambda: None)
+    assert wanted[0].finished() and not working.failed
+    assert (working.stopping, wanted[1].finished()) == ((False, True) if what == "wait" else (True, False))
     assert any("100 agent steps, 0.1 of 0.002 min, or 1,000 agent steps" in line for line in said)
 
 

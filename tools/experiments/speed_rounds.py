@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import measure
-import trainings
-from benchmark import machine
-from experiments import FOREVER
-from systems import Rates
+from measuring import measure
+from measuring.machine import machine
 
+from experiments import trainings
+from experiments.speed import SpeedExperiment
+from experiments.table import FOREVER
 from gunreal.config.schema import Config, ConfigError
 from gunreal.train import prepare
 
@@ -27,7 +27,7 @@ _IGNORED = {"logdir", "name", "steps"}  # no matter to a row
 
 
 def plan(
-    experiment: Rates, extra: Sequence[str] = (), env: str = "", logdir: str = ""
+    experiment: SpeedExperiment, extra: Sequence[str] = (), env: str = "", logdir: str = ""
 ) -> tuple[dict[str, Config], Path]:
     """What is to be measured, by setting, and the file for its rows. See `trainings.configs`.
 

@@ -24,13 +24,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import measure
 import tomli_w
 
 from gunreal.config.checks import check
 from gunreal.config.schema import Config, ConfigError, per_process
 from gunreal.runtime import scheduler
 from gunreal.train import prepare
+from measuring import measure
 
 TUNED = ("agents", "agents_per_process", "predictors", "max_batch")
 # What the climb goes along; "split" is the same number of agents in more and smaller processes.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
+import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -57,3 +58,20 @@ def handled(numbers: Iterable[int], handler: Callable[[int, Any], object]) -> It
     finally:
         for number, previous in before.items():
             signal.signal(number, previous)
+
+
+@contextlib.contextmanager
+def on_cores(count: int) -> Iterator[None]:
+    """This process and those that it starts use so many cores.
+
+    Raises:
+      ConfigError: there are not so many.
+    """
+    allowed = os.sched_getaffinity(0)
+    if not 0 < count <= len(allowed):
+        raise ConfigError(f"cores is {count}, but this process may use 1 to {len(allowed)}; correct --cores")
+    os.sched_setaffinity(0, sorted(allowed)[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import report
-from experiments import Learning
 
+from experiments import report
+from experiments.table import LearningExperiment
 from gunreal.records import metrics
 
 SHARE = 0.9  # of the best fixed setting's training rate, which a scheduler is to reach
@@ -41,7 +41,7 @@ def _trained(lines: Lines) -> tuple[np.ndarray, np.ndarray]:
     return seconds, trained
 
 
-def measure(experiment: Learning, logdir: Path) -> dict[str, Any]:
+def measure(experiment: LearningExperiment, logdir: Path) -> dict[str, Any]:
     """The numbers of an experiment, for JSON.
 
     "best" is the fixed setting that trains fastest, "target" what is to be reached: `SHARE` of its rate. Of each

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sampling import Sampler, child_seconds, thread_seconds
 
 from gunreal.experience.spec import Spec
 from gunreal.experience.waits import Reader
@@ -17,6 +16,7 @@ from gunreal.runtime import memory
 from gunreal.runtime.parallel import ParallelRun
 from gunreal.runtime.system import System
 from gunreal.train import snapshot
+from measuring.sampling import Sampler, child_seconds, thread_seconds
 
 
 class Calls:

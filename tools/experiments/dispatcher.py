@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from command_line import handled
-from trainings import Training, budget
+from common.command_line import handled
 
+from experiments.trainings import Training, budget
 from gunreal.config.schema import Config, ConfigError, save
 
 _STARTING = 30.0  # seconds in which a run that goes on may find its place, before its metrics are believed
@@ -43,7 +43,7 @@ def locked(logdir: str | Path) -> Iterator[IO[str]]:
         yield file
 
 
-class Crew:
+class Dispatcher:
     """Trains runs, `parallel` at a time, until all are done or it is told to stop.
 
     Args:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import signal
 
 import pytest
-from planned import CATCH, TOOLS, experiments
+import reproduce
+from experiments import papers, speed, speed_report, speed_rounds
+from planned import CATCH, TOOLS
 from training import Training, wait_until
 
 from gunreal.config.checks import check
 from gunreal.config.schema import ConfigError
 
-reproduce, rate_report, rate_runs, systems = (
-    importlib.import_module(name) for name in ("reproduce", "rate_report", "rate_runs", "systems")
-)
 MULTIVERSE = "multiverse --settings float32,1,2 --env gunreal/Catch-v0 --rounds 2 --logdir runs"
 
 
@@ -41,36 +39,36 @@ def measured(tmp_path, monkeypatch):
             raise answer
         return answer
 
-    monkeypatch.setattr(rate_runs.measure, "row", fake)
+    monkeypatch.setattr(speed_rounds.measure, "row", fake)
     fake.asked, fake.answers = asked, answers
     return fake
 
 
-@pytest.mark.parametrize("experiment", systems.RATES.values(), ids=lambda experiment: experiment.name)
+@pytest.mark.parametrize("experiment", speed.RATES.values(), ids=lambda experiment: experiment.name)
 def test_experiments_are_whole(experiment):
     """Every setting is a configuration that exists and differs from every other; columns and references are there."""
-    configs, path = rate_runs.plan(experiment)
+    configs, path = speed_rounds.plan(experiment)
     for config in configs.values():
         check(config)
     every = list(configs.values())
     assert list(configs) == list(experiment.settings) and all(a != b for i, a in enumerate(every) for b in every[:i])
     assert len({setting.label for setting in experiment.settings.values()}) == len(every)
-    assert {*experiment.columns, *experiment.panels} <= systems.QUANTITIES.keys()
+    assert {*experiment.columns, *experiment.panels} <= speed.QUANTITIES.keys()
     assert {*experiment.against, *experiment.against.values()} <= configs.keys()
     assert str(path) == f"runs/Pong-v5/{experiment.name}.rounds.json" and "." not in experiment.name
-    assert experiment.name not in experiments.EXPERIMENTS
-    for key in systems.QUANTITIES:
-        assert systems.QUANTITIES[key].of(row()) > 0
+    assert experiment.name not in papers.EXPERIMENTS
+    for key in speed.QUANTITIES:
+        assert speed.QUANTITIES[key].of(row()) > 0
 
 
 def test_flags_go_over_the_papers_constants_and_not_over_what_is_compared():
-    experiment = systems.RATES["ga3c-fig3"]
-    configs, _ = rate_runs.plan(experiment, ["--t_max", "20", "--tasks", "pc,vr", "--agents_per_process", "8"])
+    experiment = speed.RATES["ga3c-fig3"]
+    configs, _ = speed_rounds.plan(experiment, ["--t_max", "20", "--tasks", "pc,vr", "--agents_per_process", "8"])
     config = configs["16-2-1"]
     assert (config.agents, config.predictors, config.trainers, config.agents_per_process) == (16, 2, 1, 8)
     assert (config.t_max, config.tasks, config.min_batch, config.optimizer) == (20, ("pc", "vr"), 40, "rmsprop")
     with pytest.raises(ConfigError, match="ga3c-fig3 compares agents"):
-        rate_runs.plan(experiment, ["--agents", "8"])
+        speed_rounds.plan(experiment, ["--agents", "8"])
 
 
 @pytest.mark.parametrize(
@@ -130,7 +128,7 @@ def test_rows_of_something_else_are_in_the_way(tmp_path, measured, monkeypatch, 
         (["--", "--t_max", "10"], "was measured with t_max 5, not 10"),
     ):
         assert reproduce.main([*words, *more]) == 2 and message in capsys.readouterr().err
-    monkeypatch.setattr(rate_runs, "machine", lambda: {"processor": "another", "cores": 64})
+    monkeypatch.setattr(speed_rounds, "machine", lambda: {"processor": "another", "cores": 64})
     assert reproduce.main(words) == 2 and "'another'; choose" in capsys.readouterr().err
     (tmp_path / "runs" / "multiverse.rounds.json").write_text('{"settings"')
     assert reproduce.main(words) == 2 and "is damaged" in capsys.readouterr().err
@@ -139,7 +137,7 @@ def test_rows_of_something_else_are_in_the_way(tmp_path, measured, monkeypatch, 
 
 def test_a_setting_that_fails_keeps_no_other_from_it(tmp_path, measured, capsys):
     pytest.importorskip("matplotlib")
-    measured.answers[:] = [row(), rate_runs.measure.MeasurementFailed("no such layout"), row(agents=20), row()]
+    measured.answers[:] = [row(), speed_rounds.measure.MeasurementFailed("no such layout"), row(agents=20), row()]
     assert reproduce.main(MULTIVERSE.split()) == 1
     out = capsys.readouterr().out
     assert "round 1 of 2, 1: no such layout" in out and "memory was enough for 20 of 32 agents" in out
@@ -149,28 +147,28 @@ def test_a_setting_that_fails_keeps_no_other_from_it(tmp_path, measured, capsys)
 
 
 def saved_rows(experiment, rows: dict[str, list[dict]]) -> dict:
-    """What `rate_runs.read` gives."""
-    configs, _ = rate_runs.plan(experiment)
+    """What `speed_rounds.read` gives."""
+    configs, _ = speed_rounds.plan(experiment)
     found = {name: {"config": {"env": configs[name].env, "agents": configs[name].agents}, "rows": of}
              for name, of in rows.items()}  # fmt: skip
     return {"seconds": 8.0, "processor": "a machine", "cores": 2, "settings": found}
 
 
 def test_numbers_beside_the_papers():
-    experiment = systems.RATES["fig9"]
+    experiment = speed.RATES["fig9"]
     rows = {
         "nhwc": [row(1000.0), row(1200.0), row(9000.0, balanced=False), row(1100.0)],
         "nchw": [row(500.0), row(600.0)],
         "base-nchw": [row(700.0, agents=16)],
     }
-    results = rate_report.measure(experiment, saved_rows(experiment, rows))
+    results = speed_report.measure(experiment, saved_rows(experiment, rows))
     nhwc, nchw, alone = (results["settings"][name] for name in ("nhwc", "nchw", "base-nchw"))
     assert (nhwc["values"]["pps"], nhwc["ranges"]["pps"]) == (1100.0, [1000.0, 1200.0])
     assert (nhwc["rounds"], nhwc["balanced"], nhwc["ratios"]) == (4, 3, {})
     assert nchw["values"] == {"pps": 550.0, "updates": 13.75, "update_ms": 8.0}
     assert nchw["ratios"] == {"pps": 0.5, "updates": 0.5}
     assert nchw["paper_ratios"] == {"pps": 1550 / 1477, "updates": 38 / 36} and alone["ratios"] == {}
-    text = rate_report.table(experiment, results)
+    text = speed_report.table(experiment, results)
     cells = [line[2:-2].split(" | ") for line in text.splitlines() if line.startswith("| ")]
     assert cells[0][1:3] == ["agent steps/s acted (PPS)", "updates/s (TPS)"]
     assert cells[0][-2:] == ["paper: agent steps/s acted (PPS)", "paper: updates/s (TPS)"]
@@ -182,9 +180,9 @@ def test_numbers_beside_the_papers():
 
 
 def test_columns_that_only_the_paper_has():
-    experiment = systems.RATES["ga3c-table2"]
+    experiment = speed.RATES["ga3c-table2"]
     rows = {"small": [row(2000.0)], "stride1": [row(200.0, wait={"share": 0.5, "mean_ms": None})]}
-    text = rate_report.table(experiment, rate_report.measure(experiment, saved_rows(experiment, rows)))
+    text = speed_report.table(experiment, speed_report.measure(experiment, saved_rows(experiment, rows)))
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     assert "paper: system I | paper: I, A3C | paper: system II" in lines[0]
     assert lines[2].startswith(
@@ -193,11 +191,11 @@ def test_columns_that_only_the_paper_has():
 
 
 def test_lines_over_the_agents():
-    experiment = systems.RATES["ga3c-fig3"]
+    experiment = speed.RATES["ga3c-fig3"]
     rows = {name: [row(10.0 * int(name.split("-")[0]))] for name in ("8-1-1", "2-1-1", "4-1-1", "2-2-1")}
     rows["4-1-1"].append(row(60.0))
-    panels = rate_report.lines(experiment, rate_report.measure(experiment, saved_rows(experiment, rows)))
-    assert [panel.y for panel in panels] == [systems.QUANTITIES[key].label for key in experiment.panels]
+    panels = speed_report.lines(experiment, speed_report.measure(experiment, saved_rows(experiment, rows)))
+    assert [panel.y for panel in panels] == [speed.QUANTITIES[key].label for key in experiment.panels]
     first, second = panels[0].curves
     assert (first.label, second.label) == ("predictors 1, trainers 1", "predictors 2, trainers 1")
     assert first.x.tolist() == [2, 4, 8] and first.y.tolist() == [20, 50, 80]
@@ -205,13 +203,13 @@ def test_lines_over_the_agents():
     assert second.x.tolist() == [2]
 
 
-@pytest.mark.parametrize("name", systems.RATES)
+@pytest.mark.parametrize("name", speed.RATES)
 def test_the_picture(tmp_path, name):
     pytest.importorskip("matplotlib")
-    experiment = systems.RATES[name]
+    experiment = speed.RATES[name]
     path = tmp_path / f"{name}.rounds.json"
     path.write_text(json.dumps(saved_rows(experiment, {setting: [row()] for setting in experiment.settings})))
-    rate_report.write(experiment, path)
+    speed_report.write(experiment, path)
     assert (tmp_path / f"{name}.png").stat().st_size > 10_000
     assert json.loads((tmp_path / f"{name}.json").read_text())["settings"].keys() == experiment.settings.keys()
     assert (tmp_path / f"{name}.md").read_text().startswith(f"**{experiment.title}** on `ALE/Pong-v5`\n\n|")
@@ -232,11 +230,11 @@ def test_interrupted_and_resumed(tmp_path):
         wait_until(lambda: path.exists() or process.popen.poll() is not None)
         wait_until(lambda: process.agents() or process.popen.poll() is not None)
         assert process.signal(signal.SIGINT, 60) == 130, process.stderr
-    first = rate_runs.read(path)["settings"]
+    first = speed_rounds.read(path)["settings"]
     assert list(first) == ["1-1-1"]
     with start() as process:
         assert process.end() == 0, process.stderr
-    both = rate_runs.read(path)["settings"]
+    both = speed_rounds.read(path)["settings"]
     assert list(both) == ["1-1-1", "4-1-1"] and both["1-1-1"] == first["1-1-1"]
     results = json.loads(path.with_name("ga3c-fig3.json").read_text())
     assert all(min(of["values"][key] for key in ("pps", "tps", "memory")) > 0 for of in results["settings"].values())
