@@ -13,21 +13,20 @@ import dataclasses
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from common import curves
 from common.command_line import Parser, check_positive, say
-from experiments import adjustment, dispatcher, report, speed_report, speed_rounds, trainings
-from experiments.papers import EXPERIMENTS
+from experiments import adjustment, atari_papers, dispatcher, papers, report, speed_report, speed_rounds, trainings
 from experiments.speed import RATES, SpeedExperiment
-from experiments.table import Experiment, LearningExperiment
+from experiments.table import Experiment, GamesExperiment, LearningExperiment
 
 from gunreal.config.schema import ConfigError, close_match
 from gunreal.config.units import parse_count
 
-ALL: dict[str, Experiment] = {**EXPERIMENTS, **RATES}
+ALL: dict[str, Experiment] = {**papers.EXPERIMENTS, **atari_papers.EXPERIMENTS, **RATES}
 # Options that belong to one kind of experiment, with their defaults.
 _OF_LEARNING: dict[str, float] = {"steps": 0, "minutes": 0, "seeds": 3, "parallel": 1, "smooth": 1}
 _OF_RATES: dict[str, float] = {"seconds": 8, "rounds": 3}
@@ -54,6 +53,8 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
             setattr(options, name, default)
         elif name != "steps":
             _check_number(name, given)
+    if options.games or isinstance(experiment, GamesExperiment):
+        experiment = options.experiment = _on_games(experiment, options.games, options.env)
     if isinstance(experiment, LearningExperiment):
         curves.check_smoothing(options.smooth)
         options.experiment = dataclasses.replace(experiment, minutes=options.minutes or experiment.minutes)
@@ -66,13 +67,15 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 
 def _parser() -> Parser:
     parser = Parser("reproduce.py", __doc__)
-    kinds: list[tuple[str, dict[str, Any]]] = [("learning", EXPERIMENTS), ("speed", RATES)]
+    learned = {name: of for name, of in ALL.items() if isinstance(of, LearningExperiment)}
+    kinds: list[tuple[str, dict[str, Any]]] = [("learning", learned), ("speed", RATES)]
     parser.epilog = "\n\n".join(
         f"experiments about {kind}:\n" + "\n".join(f"  {name:<11} {of.title}" for name, of in known.items())
         for kind, known in kinds
     )
     parser.add_argument("experiment", metavar="EXPERIMENT", help="see below")
     parser.add_argument("--env", default="", help="default: DeepMind Lab's level if installed, else its equivalent")
+    parser.add_argument("--games", default="", metavar="A,B", help="of an experiment on several games (default: all)")
     parser.add_argument("--settings", default="", metavar="A,B", help="only these (default all)")
     parser.add_argument("--logdir", default="", help="folder of the runs and the results (default runs/ENVIRONMENT)")
     parser.add_argument("--draw", action="store_true", help="run nothing; draw what is there, also unfinished runs")
@@ -112,15 +115,36 @@ def _choose(name: str, settings: str) -> Experiment:
     return dataclasses.replace(ALL[name], settings={setting: known[setting] for setting in chosen})
 
 
+def _on_games(experiment: Experiment, games: str, env: str) -> Experiment:
+    """The experiment on the games of the list, or on all of its own."""
+    if not isinstance(experiment, GamesExperiment):
+        raise ConfigError(f"--games has no meaning for {experiment.name}; choose an environment with --env")
+    if env:
+        raise ConfigError(f"{experiment.name} is about several games; choose among them with --games instead of --env")
+    chosen = games.split(",") if games else list(experiment.games)
+    for game in chosen:
+        if game not in experiment.games:
+            raise ConfigError(f"{experiment.name} has no game {game!r}; it has {', '.join(experiment.games)}")
+    return dataclasses.replace(experiment, games={game: experiment.games[game] for game in chosen})
+
+
 def train(experiment: LearningExperiment, options: argparse.Namespace, extra: Sequence[str]) -> int:
     """Trains what is missing and draws; returns the exit code."""
-    wanted = trainings.plan(experiment, options.seeds, extra, options.env, options.steps, options.logdir)
+    logdir = options.logdir or (f"runs/{experiment.name}" if isinstance(experiment, GamesExperiment) else "")
+    wanted = [
+        training
+        for part in experiment.parts()
+        for training in trainings.plan(part, options.seeds, extra, options.env, options.steps, logdir)
+    ]
+    wanted.sort(key=lambda training: training.config.seed)  # all of the first seed first
     config = wanted[0].config
     out = Path(config.logdir)
     curves.check_matplotlib()
 
     def draw() -> None:
-        if experiment.target == "tps":
+        if isinstance(experiment, GamesExperiment):
+            report.write_games(experiment, out, options.smooth)
+        elif experiment.target == "tps":
             report.write(experiment, out, options.smooth, adjustment.measure, adjustment.table)
         else:
             report.write(experiment, out, options.smooth)
@@ -134,28 +158,20 @@ def train(experiment: LearningExperiment, options: argparse.Namespace, extra: Se
     with dispatcher.locked(out) as lock:
         for training in trainings.share(wanted, out):
             say(f"{training.config.name} is {training.path.resolve().name}, which has the same configuration")
-        crew = dispatcher.Dispatcher(wanted, options.parallel, lock, say)
+        working = dispatcher.Dispatcher(wanted, options.parallel, lock, say)
+        games = isinstance(experiment, GamesExperiment)
         missing = config.env == experiment.env() != experiment.envs[0]
-        where = config.env + (f", for want of deepmind_lab and {experiment.envs[0]}" if missing else "")
+        lacking = f", for want of deepmind_lab and {experiment.envs[0]}" if missing else ""
+        where = ", ".join(experiment.games) if games else config.env + lacking
         done = sum(training.finished() for training in wanted)
         budget = trainings.budget(config.steps, experiment.minutes)
         say(f"{experiment.name} on {where}: {len(wanted)} runs of {budget}, {done} finished")
-        crew.train(lambda: _drawn(draw))
-    if _drawn(draw):
+        working.train(lambda: dispatcher.attempt(draw, say))
+    if dispatcher.attempt(draw, say):
         say(results)
-    if crew.stopping:
+    if working.stopping:
         return _stopped()
-    return 1 if crew.failed else 0
-
-
-def _drawn(draw: Callable[[], object]) -> bool:
-    """Draws, and says why where that fails: no reason to stop what is under way."""
-    try:
-        draw()
-        return True
-    except (OSError, ValueError) as error:
-        say(f"not drawn: {error}")
-        return False
+    return 1 if working.failed else 0
 
 
 def _stopped() -> int:
@@ -182,7 +198,7 @@ def measure(experiment: SpeedExperiment, options: argparse.Namespace, extra: Seq
             failed = speed_rounds.run(rounds, configs, options.seconds, options.rounds, say)
         except KeyboardInterrupt:
             failed = -1
-        if _drawn(lambda: speed_report.write(experiment, path)):
+        if dispatcher.attempt(lambda: speed_report.write(experiment, path), say):
             say(results)
     return _stopped() if failed < 0 else min(failed, 1)
 

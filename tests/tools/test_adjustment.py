@@ -9,7 +9,7 @@ import os
 import sys
 
 import pytest
-from experiments import adjustment, dispatcher, papers, report, table
+from experiments import adjustment, dispatcher, jobs, papers, report, table
 from planned import CATCH, FINISHED, TOOLS, curve, make_run, plan, small, trainings
 from training import Training
 
@@ -96,7 +96,7 @@ def test_time_ends_a_run_as_steps_do(tmp_path):
     make_run(killed, {"seconds": 7.0})
     make_run(stepped, FINISHED)
     assert [training.finished() for training in (done, short, killed, stepped)] == [True, False, False, True]
-    assert not trainings.is_finished([{"seconds": 7.0, "stopped_by": "error"}], 0.1)
+    assert not jobs.is_finished([{"seconds": 7.0, "stopped_by": "error"}], 0.1)
     assert [training.seconds() for training in (done, killed)] == [6.5, 7.0]
 
 

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from experiments import dispatcher
+from experiments import dispatcher, jobs
 from planned import CATCH, FINISHED, make_run, plan, small, trainings
 from training import wait_until
 
@@ -111,7 +111,7 @@ def test_it_stops_in_order(tmp_path, make, number):
         signal.signal(number, inherited)
         thread.join()
     assert working.stopping and not working.failed
-    assert [trainings.stopped_by(training.lines()) for training in wanted] == ["SIGINT", "SIGINT", None]
+    assert [jobs.stopped_by(training.lines()) for training in wanted] == ["SIGINT", "SIGINT", None]
     assert any(progress in line for line in said)
 
 
@@ -125,7 +125,7 @@ def test_it_leaves_nothing_running(tmp_path, make):
 
     with pytest.raises(RuntimeError, match="no more"):
         working.train(ended)
-    assert trainings.stopped_by(wanted[0].lines()) == "SIGINT"
+    assert jobs.stopped_by(wanted[0].lines()) == "SIGINT"
 
 
 def test_one_at_a_time_in_a_folder(tmp_path):

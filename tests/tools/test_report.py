@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from experiments import papers, report
+from experiments import jobs, papers, report
 from planned import CATCH, FINISHED, curve, make_run, plan, small
 
 
 def test_first_reach_waits_for_a_hundred_episodes():
     lines = curve(5, 1, 3, 4)
-    assert report.first_reach(lines, 3, "step") == 300 and report.first_reach(lines, 3, "seconds") == 6
-    assert report.first_reach(lines, 4.5, "step") is None
+    assert jobs.first_reach(lines, 3, "step") == 300 and jobs.first_reach(lines, 3, "seconds") == 6
+    assert jobs.first_reach(lines, 4.5, "step") is None
 
 
 def test_median_counts_what_was_not_reached():

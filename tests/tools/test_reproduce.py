@@ -5,8 +5,8 @@ import signal
 
 import pytest
 import reproduce
-from experiments import dispatcher, table
-from planned import CATCH, TOOLS, curve, make_run, plan, small, trainings
+from experiments import dispatcher, jobs, table
+from planned import CATCH, TOOLS, curve, make_run, plan, small
 from training import Training, is_gone, wait_until
 
 
@@ -74,7 +74,7 @@ def test_interrupted_and_resumed(tmp_path):
         children = process.agents()
         assert process.signal(signal.SIGINT, 60) == 130, process.stderr
     assert all(is_gone(pid) for pid in children)
-    assert trainings.stopped_by(base.lines()) == "SIGINT" and not rp.path.exists()
+    assert jobs.stopped_by(base.lines()) == "SIGINT" and not rp.path.exists()
     stopped = base.step()
     with start() as process:
         assert process.end() == 0, process.stderr

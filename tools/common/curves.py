@@ -59,11 +59,12 @@ class Curve(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """A pair of axes: the keys of its metrics, and its curves."""
+    """A pair of axes: the keys of its metrics, its curves, and a title."""
 
     x: str
     y: str
     curves: Sequence[Curve]
+    title: str = ""
 
 
 def read(run_dir: Path, x: str, y: str, width: int = 1) -> Curve:
@@ -218,7 +219,7 @@ def _draw_panel(axes: Any, panel: Panel, width: int) -> None:
         for x, y in curve.tails:
             axes.plot(x / scale, y, color=colour, linewidth=0.8, alpha=0.7)
     smoothing = f",\nmoving mean over {width} lines of metrics" if width > 1 else ""
-    axes.set(xlabel=label, ylabel=LABELS.get(panel.y, panel.y) + smoothing)
+    axes.set(xlabel=label, ylabel=LABELS.get(panel.y, panel.y) + smoothing, title=panel.title)
     axes.set_xlim(left=0)
     if panel.x != "seconds":
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import fcntl
 import math
 import shlex
@@ -17,8 +16,9 @@ from typing import IO, Any
 
 from common.command_line import handled
 
-from experiments.trainings import Training, budget
-from gunreal.config.schema import Config, ConfigError, save
+from experiments.jobs import Job
+from experiments.trainings import budget
+from gunreal.config.schema import ConfigError
 
 _STARTING = 30.0  # seconds in which a run that goes on may find its place, before its metrics are believed
 
@@ -54,7 +54,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        trainings: Sequence[Training],
+        trainings: Sequence[Job],
         parallel: int,
         lock: IO[str],
         say: Callable[[str], None],
@@ -62,11 +62,11 @@ class Dispatcher:
     ):
         self._trainings, self._parallel, self._lock, self._say, self._every = trainings, parallel, lock, say, every
         self._waiting = [training for training in trainings if not training.finished()]
-        self._working: dict[str, tuple[Training, subprocess.Popen[bytes]]] = {}
+        self._working: dict[str, tuple[Job, subprocess.Popen[bytes]]] = {}
         self._due: dict[str, float] = {}  # when to look whether a training's time is over
         self._ending: set[str] = set()  # told so, and not by a signal to us
         self._signals = 0
-        self.failed: list[Training] = []
+        self.failed: list[Job] = []
 
     @property
     def stopping(self) -> bool:
@@ -116,7 +116,7 @@ class Dispatcher:
             if self.stopping or now < self._due[name]:
                 continue
             self._due[name] = now + 1  # reading all its metrics takes a while
-            if training.seconds() >= 60 * training.minutes:
+            if training.over():
                 self._due[name] = math.inf
                 self._ending.add(name)
                 child.send_signal(signal.SIGINT)
@@ -124,16 +124,14 @@ class Dispatcher:
     def _note(self, *_: Any) -> None:
         self._signals += 1
 
-    def _start(self, training: Training) -> None:
+    def _start(self, training: Job) -> None:
         if not training.resumable():  # stopped before its first checkpoint: there is nothing to go on from
             if training.path.is_symlink():
                 training.path.unlink()
             shutil.rmtree(training.path, ignore_errors=True)
-        training.settings_file.parent.mkdir(parents=True, exist_ok=True)
-        shown = dataclasses.replace(training.config, name="", seed=Config.seed)
-        save(shown, training.settings_file)
+        training.prepare()
         command, log = training.command(), self._log(training)
-        self._say(f"{training.config.name}: {shlex.join(['python', *command[1:]])} > {log}")
+        self._say(f"{training.name}: {shlex.join(['python', *command[1:]])} > {log}")
         with open(log, "ab") as file:
             child = subprocess.Popen(
                 command,
@@ -143,13 +141,14 @@ class Dispatcher:
                 pass_fds=(self._lock.fileno(),),
                 start_new_session=True,  # a Ctrl-C in the terminal is ours to hand on: a second one would cut a save
             )
-        self._working[training.config.name] = training, child
+        self._working[training.name] = training, child
         least = _STARTING if training.resumable() else 0.0
-        left = max(60 * training.minutes - training.seconds(), least)
-        self._due[training.config.name] = time.monotonic() + left
+        left = 0.0 if math.isfinite(training.score) else 60 * training.minutes - training.seconds()
+        left = max(left, least)
+        self._due[training.name] = time.monotonic() + left
 
-    def _log(self, training: Training) -> Path:
-        return training.path.with_name(f"{training.config.name}.log")
+    def _log(self, training: Job) -> Path:
+        return training.path.with_name(f"{training.name}.log")
 
     def _reap(self, ended: Callable[[], object]) -> None:
         for name, (training, child) in list(self._working.items()):
@@ -166,16 +165,16 @@ class Dispatcher:
             else:
                 self._say(self._progress(training) + ", stopped")
 
-    def _progress(self, training: Training) -> str:
-        config, lines = training.config, training.lines()
+    def _progress(self, training: Job) -> str:
+        lines = training.lines()
         if not lines:
-            return f"{config.name}: starting"
+            return f"{training.name}: starting"
         score = next((line["score_mean"] for line in reversed(lines) if line["score_mean"] is not None), None)
-        whole = budget(config.steps, training.minutes)
+        whole = budget(training.steps, training.minutes)
         done = f"{lines[-1]['step']:,}"
         if math.isfinite(training.minutes):
             done += f" agent steps, {lines[-1]['seconds'] / 60:.1f}"
-        words = f"{config.name}: {done} of {whole}"
+        words = f"{training.name}: {done} of {whole}"
         words += f", score {score:.2f}" if score is not None else ""
         return f"{words}, {_rate(lines):,.0f} a second"
 
@@ -186,8 +185,7 @@ class Dispatcher:
             return "no step yet"
         rate = sum(rates) / len(rates)
         left = [
-            min(max(of.config.steps - of.step(), 0) / rate, max(60 * of.minutes - of.seconds(), 0))
-            for of in self._trainings
+            min(max(of.steps - of.step(), 0) / rate, max(60 * of.minutes - of.seconds(), 0)) for of in self._trainings
         ]
         return f"about {sum(left) / len(rates) / 3600:.1f} h left for all"
 
@@ -195,3 +193,13 @@ class Dispatcher:
 def _rate(lines: Sequence[dict[str, Any]]) -> float:
     """Agent steps a second since the run's start."""
     return lines[-1]["step"] / max(lines[-1]["seconds"], 1e-9)
+
+
+def attempt(draw: Callable[[], object], say: Callable[[str], None]) -> bool:
+    """Draws, and says why where that fails: no reason to stop what is under way."""
+    try:
+        draw()
+        return True
+    except (OSError, ValueError) as error:
+        say(f"not drawn: {error}")
+        return False

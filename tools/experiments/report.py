@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -12,12 +13,10 @@ from typing import Any
 import numpy as np
 from common import curves
 
-from experiments import trainings
-from experiments.table import LearningExperiment
+from experiments import jobs, trainings
+from experiments.table import GamesExperiment, LearningExperiment
 from gunreal.config.schema import ConfigError
 from gunreal.records import metrics, runs
-
-_EPISODES = 100  # before so many have ended, a mean score is of few
 
 
 def find(experiment: LearningExperiment, logdir: Path, key: str, what: str) -> dict[str, list[Path]]:
@@ -40,12 +39,6 @@ def find(experiment: LearningExperiment, logdir: Path, key: str, what: str) -> d
 def _has(path: Path, key: str) -> bool:
     file = path / metrics.FILE
     return file.exists() and any(line.get(key) is not None for line in metrics.read(file))
-
-
-def first_reach(lines: Sequence[dict[str, Any]], score: float, key: str) -> float | None:
-    """`key` of the first line whose mean score, of a hundred episodes, is at least `score`, or None."""
-    counted = (line for line in lines if line["score_mean"] is not None and line["episodes"] >= _EPISODES)
-    return next((line[key] for line in counted if line["score_mean"] >= score), None)
 
 
 def median(values: Sequence[float | None]) -> float | None:
@@ -77,7 +70,7 @@ def measure(experiment: LearningExperiment, logdir: Path) -> dict[str, Any]:
         row |= {"scores": finals[setting], "score": median(finals[setting]), "interval": [float(low), float(high)]}
         row["steps_per_second"] = median(rates)
         for key, unit in (("step", "steps"), ("seconds", "seconds")):
-            reached = [first_reach(run, target, key) for run in of] if target is not None else []
+            reached = [jobs.first_reach(run, target, key) for run in of] if target is not None else []
             row[f"{unit}_to_target"] = median(reached)
         row["paper"] = dict(experiment.settings[setting].paper)
         rows[setting] = row
@@ -102,7 +95,7 @@ def about_runs(
         "label": experiment.settings[setting].label,
         "runs": [path.name for path in paths],
         "steps": [run[-1]["step"] for run in lines],
-        "finished": [trainings.is_finished(run, experiment.minutes) for run in lines],
+        "finished": [jobs.is_finished(run, experiment.minutes) for run in lines],
     }
 
 
@@ -183,3 +176,29 @@ def write(
         width=width,
     )
     return results
+
+
+def write_games(experiment: GamesExperiment, logdir: Path, width: int = 1) -> dict[str, Any]:
+    """Like `write`, of an experiment on several games: a panel of the picture and a table for each game with a score.
+
+    Raises:
+      ConfigError: no run has a score yet.
+      OSError: a file can't be written.
+    """
+    results: dict[str, Any] = {}
+    drawn: list[curves.Panel] = []
+    for part in experiment.parts():
+        with contextlib.suppress(ConfigError):
+            found = results[part.title] = measure(part, logdir)
+            groups = {row["label"]: [logdir / run for run in row["runs"]] for row in found["settings"].values()}
+            drawn += [panel._replace(title=part.title) for panel in curves.panels(groups, part.panels, width)]
+    if not results:
+        raise ConfigError(f"no run of {experiment.name} in {logdir} has a score yet, which an episode's end gives")
+    whole = {"experiment": experiment.name, "title": experiment.title, "paper": experiment.shows, "games": results}
+    (logdir / f"{experiment.name}.json").write_text(json.dumps(whole, indent=1) + "\n")
+    tables = [table(found | {"paper": ""}) for found in results.values()]
+    text = "\n".join([f"**{experiment.title}**\n", *tables, experiment.shows])
+    (logdir / f"{experiment.name}.md").write_text(text + "\n")
+    note = f"Line: {curves.STATISTIC}. {experiment.shows}"
+    curves.draw(drawn, logdir / f"{experiment.name}.png", title=experiment.title, note=note, width=width)
+    return whole

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 TASKS = ("pc", "vr", "rp")
@@ -93,6 +93,10 @@ class LearningExperiment(Experiment):
     target: str = "score"
     panels: tuple[tuple[str, str], ...] = LEARNING
 
+    def parts(self) -> list[LearningExperiment]:
+        """What it is made of: experiments on one environment each."""
+        return [self]
+
 
 def counts(agents: int, predictors: int = 1, trainers: int = 1, each: int = 1) -> dict[str, int]:
     """Fields for N_A, N_P and N_T with `each` agents in a process; one is what the paper has."""
@@ -108,3 +112,28 @@ def three_systems(
         ALL: Setting("pc+vr+rp (GUNREAL)", {"tasks": TASKS, **STACK}, gunreal),
         "rgb": Setting("pc+vr+rp, single RGB frame (UNREAL's input)", {"tasks": TASKS, **RGB}, unreal),
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class GamesExperiment(LearningExperiment):
+    """A learning experiment on several Atari games: the same settings, a panel and rows of the table for each game.
+
+    Attributes:
+      games: by name, the paper's scores by setting, which stand in the table.
+    """
+
+    games: Mapping[str, Mapping[str, float]]
+
+    def parts(self) -> list[LearningExperiment]:
+        """An experiment on each game; its runs are called `EXPERIMENT-GAME-SETTING-sSEED`."""
+        return [self._on(game) for game in self.games]
+
+    def _on(self, game: str) -> LearningExperiment:
+        papers = self.games[game]
+        settings = {
+            name: setting._replace(paper={"score": papers[name]} if name in papers else {})
+            for name, setting in self.settings.items()
+        }
+        values = {field.name: getattr(self, field.name) for field in fields(LearningExperiment)}
+        values |= {"name": f"{self.name}-{game}", "title": game, "envs": (f"ALE/{game}-v5",), "settings": settings}
+        return LearningExperiment(**values)

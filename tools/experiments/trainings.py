@@ -15,10 +15,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.jobs import Job
 from experiments.table import FOREVER, TASKS, Experiment, LearningExperiment
 from gunreal.config import flags
-from gunreal.config.schema import Config, ConfigError
-from gunreal.records import metrics, runs
+from gunreal.config.schema import Config, ConfigError, save
+from gunreal.records import runs
 
 # Fields in which a run may differ from what is asked for and still be the same experiment.
 _WATCHING = ("name", "logdir", "checkpoint_minutes", "keep_checkpoints", "metrics_seconds", "memory_limit")
@@ -27,38 +28,36 @@ _OWN = {"seed": "--seeds", "name": "the experiment's name", "logdir": "--logdir"
 
 
 @dataclasses.dataclass(frozen=True)
-class Training:
+class Training(Job):
     """A run that an experiment wants: a setting with a seed. `config` names the run and its folder of runs.
 
-    `minutes` of training end it where it has not taken its steps by then.
+    `minutes` of training, or a mean `score`, end it where it has not taken its steps by then.
     """
 
     setting: str
     config: Config
     minutes: float = math.inf
+    score: float = math.inf
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.config.name
+
+    @property
+    def steps(self) -> int:
+        """The budget in agent steps."""
+        return self.config.steps
 
     @property
     def path(self) -> Path:
         """The run's folder, there or not."""
         return Path(self.config.logdir) / self.config.name
 
-    def lines(self) -> list[dict[str, Any]]:
-        """Its metrics so far."""
-        with contextlib.suppress(OSError):
-            return metrics.read(self.path / metrics.FILE)
-        return []
-
-    def step(self) -> int:
-        """Agent steps so far."""
-        return next((line["step"] for line in reversed(self.lines())), 0)
-
-    def seconds(self) -> float:
-        """Time that it has trained for."""
-        return next((line["seconds"] for line in reversed(self.lines())), 0.0)
-
-    def finished(self) -> bool:
-        """Whether it has taken its whole budget."""
-        return is_finished(self.lines(), self.minutes)
+    def prepare(self) -> None:
+        """Writes the setting's configuration."""
+        self.settings_file.parent.mkdir(parents=True, exist_ok=True)
+        save(dataclasses.replace(self.config, name="", seed=Config.seed), self.settings_file)
 
     def resumable(self) -> bool:
         """Whether there is a checkpoint to go on from."""
@@ -76,17 +75,6 @@ class Training:
     def settings_file(self) -> Path:
         """The setting's configuration as TOML, beside the runs: `EXPERIMENT-SETTING.toml`."""
         return self.path.with_name(self.config.name.rpartition("-s")[0] + ".toml")
-
-
-def stopped_by(lines: Sequence[dict[str, Any]]) -> str | None:
-    """Why a run has ended: "steps" when it has finished; None where it has not ended in order."""
-    return lines[-1].get("stopped_by") if lines else None
-
-
-def is_finished(lines: Sequence[dict[str, Any]], minutes: float = math.inf) -> bool:
-    """Whether a run has taken its whole budget of agent steps, or ended in order after so many minutes."""
-    ended = stopped_by(lines)
-    return ended == "steps" or (ended not in (None, "error") and lines[-1]["seconds"] >= 60 * minutes)
 
 
 def budget(steps: int, minutes: float) -> str:

@@ -153,6 +153,12 @@ def describe(contestant: Contestant, driver: str) -> dict[str, Any]:
     }
 
 
+def title(contestant: Contestant) -> str:
+    """Its name in tables and legends."""
+    _, *words = contestant.label.split(":")
+    return " ".join([contestant.peer.title, *words])
+
+
 def absence(contestant: Contestant, error: Failed) -> str:
     """Why a system can't be imported, and what to do about it."""
     words = f"{error}; {contestant.peer.install}"

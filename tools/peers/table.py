@@ -58,15 +58,19 @@ PEERS = {
     "gunreal": _OURS,
     "gunreal-tasks": _OURS._replace(title="gunreal, pc,vr,rp", flags=("--tasks=pc,vr,rp",)),
     "sb3": _SB3._replace(drive=sb3.drive),
+    "sb3-a2c": _SB3._replace(learn=sb3.learn_a2c),
+    "sb3-ppo": _SB3._replace(title="Stable-Baselines3 PPO", learn=sb3.learn_ppo),
     "sf": Peer(
         "Sample Factory APPO",
-        ("sample_factory", "sf_examples", "envpool", "shimmy"),
-        ("sample-factory", "torch", "envpool", "gymnasium", "numpy"),
-        "pip install torch sample-factory envpool==0.8.4 'shimmy<2', in an environment of its own (it needs numpy<2, "
-        "gymnasium<1)",
+        ("sample_factory", "sf_examples", "envpool", "shimmy", "ale_py"),
+        ("sample-factory", "torch", "envpool", "gymnasium", "ale-py", "numpy"),
+        "pip install torch sample-factory envpool==0.8.4 'shimmy<2' ale-py==0.10.1, in an environment of its own (it "
+        "needs numpy<2, gymnasium<1)",
         drive=sample_factory.drive,
+        learn=sample_factory.learn,
     ),
 }
+LEARNING = tuple(name for name, peer in PEERS.items() if peer.learn or peer.is_ours)
 SPEED = tuple(name for name, peer in PEERS.items() if peer.drive)
 
 
