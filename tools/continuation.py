@@ -1,10 +1,10 @@
-"""Does it pay to train from the forward pass of acting? `python tools/continuation.py [--backend jax] [training flags]`
+"""Compares two ways to a gradient: `python tools/continuation.py [--backend jax] [training flags]`.
 
-Multiverse's continuation: what the backward pass needs is kept from acting, so that training has no forward pass of its
-own; its gradient is taken at the weights that acted (A3C's own). In turn are measured, for the base network alone:
+Multiverse's continuation keeps what the backward pass needs from acting, so that training has no forward pass of its
+own. Its gradient is taken at the weights that acted, as A3C's is. Measured in turn, for the base network alone:
   two forwards   predictions of --predict observations each, then the gradient of the batch that they make up
   continuation   the same predictions, keeping the activations; one backward pass for each, and the sum of the gradients
-Medians over rounds of CPU milliseconds (of wall milliseconds with a GPU), and by how much the two gradients differ.
+Printed are medians over rounds of CPU milliseconds (wall milliseconds with a GPU), and how much the gradients differ.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ from gunreal.config.schema import Config, ConfigError
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:
     """The options and the configuration. Raises ConfigError."""
     parser = Parser("continuation.py", __doc__)
-    parser.add_argument("--predict", type=int, default=16, metavar="N", help="observations of a prediction (16)")
-    parser.add_argument("--train", type=int, default=320, metavar="N", help="observations of a batch (320)")
-    parser.add_argument("--rounds", type=int, default=15, metavar="N", help="of which medians are taken (15)")
+    parser.add_argument(
+        "--predict", type=int, default=16, metavar="N", help="observations in a prediction (default: 16)"
+    )
+    parser.add_argument("--train", type=int, default=320, metavar="N", help="observations in a batch (default: 320)")
+    parser.add_argument(
+        "--rounds", type=int, default=15, metavar="N", help="rounds, of which medians are taken (default: 15)"
+    )
     options, config, _ = parser.parse_with_training_flags(argv)
     if min(options.predict, options.rounds) < 1 or options.train < 1 or options.train % options.predict:
         raise ConfigError("--predict, --train and --rounds have to be at least 1, --train a multiple of --predict")

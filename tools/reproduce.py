@@ -1,9 +1,10 @@
 """Runs and draws the papers' experiments: `python tools/reproduce.py fig13 [--steps 1.5M] [--seeds 3] [-- FLAGS]`.
 
-Of experiments about learning, every setting is trained with every seed, as runs `EXPERIMENT-SETTING-sSEED` under
---logdir. Of those about speed, every setting is measured for some seconds, in rounds. Then EXPERIMENT.png has the
-picture, EXPERIMENT.md and .json the numbers beside the paper's. The same command again goes on where the last one was
-stopped (Ctrl-C: trainings save themselves); what is finished is not repeated. FLAGS go to every training.
+An experiment about learning trains every setting with every seed, as runs `EXPERIMENT-SETTING-sSEED` under --logdir.
+An experiment about speed measures every setting for some seconds, in rounds. EXPERIMENT.png then has the picture,
+EXPERIMENT.md and EXPERIMENT.json have the numbers beside the paper's. The same command again goes on where the last one
+was stopped by Ctrl-C, which has the trainings save themselves. Finished runs are not repeated. FLAGS are training flags
+for every run.
 """
 
 from __future__ import annotations
@@ -73,25 +74,36 @@ def _parser() -> Parser:
         f"experiments about {kind}:\n" + "\n".join(f"  {name:<11} {of.title}" for name, of in known.items())
         for kind, known in kinds
     )
-    parser.add_argument("experiment", metavar="EXPERIMENT", help="see below")
-    parser.add_argument("--env", default="", help="default: DeepMind Lab's level if installed, else its equivalent")
-    parser.add_argument("--games", default="", metavar="A,B", help="of an experiment on several games (default: all)")
-    parser.add_argument("--settings", default="", metavar="A,B", help="only these (default all)")
-    parser.add_argument("--logdir", default="", help="folder of the runs and the results (default runs/ENVIRONMENT)")
+    parser.add_argument("experiment", metavar="EXPERIMENT", help="one of those below")
+    parser.add_argument(
+        "--env", default="", help="environment (default: DeepMind Lab's level if installed, else its equivalent)"
+    )
+    parser.add_argument(
+        "--games", default="", metavar="A,B", help="games of an experiment on several games (default: all)"
+    )
+    parser.add_argument("--settings", default="", metavar="A,B", help="settings to run (default: all)")
+    parser.add_argument("--logdir", default="", help="folder of runs and results (default: runs/ENVIRONMENT)")
     parser.add_argument("--draw", action="store_true", help="run nothing; draw what is there, also unfinished runs")
     learning = parser.add_argument_group("experiments about learning")
-    learning.add_argument("--steps", metavar="N", help="budget of a run in agent steps, 1.5M or 1500000")
-    learning.add_argument("--minutes", type=float, metavar="N", help="of training, at which a run ends before that")
-    learning.add_argument("--seeds", type=int, metavar="N", help="seeds 1 to N (default 3)")
+    learning.add_argument("--steps", metavar="N", help="budget of a run in agent steps, such as 1.5M or 1500000")
     learning.add_argument(
-        "--parallel", type=int, metavar="N", help="trainings at once; they slow each other (default 1)"
+        "--minutes", type=float, metavar="N", help="minutes of training after which a run ends (default: no limit)"
     )
-    learning.add_argument("--smooth", type=int, metavar="N", help="moving mean over N lines of metrics, odd")
+    learning.add_argument("--seeds", type=int, metavar="N", help="seeds 1 to N (default: 3)")
+    learning.add_argument(
+        "--parallel", type=int, metavar="N", help="trainings at once; they slow each other (default: 1)"
+    )
+    learning.add_argument(
+        "--smooth",
+        type=int,
+        metavar="N",
+        help="width of the moving mean in lines of metrics, an odd number (default: 1)",
+    )
     speed = parser.add_argument_group("experiments about speed")
     speed.add_argument(
-        "--seconds", type=float, metavar="N", help="of warm-up; it is measured for twice as long (default 8)"
+        "--seconds", type=float, metavar="N", help="seconds of warm-up; measured is twice as long (default: 8)"
     )
-    speed.add_argument("--rounds", type=int, metavar="N", help="of which medians are taken (default 3)")
+    speed.add_argument("--rounds", type=int, metavar="N", help="rounds, of which medians are taken (default: 3)")
     return parser
 
 

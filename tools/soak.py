@@ -1,9 +1,10 @@
 """Runs a system at full load and looks for what wears out: `python tools/soak.py [--minutes 30] [training flags]`.
 
-The scheduler moves all counts (annealing every 5 s, unless flags say other). Printed, and exit code 1 if not so:
-  memory    that the server, and an agent process, has allocated beside the rings: the last two thirds within 2 %
-  requests  of every group that is there at the end: each was answered and counted, none waits for long
-  left      no thread of the run and no process is there when it has been closed
+The scheduler moves all counts (by default annealing, every 5 s). Three things are checked, and the exit code is 1 if
+one of them fails:
+  memory    what the server and an agent process have allocated beside the rings stays within 2 % in the last two thirds
+  requests  every request of the groups that are there at the end has been answered and counted
+  left      no thread of the run and no process is left when it has been closed
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from gunreal.config.schema import Config, ConfigError
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:
     """The options and the configuration. Raises ConfigError."""
     parser = Parser("soak.py", __doc__)
-    parser.add_argument("--minutes", type=float, default=30.0, metavar="N", help="of full load (30)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="all looks")
+    parser.add_argument("--minutes", type=float, default=30.0, metavar="N", help="minutes of full load (default: 30)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file for all measurements (default: none)")
     options, config, extras = parser.parse_with_training_flags(argv)
     if not 0 < options.minutes < 10**5:
         raise ConfigError(f"--minutes is {options.minutes:g}, but has to be above 0")
