@@ -1,28 +1,26 @@
-"""How near the whole system comes to what its parts can do: `python tools/benchmark.py [--png FILE] [training flags]`.
+"""Measures how near the whole system comes to what its parts can do: `python tools/benchmark.py [training flags]`.
 
-Four rates, all in agent steps a second, by default without tasks and with pc,vr,rp (or what --tasks names):
-  environments  all of them stepped by all cores, nothing else running
+Four rates are measured, all in agent steps a second, without tasks and with pc,vr,rp (or what --tasks names):
+  environments  all of them stepped by all cores, with nothing else running
   predictions   policy and value, at the mean batch size that the system had, and over batch sizes
   training      updates with all tasks, at the system's training batch
   whole system  acted and trained, with everything that it does
-On shared cores the limit is cores / (CPU time of the three for one agent step), what cores that are never idle could
-do; with a GPU it is min(env, 1 / (1/predict + 1/train)).
-The tasks' bootstraps, two more predictions in t_max steps for pc and vr, are no part of the limit. Rounds alternate
-between the task sets, so that a noisy machine disturbs them alike, and count if acted and trained steps are within 5 %.
+On shared cores the limit is the number of cores / (CPU time of the three parts for one agent step), which cores that
+are never idle could reach. With a GPU it is min(environments, 1 / (1/predictions + 1/training)). The tasks' bootstraps,
+two more predictions in t_max steps for pc and vr, are not part of the limit. Rounds alternate between the sets of
+tasks, so that a noisy machine disturbs them alike. A round counts if acted and trained steps are within 5 %.
 
-Beside them: how long agents wait, batch sizes, queues, policy lag, bytes and CPU time of an agent step, where the
-server's Python threads are, memory. --tune searches the fastest settings instead and writes them for --config.
+The tool also reports how long agents wait, batch sizes, queues, policy lag, bytes and CPU time of an agent step, where
+the server's Python threads spend their time, and memory. With --tune it searches for the fastest settings instead, and
+writes them to a file for --config.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
-import importlib.metadata
 import json
 import os
-import platform
 import signal
 import sys
 import time
@@ -30,18 +28,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import curves
-import measure
-import rates
-import tune
-from command_line import Parser, check_positive, say
+from common import curves
+from common.command_line import Parser, check_positive, say
+from measuring import measure, summary, tune
+from measuring.machine import machine
 
 from gunreal.config.schema import Config, ConfigError
-from gunreal.learning import backend
 from gunreal.train import prepare
 
 BASE = "base"
-_PACKAGES = ("gunreal", "keras", "tensorflow", "tensorflow-cpu", "jax", "numpy")  # their versions matter
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:
@@ -51,14 +46,26 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:
       ConfigError: a bad option or flag.
     """
     parser = Parser("benchmark.py", __doc__)
-    parser.add_argument("--task_sets", default="", help='"base pc,vr,rp vr": these (default base, and --tasks)')
-    parser.add_argument("--seconds", type=float, default=None, help="of each measurement (default 8, with --tune 6)")
-    parser.add_argument("--rounds", type=int, default=3, help="of which medians are taken (default 3)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="all numbers, also of each round")
-    parser.add_argument("--png", type=Path, metavar="FILE", help="the picture; needs matplotlib")
-    parser.add_argument("--tune", action="store_true", help="search the settings with the highest training rate")
-    parser.add_argument("--lag", type=float, default=10.0, help="--tune: the highest mean policy lag (default 10)")
-    parser.add_argument("--toml", type=Path, default=Path("tuned.toml"), help="--tune: file to write (tuned.toml)")
+    parser.add_argument(
+        "--task_sets", default="", help='sets of tasks to measure, as in "base pc,vr,rp" (default: base, and --tasks)'
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=None, help="length of a measurement (default: 8; with --tune: 6)"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, of which medians are taken (default: 3)")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="file for all numbers, also those of each round (default: none)"
+    )
+    parser.add_argument(
+        "--png", type=Path, metavar="FILE", help="file for the picture; needs matplotlib (default: none)"
+    )
+    parser.add_argument("--tune", action="store_true", help="search for the settings with the highest training rate")
+    parser.add_argument(
+        "--lag", type=float, default=10.0, help="with --tune: highest mean policy lag, in updates (default: 10)"
+    )
+    parser.add_argument(
+        "--toml", type=Path, default=Path("tuned.toml"), help="with --tune: file to write (default: tuned.toml)"
+    )
     options, config, extras = parser.parse_with_training_flags(argv)
     options.given = extras.given
     options.seconds = (6.0 if options.tune else 8.0) if options.seconds is None else options.seconds
@@ -100,22 +107,7 @@ def variants(config: Config, task_sets: str) -> dict[str, Config]:
     return found
 
 
-def machine() -> dict[str, Any]:
-    """What the numbers were taken on."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    except OSError:
-        names = []
-    versions = {}
-    for name in _PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[name] = importlib.metadata.version(name)
-    processor = names[0] if names else platform.processor() or platform.machine()
-    return {"processor": processor, "cores": backend.cores(), "python": platform.python_version(), "versions": versions}
-
-
-def describe(config: Config, row: rates.Row, about: dict[str, Any], options: argparse.Namespace) -> str:
+def describe(config: Config, row: summary.Row, about: dict[str, Any], options: argparse.Namespace) -> str:
     """One line that says what was measured, where and how."""
     device = "a GPU" if row["gpu"] else "the CPU"
     return (
@@ -140,14 +132,14 @@ def benchmark(options: argparse.Namespace, config: Config) -> int:
             found = f"{row['pps']:,.0f} agent steps/s, {row['share']:.2f} of the limit"
             note = "" if row["balanced"] else f", not balanced: {row['tps']:,.0f} trained"
             say(f"round {number + 1} of {options.rounds}, {name}: {found}{note}")
-    results = {name: rates.medians(of) for name, of in rows.items()}
+    results = {name: summary.medians(of) for name, of in rows.items()}
     title = describe(config, next(iter(results.values())), about, options)
-    print("\n" + rates.table(results, title))
+    print("\n" + summary.table(results, title))
     if options.json:
         whole = {"about": about | {"title": title}, "sets": results, "rounds": rows}
         options.json.write_text(json.dumps(whole, indent=1) + "\n")
     if options.png:
-        rates.draw(results, about["cores"], title, options.png)
+        summary.draw(results, about["cores"], title, options.png)
     unbalanced = [name for name, row in results.items() if not row["balanced"]]
     if unbalanced:
         say(

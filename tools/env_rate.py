@@ -1,9 +1,8 @@
-"""What an environment in ViZDoom costs beside its engine: `python tools/env_rate.py [--seconds 20] [training flags]`
+"""Measures what a ViZDoom environment costs beside its engine: `python tools/env_rate.py [training flags]`.
 
-Agent steps a second of a group of environments as an agent process steps it (`gunreal.envs.make`), and of as many bare
-engines on the same map: `make_action`, held as long, and a copy of the engine's smallest picture. Both take random
-actions in this process, in turns of some milliseconds; the rates are those of the median turn, which other processes
-hardly disturb.
+Compared are the agent steps a second of a group of environments, stepped as an agent process steps it, and of as many
+bare engines on the same map, which only act and copy their smallest picture. Both take random actions in this process,
+in turns of some milliseconds. The rates are those of the median turn, which other processes hardly disturb.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import gymnasium
 import numpy as np
-from command_line import Parser, check_positive
+from common.command_line import Parser, check_positive
 
 from gunreal.config.schema import Config, ConfigError, per_process
 from gunreal.envs import vizdoom_maze
@@ -85,7 +84,9 @@ def main(argv: Sequence[str]) -> int:
     """The command; returns the exit code."""
     try:
         parser = Parser("env_rate.py", __doc__)
-        parser.add_argument("--seconds", type=float, default=20.0, metavar="N", help="of measuring (20)")
+        parser.add_argument(
+            "--seconds", type=float, default=20.0, metavar="N", help="seconds of measuring (default: 20)"
+        )
         options, config, _ = parser.parse_with_training_flags(["--env", "gunreal/NavMazeStatic-v0", *argv])
         check_positive("seconds", options.seconds)
         prepare(config)

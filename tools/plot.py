@@ -1,8 +1,8 @@
-"""Learning curves of runs: `python tools/plot.py RUN... [--x step,seconds] [--y score_mean] [--out FILE.png]`.
+"""Draws learning curves of runs: `python tools/plot.py RUN... [--x step,seconds] [--y score_mean] [--out FILE.png]`.
 
-Runs whose names differ only in a seed at the end (`breakout-s1`, `breakout-s2`; `pc_1`, `pc_2`) are drawn as one: their
-median and its bootstrap interval, over the part that all of them have. `LABEL=GLOB` draws all runs that match as one
-with that label: `plot.py base=runs/old/base* "all tasks=tasks-s?"`. matplotlib is needed.
+Runs whose names differ only in a seed at the end (`breakout-s1`, `breakout-s2`; `pc_1`, `pc_2`) are drawn as one curve:
+their median and its bootstrap interval, over the part that all of them have. `LABEL=GLOB` draws all runs that match as
+one curve with that label: `plot.py base=runs/old/base* "all tasks=tasks-s?"`. It needs matplotlib.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from glob import iglob
 from pathlib import Path
 
-import curves
+from common import curves
 
 from gunreal.config import folders
 from gunreal.config.schema import ConfigError
@@ -62,19 +62,34 @@ def _matches(glob: str, logdir: str) -> list[Path]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit code: 0, or 2 where the input was bad."""
-    parser = argparse.ArgumentParser("plot.py", description="Learning curves of runs, from their metrics.jsonl.")
+    parser = argparse.ArgumentParser(
+        "plot.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "runs", nargs="+", metavar="RUN", help="a run's folder, or its name under --logdir; LABEL=GLOB: several as one"
     )
-    parser.add_argument("--logdir", default="runs", help="folder of runs (default runs)")
+    parser.add_argument("--logdir", default="runs", help="folder of runs (default: runs)")
     parser.add_argument(
-        "--x", default="step,seconds", help="step, seconds, or other keys of metrics.jsonl: a panel for each (both)"
+        "--x",
+        default="step,seconds",
+        help="step, seconds, or other keys of metrics.jsonl: a panel for each (default: step,seconds)",
     )
-    parser.add_argument("--y", default="score_mean", help="a key of metrics.jsonl (default score_mean)")
-    parser.add_argument("--smooth", type=int, default=1, metavar="N", help="moving mean over N points, an odd number")
-    parser.add_argument("--group", default=SEED, metavar="REGEX", help="end of names that tells seeds apart; '': none")
-    parser.add_argument("--title", default="", help="of the picture (default none)")
-    parser.add_argument("--out", type=Path, default=Path("curves.png"), help="picture to write (default curves.png)")
+    parser.add_argument("--y", default="score_mean", help="a key of metrics.jsonl (default: score_mean)")
+    parser.add_argument(
+        "--smooth",
+        type=int,
+        default=1,
+        metavar="N",
+        help="width of the moving mean in points, an odd number (default: 1)",
+    )
+    parser.add_argument(
+        "--group",
+        default=SEED,
+        metavar="REGEX",
+        help="end of names that tells seeds apart; empty: draw every run alone",
+    )
+    parser.add_argument("--title", default="", help="title of the picture (default: none)")
+    parser.add_argument("--out", type=Path, default=Path("curves.png"), help="picture to write (default: curves.png)")
     options = parser.parse_args(argv)
     try:
         curves.check_smoothing(options.smooth)

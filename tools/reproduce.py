@@ -1,9 +1,10 @@
 """Runs and draws the papers' experiments: `python tools/reproduce.py fig13 [--steps 1.5M] [--seeds 3] [-- FLAGS]`.
 
-Of experiments about learning, every setting is trained with every seed, as runs `EXPERIMENT-SETTING-sSEED` under
---logdir. Of those about speed, every setting is measured for some seconds, in rounds. Then EXPERIMENT.png has the
-picture, EXPERIMENT.md and .json the numbers beside the paper's. The same command again goes on where the last one was
-stopped (Ctrl-C: trainings save themselves); what is finished is not repeated. FLAGS go to every training.
+An experiment about learning trains every setting with every seed, as runs `EXPERIMENT-SETTING-sSEED` under --logdir.
+An experiment about speed measures every setting for some seconds, in rounds. EXPERIMENT.png then has the picture,
+EXPERIMENT.md and EXPERIMENT.json have the numbers beside the paper's. The same command again goes on where the last one
+was stopped by Ctrl-C, which has the trainings save themselves. Finished runs are not repeated. FLAGS are training flags
+for every run.
 """
 
 from __future__ import annotations
@@ -13,25 +14,20 @@ import dataclasses
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import adjustment
-import curves
-import rate_report
-import rate_runs
-import report
-import trainings
-import workers
-from command_line import Parser, check_positive, say
-from experiments import EXPERIMENTS, Experiment, Learning
-from systems import RATES, Rates
+from common import curves
+from common.command_line import Parser, check_positive, say
+from experiments import adjustment, atari_papers, dispatcher, papers, report, speed_report, speed_rounds, trainings
+from experiments.speed import RATES, SpeedExperiment
+from experiments.table import Experiment, GamesExperiment, LearningExperiment
 
 from gunreal.config.schema import ConfigError, close_match
 from gunreal.config.units import parse_count
 
-ALL: dict[str, Experiment] = {**EXPERIMENTS, **RATES}
+ALL: dict[str, Experiment] = {**papers.EXPERIMENTS, **atari_papers.EXPERIMENTS, **RATES}
 # Options that belong to one kind of experiment, with their defaults.
 _OF_LEARNING: dict[str, float] = {"steps": 0, "minutes": 0, "seeds": 3, "parallel": 1, "smooth": 1}
 _OF_RATES: dict[str, float] = {"seconds": 8, "rounds": 3}
@@ -47,7 +43,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     options = _parser().parse_args(argv[:end])
     experiment = options.experiment = _choose(options.experiment, options.settings)
     own, others, kind = _OF_LEARNING, _OF_RATES, "learning"
-    if not isinstance(experiment, Learning):
+    if not isinstance(experiment, LearningExperiment):
         own, others, kind = others, own, "speed"
     for name in others:
         if getattr(options, name) is not None:
@@ -58,7 +54,9 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
             setattr(options, name, default)
         elif name != "steps":
             _check_number(name, given)
-    if isinstance(experiment, Learning):
+    if options.games or isinstance(experiment, GamesExperiment):
+        experiment = options.experiment = _on_games(experiment, options.games, options.env)
+    if isinstance(experiment, LearningExperiment):
         curves.check_smoothing(options.smooth)
         options.experiment = dataclasses.replace(experiment, minutes=options.minutes or experiment.minutes)
         try:
@@ -70,29 +68,42 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 
 def _parser() -> Parser:
     parser = Parser("reproduce.py", __doc__)
-    kinds: list[tuple[str, dict[str, Any]]] = [("learning", EXPERIMENTS), ("speed", RATES)]
+    learned = {name: of for name, of in ALL.items() if isinstance(of, LearningExperiment)}
+    kinds: list[tuple[str, dict[str, Any]]] = [("learning", learned), ("speed", RATES)]
     parser.epilog = "\n\n".join(
         f"experiments about {kind}:\n" + "\n".join(f"  {name:<11} {of.title}" for name, of in known.items())
         for kind, known in kinds
     )
-    parser.add_argument("experiment", metavar="EXPERIMENT", help="see below")
-    parser.add_argument("--env", default="", help="default: DeepMind Lab's level if installed, else its equivalent")
-    parser.add_argument("--settings", default="", metavar="A,B", help="only these (default all)")
-    parser.add_argument("--logdir", default="", help="folder of the runs and the results (default runs/ENVIRONMENT)")
+    parser.add_argument("experiment", metavar="EXPERIMENT", help="one of those below")
+    parser.add_argument(
+        "--env", default="", help="environment (default: DeepMind Lab's level if installed, else its equivalent)"
+    )
+    parser.add_argument(
+        "--games", default="", metavar="A,B", help="games of an experiment on several games (default: all)"
+    )
+    parser.add_argument("--settings", default="", metavar="A,B", help="settings to run (default: all)")
+    parser.add_argument("--logdir", default="", help="folder of runs and results (default: runs/ENVIRONMENT)")
     parser.add_argument("--draw", action="store_true", help="run nothing; draw what is there, also unfinished runs")
     learning = parser.add_argument_group("experiments about learning")
-    learning.add_argument("--steps", metavar="N", help="budget of a run in agent steps, 1.5M or 1500000")
-    learning.add_argument("--minutes", type=float, metavar="N", help="of training, at which a run ends before that")
-    learning.add_argument("--seeds", type=int, metavar="N", help="seeds 1 to N (default 3)")
+    learning.add_argument("--steps", metavar="N", help="budget of a run in agent steps, such as 1.5M or 1500000")
     learning.add_argument(
-        "--parallel", type=int, metavar="N", help="trainings at once; they slow each other (default 1)"
+        "--minutes", type=float, metavar="N", help="minutes of training after which a run ends (default: no limit)"
     )
-    learning.add_argument("--smooth", type=int, metavar="N", help="moving mean over N lines of metrics, odd")
+    learning.add_argument("--seeds", type=int, metavar="N", help="seeds 1 to N (default: 3)")
+    learning.add_argument(
+        "--parallel", type=int, metavar="N", help="trainings at once; they slow each other (default: 1)"
+    )
+    learning.add_argument(
+        "--smooth",
+        type=int,
+        metavar="N",
+        help="width of the moving mean in lines of metrics, an odd number (default: 1)",
+    )
     speed = parser.add_argument_group("experiments about speed")
     speed.add_argument(
-        "--seconds", type=float, metavar="N", help="of warm-up; it is measured for twice as long (default 8)"
+        "--seconds", type=float, metavar="N", help="seconds of warm-up; measured is twice as long (default: 8)"
     )
-    speed.add_argument("--rounds", type=int, metavar="N", help="of which medians are taken (default 3)")
+    speed.add_argument("--rounds", type=int, metavar="N", help="rounds, of which medians are taken (default: 3)")
     return parser
 
 
@@ -116,15 +127,36 @@ def _choose(name: str, settings: str) -> Experiment:
     return dataclasses.replace(ALL[name], settings={setting: known[setting] for setting in chosen})
 
 
-def train(experiment: Learning, options: argparse.Namespace, extra: Sequence[str]) -> int:
+def _on_games(experiment: Experiment, games: str, env: str) -> Experiment:
+    """The experiment on the games of the list, or on all of its own."""
+    if not isinstance(experiment, GamesExperiment):
+        raise ConfigError(f"--games has no meaning for {experiment.name}; choose an environment with --env")
+    if env:
+        raise ConfigError(f"{experiment.name} is about several games; choose among them with --games instead of --env")
+    chosen = games.split(",") if games else list(experiment.games)
+    for game in chosen:
+        if game not in experiment.games:
+            raise ConfigError(f"{experiment.name} has no game {game!r}; it has {', '.join(experiment.games)}")
+    return dataclasses.replace(experiment, games={game: experiment.games[game] for game in chosen})
+
+
+def train(experiment: LearningExperiment, options: argparse.Namespace, extra: Sequence[str]) -> int:
     """Trains what is missing and draws; returns the exit code."""
-    wanted = trainings.plan(experiment, options.seeds, extra, options.env, options.steps, options.logdir)
+    logdir = options.logdir or (f"runs/{experiment.name}" if isinstance(experiment, GamesExperiment) else "")
+    wanted = [
+        training
+        for part in experiment.parts()
+        for training in trainings.plan(part, options.seeds, extra, options.env, options.steps, logdir)
+    ]
+    wanted.sort(key=lambda training: training.config.seed)  # all of the first seed first
     config = wanted[0].config
     out = Path(config.logdir)
     curves.check_matplotlib()
 
     def draw() -> None:
-        if experiment.target == "tps":
+        if isinstance(experiment, GamesExperiment):
+            report.write_games(experiment, out, options.smooth)
+        elif experiment.target == "tps":
             report.write(experiment, out, options.smooth, adjustment.measure, adjustment.table)
         else:
             report.write(experiment, out, options.smooth)
@@ -135,31 +167,23 @@ def train(experiment: Learning, options: argparse.Namespace, extra: Sequence[str
         say(results)
         return 0
     trainings.check(wanted)
-    with workers.locked(out) as lock:
+    with dispatcher.locked(out) as lock:
         for training in trainings.share(wanted, out):
             say(f"{training.config.name} is {training.path.resolve().name}, which has the same configuration")
-        crew = workers.TrainingProcesses(wanted, options.parallel, lock, say)
+        working = dispatcher.Dispatcher(wanted, options.parallel, lock, say)
+        games = isinstance(experiment, GamesExperiment)
         missing = config.env == experiment.env() != experiment.envs[0]
-        where = config.env + (f", for want of deepmind_lab and {experiment.envs[0]}" if missing else "")
+        lacking = f", for want of deepmind_lab and {experiment.envs[0]}" if missing else ""
+        where = ", ".join(experiment.games) if games else config.env + lacking
         done = sum(training.finished() for training in wanted)
         budget = trainings.budget(config.steps, experiment.minutes)
         say(f"{experiment.name} on {where}: {len(wanted)} runs of {budget}, {done} finished")
-        crew.train(lambda: _drawn(draw))
-    if _drawn(draw):
+        working.train(lambda: dispatcher.attempt(draw, say))
+    if dispatcher.attempt(draw, say):
         say(results)
-    if crew.stopping:
+    if working.stopping:
         return _stopped()
-    return 1 if crew.failed else 0
-
-
-def _drawn(draw: Callable[[], object]) -> bool:
-    """Draws, and says why where that fails: no reason to stop what is under way."""
-    try:
-        draw()
-        return True
-    except (OSError, ValueError) as error:
-        say(f"not drawn: {error}")
-        return False
+    return 1 if working.failed else 0
 
 
 def _stopped() -> int:
@@ -167,26 +191,26 @@ def _stopped() -> int:
     return 130
 
 
-def measure(experiment: Rates, options: argparse.Namespace, extra: Sequence[str]) -> int:
+def measure(experiment: SpeedExperiment, options: argparse.Namespace, extra: Sequence[str]) -> int:
     """Measures what is missing and draws; returns the exit code."""
-    configs, path = rate_runs.plan(experiment, extra, options.env, options.logdir)
+    configs, path = speed_rounds.plan(experiment, extra, options.env, options.logdir)
     curves.check_matplotlib()
     results = f"{path.parent / experiment.name}.png, .md, .json"
     if options.draw:
-        rate_report.write(experiment, path)
+        speed_report.write(experiment, path)
         say(results)
         return 0
-    rate_runs.check(configs)
-    with workers.locked(path.parent):
-        rounds = rate_runs.Rounds(path, configs, options.seconds)
+    speed_rounds.check(configs)
+    with dispatcher.locked(path.parent):
+        rounds = speed_rounds.Rounds(path, configs, options.seconds)
         done = sum(min(len(rows), options.rounds) for rows in rounds.rows.values())
         wanted = len(configs) * options.rounds
         say(f"{experiment.name}: {wanted} measurements of {3 * options.seconds:g} s and a start, {done} are there")
         try:
-            failed = rate_runs.run(rounds, configs, options.seconds, options.rounds, say)
+            failed = speed_rounds.run(rounds, configs, options.seconds, options.rounds, say)
         except KeyboardInterrupt:
             failed = -1
-        if _drawn(lambda: rate_report.write(experiment, path)):
+        if dispatcher.attempt(lambda: speed_report.write(experiment, path), say):
             say(results)
     return _stopped() if failed < 0 else min(failed, 1)
 
@@ -195,7 +219,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit code: 0, 1 where something failed, 2 where the input was bad, 130 when stopped."""
     try:
         options, extra = parse(sys.argv[1:] if argv is None else argv)
-        if isinstance(options.experiment, Learning):
+        if isinstance(options.experiment, LearningExperiment):
             return train(options.experiment, options, extra)
         return measure(options.experiment, options, extra)
     except (OSError, ValueError) as error:  # ConfigError is one; so is what damaged metrics raise

@@ -1,9 +1,10 @@
 """Runs a system at full load and looks for what wears out: `python tools/soak.py [--minutes 30] [training flags]`.
 
-The scheduler moves all counts (annealing every 5 s, unless flags say other). Printed, and exit code 1 if not so:
-  memory    that the server, and an agent process, has allocated beside the rings: the last two thirds within 2 %
-  requests  of every group that is there at the end: each was answered and counted, none waits for long
-  left      no thread of the run and no process is there when it has been closed
+The scheduler moves all counts (by default annealing, every 5 s). Three things are checked, and the exit code is 1 if
+one of them fails:
+  memory    what the server and an agent process have allocated beside the rings stays within 2 % in the last two thirds
+  requests  every request of the groups that are there at the end has been answered and counted
+  left      no thread of the run and no process is left when it has been closed
 """
 
 from __future__ import annotations
@@ -11,109 +12,22 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import math
-import os
 import signal
-import statistics
 import sys
-import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import measure
-import psutil
-from command_line import Parser, say
+from common.command_line import Parser, say
+from measuring import endurance
 
 from gunreal.config.schema import Config, ConfigError
-from gunreal.runtime import ram
-from gunreal.runtime.parallel import ParallelRunner
-from gunreal.runtime.system import System
-
-FLAT = 0.02  # share by which memory may differ
-_EVERY = 10.0  # seconds between looks
-_ALIVE = 20.0  # seconds in which every group has to step at least once; many take turns on few cores
-
-
-class Watch:
-    """Looks at a run from its ticks, and stops it when its time is over.
-
-    Attributes:
-      looks: of every look "minutes", "steps", the counts, "server", "agent" (bytes of a process) and "total" bytes.
-      groups: at the end, what is wrong with the requests of groups, by their names.
-    """
-
-    def __init__(self, system: System, seconds: float):
-        self._system = system
-        self._start = self._next = time.monotonic()
-        self._end = self._start + seconds
-        self._last: dict[int, Any] = {}  # steps of each process's agents when the time was over
-        self.looks: list[dict[str, Any]] = []
-        self.groups: dict[str, str] = {}
-
-    def tick(self, run: ParallelRunner) -> None:
-        """About ten times a second."""
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + _EVERY
-            self._look(run, now)
-        if now >= self._end and not self._last:
-            self._last = {remote.process: remote.segment.end.copy() for remote in run.remotes()}
-        if self._last and now >= self._end + _ALIVE:
-            self.groups = self._wrong(run)
-            self._system.stop("steps")
-
-    def _look(self, run: ParallelRunner, now: float) -> None:
-        look = {"minutes": (now - self._start) / 60, "steps": self._system.metrics.step, **run.counts._asdict()}
-        look |= {"server": ram.allocated(os.getpid()), "total": run.memory_in_use()}
-        started = [remote.popen.pid for remote in run.remotes() if now - remote.started > _ALIVE]
-        look["agent"] = statistics.median(map(ram.allocated, started)) if started else None
-        self.looks.append(look)
-        if len(self.looks) % 6 == 1:
-            sizes = ", ".join(f"{name} {(look[name] or 0) / 2**20:,.0f} MiB" for name in ("server", "agent", "total"))
-            say(f"{look['steps']:,} steps, {tuple(run.counts)} processes, predictors, trainers; {sizes}")
-
-    def _wrong(self, run: ParallelRunner) -> dict[str, str]:
-        """Groups that stand still, or have not had an answer to every request but the present one."""
-        wrong = {}
-        for remote in run.remotes():
-            if remote.process not in self._last:
-                continue  # it has come meanwhile
-            least = remote.segment.waits.total().counts.sum(axis=1)
-            end = remote.segment.end.copy()
-            most = remote.segment.waits.total().counts.sum(axis=1)
-            for index, group in enumerate(remote.groups):
-                row = int(end[group.start])  # the request for this row may be under way, all before are answered
-                name = f"process {remote.process}, group {index}"
-                if row == self._last[remote.process][group.start]:
-                    wrong[name] = f"has stood still for {_ALIVE:g} s at step {row}"
-                elif not (least[index] <= row + 1 and row <= most[index]):
-                    wrong[name] = f"has asked {row + 1} times and got {most[index]} answers"
-        return wrong
-
-
-def spread(looks: Sequence[dict[str, Any]], name: str) -> float:
-    """(largest - smallest) / median of the last two thirds; infinite where nothing was there to look at."""
-    values = [look[name] for look in looks[len(looks) // 3 :] if look[name] is not None]
-    return (max(values) - min(values)) / statistics.median(values) if values else math.inf
-
-
-def soak(config: Config, minutes: float) -> dict[str, Any]:
-    """Runs it; "looks", "spread" by process, "groups", and "left": threads and processes that outlived the run."""
-    before = {thread.name for thread in threading.enumerate()}
-    _, watch = measure.watched(config, lambda system: Watch(system, 60 * minutes))
-    left = [f"thread {thread.name}" for thread in threading.enumerate() if thread.name not in before]
-    left += [f"process {child.pid}" for child in psutil.Process().children(recursive=True)]
-    spreads = {name: spread(watch.looks, name) for name in ("server", "agent")}
-    return {"looks": watch.looks, "spread": spreads, "groups": watch.groups, "left": left}
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:
     """The options and the configuration. Raises ConfigError."""
     parser = Parser("soak.py", __doc__)
-    parser.add_argument("--minutes", type=float, default=30.0, metavar="N", help="of full load (30)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="all looks")
+    parser.add_argument("--minutes", type=float, default=30.0, metavar="N", help="minutes of full load (default: 30)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file for all measurements (default: none)")
     options, config, extras = parser.parse_with_training_flags(argv)
     if not 0 < options.minutes < 10**5:
         raise ConfigError(f"--minutes is {options.minutes:g}, but has to be above 0")
@@ -129,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit code: 0, 1 where something wears out, 2 where the input was bad."""
     try:
         options, config = parse(sys.argv[1:] if argv is None else argv)
-        found = soak(config, options.minutes)
+        found = endurance.soak(config, options.minutes)
     except ConfigError as error:
         print(f"soak.py: {error}", file=sys.stderr)
         return 2
@@ -140,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     say(f"{steps:,} agent steps; memory of the last two thirds: {memory_of}")
     say("requests: " + ("; ".join(f"{name} {what}" for name, what in found["groups"].items()) or "all answered"))
     say(f"left behind: {', '.join(found['left']) or 'nothing'}")
-    return int(max(found["spread"].values()) > FLAT or bool(found["groups"] or found["left"]))
+    return int(max(found["spread"].values()) > endurance.FLAT or bool(found["groups"] or found["left"]))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
-"""How many agent steps until a score is reached, with and without auxiliary tasks, over several seeds.
+"""Counts the agent steps until a score is reached, with and without auxiliary tasks, over several seeds.
 
     python tools/steps_to_score.py --env gunreal/RareGoalMaze-v0 --score 0.8 --steps 150000 --seeds 5
 
-Trains every setting with every seed, one after the other, stops a run once the mean score of its last 100 episodes has
-reached the mark, and prints the steps. Finished runs are not repeated. Settings are lists of tasks, `;` between them;
-unknown flags go to `gunreal.train`.
+Every setting is trained with every seed, one after the other. A run ends once the mean score of its last 100 episodes
+has reached --score, or when it has taken --steps. Finished runs are not repeated. Other flags go to gunreal.train.
 """
 
 from __future__ import annotations
@@ -46,13 +45,15 @@ def run(name: str, arguments: list[str], logdir: Path, score: float) -> int | No
 def main() -> int:
     """Prints a row for each setting and its median; a run that did not get there counts as its whole budget or more."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--env", default="gunreal/RareGoalMaze-v0")
-    parser.add_argument("--score", type=float, default=0.8)
-    parser.add_argument("--steps", type=int, default=150_000)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--settings", default=";pc,vr,rp")
-    parser.add_argument("--logdir", type=Path, default=Path("runs/steps_to_score"))
-    parser.add_argument("--json", type=Path)
+    parser.add_argument(
+        "--env", default="gunreal/RareGoalMaze-v0", help="environment (default: gunreal/RareGoalMaze-v0)"
+    )
+    parser.add_argument("--score", type=float, default=0.8, help="mean score to reach (default: 0.8)")
+    parser.add_argument("--steps", type=int, default=150_000, help="budget in agent steps (default: 150000)")
+    parser.add_argument("--seeds", type=int, default=5, help="seeds 1 to this (default: 5)")
+    parser.add_argument("--settings", default=";pc,vr,rp", help="lists of tasks with ; between (default: ;pc,vr,rp)")
+    parser.add_argument("--logdir", type=Path, default=Path("runs/steps_to_score"), help="folder of runs")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file for the steps (default: none)")
     own, rest = parser.parse_known_args()
     found: dict[str, list[int | None]] = {}
     for seed in range(1, own.seeds + 1):

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
-import sys
 from pathlib import Path
+
+from experiments import papers, table, trainings
 
 from gunreal.config.schema import save
 
 TOOLS = Path(__file__).parents[2] / "tools"
-sys.path.insert(0, str(TOOLS))
-experiments, trainings = importlib.import_module("experiments"), importlib.import_module("trainings")
 CATCH = "gunreal/Catch-v0"
-ABLATION = experiments.EXPERIMENTS["ablation"]
+ABLATION = papers.EXPERIMENTS["ablation"]
 
 
-def small(*settings: str) -> experiments.Experiment:
+def small(*settings: str) -> table.LearningExperiment:
     """The ablation with some of its settings."""
     return dataclasses.replace(ABLATION, settings={name: ABLATION.settings[name] for name in settings})
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import benchmark
 import pytest
+import steps_to_score
+from measuring import measure, summary
 from training import wait_until
 
 from gunreal.config.schema import Config
 from gunreal.learning import backend
 
 TOOLS = Path(__file__).parents[2] / "tools"
-sys.path.insert(0, str(TOOLS))
-benchmark, measure, rates = (importlib.import_module(name) for name in ("benchmark", "measure", "rates"))
-steps_to_score = importlib.import_module("steps_to_score")
 CATCH = ["--env", "gunreal/Catch-v0", "--agents", "4", "--agents_per_process", "2", "--min_batch", "40"]
 
 
@@ -36,7 +35,7 @@ CATCH = ["--env", "gunreal/Catch-v0", "--agents", "4", "--agents_per_process", "
         ("--tune --json x.json", "leave --task_sets, --json and --png out"),
         ("--json nowhere/x.json", "can't write nowhere/x.json; choose a file"),
         ("--json folder", "can't write folder"),
-        ("--png rates.jpg", "--png rates.jpg has to end with .png"),
+        ("--png summary.jpg", "--png summary.jpg has to end with .png"),
         ("--serial", "leave --serial and --scheduler out"),
         ("--scheduler queue", "leave --serial and --scheduler out"),
         ("--resume x", "run 'x' not found"),
@@ -90,10 +89,10 @@ def row(pps: float, balanced: bool = True, **more) -> dict:
 
 def test_medians_are_of_balanced_rounds():
     rows = [row(1.0, False), row(2.0), row(9.0, profile={"base": {"a": 0.5}}), row(4.0, wait={"p50_ms": None})]
-    found = rates.medians(rows)
+    found = summary.medians(rows)
     assert (found["pps"], found["wait"]["p50_ms"], found["balanced"], found["rounds"]) == (4.0, 11.0, 3, 4)
     assert found["profile"]["base"]["a"] == 0.0 and found["gpu"] is False
-    none = rates.medians(rows[:1])
+    none = summary.medians(rows[:1])
     assert (none["pps"], none["balanced"], none["rounds"]) == (1.0, 0, 1)
 
 
@@ -108,7 +107,7 @@ def test_a_failed_measurement_says_why(monkeypatch, capsys):
 @pytest.mark.timeout(300)
 def test_it_measures_base_and_tasks(tmp_path):
     pytest.importorskip("matplotlib")
-    out, png = tmp_path / "rates.json", tmp_path / "rates.png"
+    out, png = tmp_path / "summary.json", tmp_path / "summary.png"
     words = ["--rounds", "1", "--seconds", "1", "--json", out, "--png", png, "--hidden", "32", *CATCH]
     words += ["--replay_size", "20000"]  # not full at the end, however fast the machine is
     command = [sys.executable, TOOLS / "benchmark.py", *words]

@@ -1,7 +1,6 @@
 """Comparing with other systems: arithmetic, the rounds, absent and failing peers, and what a measurement sees."""
 
 import contextlib
-import importlib
 import json
 import os
 import signal
@@ -11,16 +10,15 @@ import textwrap
 import time
 from pathlib import Path
 
+import compare_peers
 import psutil
 import pytest
+from measuring import gauge
+from peers import speed
+from peers.progress import Progress
+from peers.table import PEERS, settings
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def tools(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    return importlib.import_module
 
 
 def interpreter(path, drive="", probe=""):
@@ -29,13 +27,14 @@ def interpreter(path, drive="", probe=""):
         f"#!{sys.executable}\n"
         "import os, subprocess, sys, time\n"
         f"sys.path.insert(0, {str(ROOT / 'tools')!r})\n"
-        "import peers\n"
+        "import train_peer\n"
+        "from peers import table\n"
         "def sb3(progress, *, envs=32):\n"
         f"{textwrap.indent(drive or 'pass', '    ')}\n"
-        "peers.PEERS['sb3'] = peers.PEERS['sb3']._replace(drive=sb3, modules=(), packages=('psutil',))\n"
+        "table.PEERS['sb3'] = table.PEERS['sb3']._replace(drive=sb3, modules=(), packages=('psutil',))\n"
         "if '--progress' not in sys.argv:\n"
         f"{textwrap.indent(probe or 'pass', '    ')}\n"
-        "peers.main(sys.argv[2:])\n"
+        "train_peer.main(sys.argv[2:])\n"
     )
     path.chmod(0o755)
     return str(path)
@@ -66,8 +65,7 @@ def rounds(rate, cpu_ms, memory, others=0.0):
     return {"rate": rate, "cpu_ms": cpu_ms, "memory": memory, "others": others}
 
 
-def test_ratios_are_to_the_fastest_system_that_is_not_ours(tools):
-    compare_peers = tools("compare_peers")
+def test_ratios_are_to_the_fastest_system_that_is_not_ours():
     results = {
         "gunreal": {"title": "G", "is_ours": True, "rounds": [rounds(1700.0, 1.0, 9e8), rounds(1900.0, 1.2, 9e8)]},
         "sb3": {"title": "S", "is_ours": False, "rounds": [rounds(1000.0, 1.8, 5e8), rounds(1100.0, 2.2, 7e8)]},
@@ -75,7 +73,7 @@ def test_ratios_are_to_the_fastest_system_that_is_not_ours(tools):
         "sb3:envs=9": {"title": "S", "is_ours": False, "rounds": [rounds(9999.0, 1.0, 1.0)], "failed": "crashed"},
         "sf:envs=9": {"title": "F", "is_ours": False, "absent": "not there"},
     }
-    best = compare_peers.summarise(results)
+    best = speed.summarise(results)
     assert best == "sf"
     assert results["gunreal"]["median"] == rounds(1800.0, 1.1, 9e8)
     assert results["gunreal"]["ratio"] == pytest.approx({"rate": 1.5, "cpu_ms": 1.1 / 1.6, "memory": 0.6})
@@ -83,50 +81,47 @@ def test_ratios_are_to_the_fastest_system_that_is_not_ours(tools):
     assert results["sf"]["ratio"] == {"rate": 1.0, "cpu_ms": 1.0, "memory": 1.0}
     assert "median" not in results["sb3:envs=9"] and "median" not in results["sf:envs=9"]
 
-    lines = compare_peers.table(results, best).splitlines()
+    lines = speed.table(results, best).splitlines()
     assert lines[1].split() == ["gunreal", "1,800", "1.50", "1.10", "0.69", "900", "0.60", "0"]
     assert lines[4:] == ["best peer: sf", "sb3:envs=9 (S) failed: crashed", "sf:envs=9 (F) absent: not there"]
 
 
-def test_without_a_peer_there_are_figures_but_no_ratios(tools):
-    compare_peers = tools("compare_peers")
+def test_without_a_peer_there_are_figures_but_no_ratios():
     results = {"gunreal": {"title": "G", "is_ours": True, "rounds": [rounds(1700.0, 1.0, 9e8, others=0.5)]}}
-    assert compare_peers.summarise(results) is None
+    assert speed.summarise(results) is None
     assert "ratio" not in results["gunreal"]
-    text = compare_peers.table(results, None)
+    text = speed.table(results, None)
     assert text.splitlines()[1].split() == ["gunreal", "1,700", "-", "1.00", "-", "900", "-", "50"]
     assert "no peer was measured" in text and "other programs took 50%" in text
 
 
-def test_rounds_go_forth_and_back(tools, monkeypatch):
-    compare_peers = tools("compare_peers")
+def test_rounds_go_forth_and_back(monkeypatch):
     order = []
-    monkeypatch.setattr(compare_peers, "describe", lambda contestant: {"versions": {}, "settings": {}})
+    monkeypatch.setattr(speed, "describe", lambda contestant, driver: {"versions": {}, "settings": {}})
 
     def measure(contestant, warmup, seconds):
         order.append(contestant.label)
         if contestant.label == "sf" and order.count("sf") == 2:
-            raise compare_peers.Failed("ended with code 3: boom")
+            raise gauge.Failed("ended with code 3: boom")
         return rounds(100.0, 1.0, 1e6)
 
-    monkeypatch.setattr(compare_peers, "measure", measure)
+    monkeypatch.setattr(speed, "measure", measure)
     _, contestants = compare_peers.parse(["--peers", "gunreal,sb3,sf"])
-    results = compare_peers.compare(contestants, 4, 0.0, 1.0)
+    results = speed.compare(contestants, 4, 0.0, 1.0)
     assert order == ["gunreal", "sb3", "sf"] + ["sf", "sb3", "gunreal"] + ["gunreal", "sb3"] + ["sb3", "gunreal"]
     assert [len(row["rounds"]) for row in results.values()] == [4, 4, 1]
     assert results["sf"]["failed"] == "ended with code 3: boom"
 
 
-def test_contestants_have_their_settings_and_interpreters(tools):
-    compare_peers, peers = tools("compare_peers"), tools("peers")
+def test_contestants_have_their_settings_and_interpreters():
     words = ["--peers", "gunreal,gunreal-tasks:min_batch=160,sb3:threads=1:processes=0,sf", "--python", "sf=/bin/sh"]
     _, found = compare_peers.parse([*words, "--", "--agents", "16"])
     assert found[0].settings == {"flags": ["--agents", "16"]}
     assert found[1].settings == {"flags": ["--tasks=pc,vr,rp", "--agents", "16", "--min_batch=160"]}
     assert found[2].settings == {"threads": 1, "processes": False} and found[3].settings == {}
     assert [contestant.python for contestant in found] == [sys.executable] * 3 + ["/bin/sh"]
-    assert [contestant.is_ours for contestant in found] == [True, True, False, False]
-    assert set(found[2].settings) < set(peers.settings(peers.PEERS["sb3"].drive))
+    assert [contestant.peer.is_ours for contestant in found] == [True, True, False, False]
+    assert set(found[2].settings) < set(settings(PEERS["sb3"].drive))
 
 
 @pytest.mark.parametrize(
@@ -145,9 +140,9 @@ def test_contestants_have_their_settings_and_interpreters(tools):
         (["--", "--agents", "0"], "agents is 0"),
     ],
 )
-def test_bad_input_is_one_line_and_code_2(tools, capsys, words, named):
+def test_bad_input_is_one_line_and_code_2(capsys, words, named):
     before = os.sched_getaffinity(0)
-    assert tools("compare_peers").main(words) == 2
+    assert compare_peers.main(words) == 2
     error = capsys.readouterr().err
     assert named in error and error.count("\n") == 1
     assert os.sched_getaffinity(0) == before
@@ -169,7 +164,7 @@ def test_it_measures_who_is_there_and_says_who_is_not(tmp_path):
     assert found["best_peer"] in ("sb3", "sb3:envs=64")
     for label, envs in (("sb3", 32), ("sb3:envs=64", 64)):
         row = systems[label]
-        assert row["settings"] == {"envs": envs} and row["versions"]["psutil"] == psutil.__version__
+        assert row["settings"]["envs"] == envs and row["versions"]["psutil"] == psutil.__version__
         assert len(row["rounds"]) == 2
         for one in row["rounds"]:
             assert one["steps"] % envs == 0 and one["rate"] == pytest.approx(one["steps"] / one["seconds"])
@@ -202,33 +197,32 @@ while progress.report(steps):
 """
 
 
-def gauged(gauge, tmp_path, drive):
+def gauged(tmp_path, drive):
     python = interpreter(tmp_path / "python", drive)
-    return gauge.Gauge([python, "peers.py", "sb3"], tmp_path)
+    return gauge.Gauge([python, "train_peer.py", "sb3"], tmp_path)
 
 
-def test_the_processes_of_a_peer_count_and_end_with_it(tools, tmp_path):
-    gauge, pid = tools("gauge"), tmp_path / "pid"
-    with gauged(gauge, tmp_path, BUSY.format(pid=str(pid))) as meter:
+def test_the_processes_of_a_peer_count_and_end_with_it(tmp_path):
+    pid = tmp_path / "pid"
+    with gauged(tmp_path, BUSY.format(pid=str(pid))) as meter:
         found = meter.measure(0.1, 0.5)
     assert found["processes"] == 2 and found["steps"] % 100 == 0
     assert found["cpu_ms"] * found["steps"] / 1000 > 0.05  # the child's: the parent sleeps
     assert not psutil.pid_exists(int(pid.read_text()))
 
 
-def test_a_peer_that_stands_still_has_failed(tools, tmp_path, monkeypatch):
-    gauge = tools("gauge")
+def test_a_peer_that_stands_still_has_failed(tmp_path, monkeypatch):
     monkeypatch.setattr(gauge, "PATIENCE", 2.0)
     monkeypatch.setattr(gauge, "GRACE", 0.1)
-    meter = gauged(gauge, tmp_path, "print('waiting for Godot', flush=True)\ntime.sleep(60)")
+    meter = gauged(tmp_path, "print('waiting for Godot', flush=True)\ntime.sleep(60)")
     with pytest.raises(gauge.Failed, match="made no progress for 2 s: waiting for Godot"), meter:
         meter.measure(0.0, 1.0)
     assert not psutil.pid_exists(meter._popen.pid)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_a_peer_starts_ends_it_again(tools, tmp_path, monkeypatch, number):
-    gauge, started = tools("gauge"), []
+def test_a_signal_while_a_peer_starts_ends_it_again(tmp_path, monkeypatch, number):
+    started = []
 
     class Popen(subprocess.Popen):
         def __init__(self, *args, **kwargs):
@@ -240,7 +234,7 @@ def test_a_signal_while_a_peer_starts_ends_it_again(tools, tmp_path, monkeypatch
     monkeypatch.setattr(gauge.subprocess, "Popen", Popen)
     monkeypatch.setattr(gauge, "GRACE", 0.1)
     try:
-        with pytest.raises(KeyboardInterrupt), gauged(gauge, tmp_path, "time.sleep(60)"):
+        with pytest.raises(KeyboardInterrupt), gauged(tmp_path, "time.sleep(60)"):
             pytest.fail("the signal was lost")
         assert signal.getsignal(number) is signal.default_int_handler
     finally:
@@ -248,8 +242,7 @@ def test_a_signal_while_a_peer_starts_ends_it_again(tools, tmp_path, monkeypatch
     assert len(started) == 1 and not psutil.pid_exists(started[0])
 
 
-def test_progress_is_shared_through_a_file(tools, tmp_path):
-    Progress = tools("peers").Progress
+def test_progress_is_shared_through_a_file(tmp_path):
     watcher, driver = Progress(tmp_path / "progress"), Progress(tmp_path / "progress")
     assert watcher.steps() == 0
     assert driver.report(2**40) and watcher.steps() == 2**40

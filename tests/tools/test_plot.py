@@ -1,19 +1,18 @@
 from __future__ import annotations
 
-import importlib
 import itertools
 import json
 import sys
 from pathlib import Path
 
 import numpy as np
+import plot
 import pytest
+from common import curves
 
 from gunreal.config.folders import prepare_run_dir
 from gunreal.config.schema import Config, ConfigError
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-curves, plot = importlib.import_module("curves"), importlib.import_module("plot")
 Curve = curves.Curve
 
 

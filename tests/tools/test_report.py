@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-import importlib
-
-from planned import CATCH, FINISHED, curve, experiments, make_run, plan, small
-
-report = importlib.import_module("report")
+from experiments import jobs, papers, report
+from planned import CATCH, FINISHED, curve, make_run, plan, small
 
 
 def test_first_reach_waits_for_a_hundred_episodes():
     lines = curve(5, 1, 3, 4)
-    assert report.first_reach(lines, 3, "step") == 300 and report.first_reach(lines, 3, "seconds") == 6
-    assert report.first_reach(lines, 4.5, "step") is None
+    assert jobs.first_reach(lines, 3, "step") == 300 and jobs.first_reach(lines, 3, "seconds") == 6
+    assert jobs.first_reach(lines, 4.5, "step") is None
 
 
 def test_median_counts_what_was_not_reached():
@@ -35,7 +32,7 @@ def test_numbers(tmp_path):
 
 
 def test_table(tmp_path):
-    experiment = experiments.EXPERIMENTS["fig14"]
+    experiment = papers.EXPERIMENTS["fig14"]
     for training in plan(tmp_path, experiment):
         make_run(training, *curve(0, 20, 10), FINISHED)
     text = report.table(report.measure(experiment, tmp_path))

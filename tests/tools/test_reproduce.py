@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-import importlib
 import json
 import signal
 
 import pytest
-from planned import CATCH, TOOLS, curve, experiments, make_run, plan, small, trainings
+import reproduce
+from experiments import dispatcher, jobs, table
+from planned import CATCH, TOOLS, curve, make_run, plan, small
 from training import Training, is_gone, wait_until
-
-reproduce, workers = importlib.import_module("reproduce"), importlib.import_module("workers")
 
 
 @pytest.mark.parametrize(
@@ -39,8 +38,8 @@ reproduce, workers = importlib.import_module("reproduce"), importlib.import_modu
 def test_bad_input(tmp_path, monkeypatch, capsys, words, message):
     """One line, exit code 2, nothing started and nothing left."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(experiments.Experiment, "env", lambda self: CATCH)
-    monkeypatch.setattr(workers.subprocess, "Popen", None)
+    monkeypatch.setattr(table.Experiment, "env", lambda self: CATCH)
+    monkeypatch.setattr(dispatcher.subprocess, "Popen", None)
     (tmp_path / "file").touch()
     assert reproduce.main(words.split()) == 2
     out, err = capsys.readouterr()
@@ -50,7 +49,7 @@ def test_bad_input(tmp_path, monkeypatch, capsys, words, message):
 
 def test_draw_needs_no_process(tmp_path, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(workers.subprocess, "Popen", None)
+    monkeypatch.setattr(dispatcher.subprocess, "Popen", None)
     for training in plan(tmp_path, small("base", "pc"), 2)[:3]:
         make_run(training, *curve(1, 2, 3))
     assert reproduce.main(["ablation", "--env", CATCH, "--logdir", str(tmp_path), "--draw"]) == 0
@@ -75,7 +74,7 @@ def test_interrupted_and_resumed(tmp_path):
         children = process.agents()
         assert process.signal(signal.SIGINT, 60) == 130, process.stderr
     assert all(is_gone(pid) for pid in children)
-    assert trainings.stopped_by(base.lines()) == "SIGINT" and not rp.path.exists()
+    assert jobs.stopped_by(base.lines()) == "SIGINT" and not rp.path.exists()
     stopped = base.step()
     with start() as process:
         assert process.end() == 0, process.stderr

@@ -1,17 +1,14 @@
 from __future__ import annotations
 
-import importlib
 import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
+
+from measuring import sampling
 
 from gunreal.experience import queues
 from gunreal.runtime.crew import Crew
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-sampling = importlib.import_module("sampling")
 
 
 def test_a_thread_is_where_it_waits():

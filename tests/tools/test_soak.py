@@ -1,24 +1,20 @@
 from __future__ import annotations
 
-import importlib
 import json
 import math
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import soak
+from measuring import endurance
 
 from gunreal.experience.waits import Waited
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-soak = importlib.import_module("soak")
-
 
 def test_a_short_one(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(soak, "_EVERY", 1.0), monkeypatch.setattr(soak, "_ALIVE", 4.0)
-    monkeypatch.setattr(soak, "FLAT", 9.0)  # its rings and the framework's pools are still filling
+    monkeypatch.setattr(endurance, "_EVERY", 1.0), monkeypatch.setattr(endurance, "_ALIVE", 4.0)
+    monkeypatch.setattr(endurance, "FLAT", 9.0)  # its rings and the framework's pools are still filling
     flags = ["--env=gunreal/Catch-v0", "--tasks=pc,vr,rp", "--agents=4", "--agents_per_process=4", "--replay_size=60"]
     code = soak.main(["--minutes=0.1", f"--json={tmp_path / 'soak.json'}", "--scheduler_seconds=1", *flags])
     said = capsys.readouterr().out
@@ -37,7 +33,7 @@ def remote(process, end, answers):
 
 
 def test_what_is_wrong_with_groups():
-    watch = soak.Watch(SimpleNamespace(), 1.0)
+    watch = endurance.Watch(SimpleNamespace(), 1.0)
     watch._last = {7: np.array([5, 5, 5, 5])}
     run = SimpleNamespace(remotes=lambda: [remote(7, [9, 9, 5, 9], [9, 10, 6, 8]), remote(8, [3], [0])])
     assert watch._wrong(run) == {
@@ -48,8 +44,8 @@ def test_what_is_wrong_with_groups():
 
 def test_spread_is_of_the_last_two_thirds():
     looks = [{"server": size} for size in (50.0, 80.0, 100.0, 101.0, 99.0, 100.0)]
-    assert soak.spread(looks, "server") == pytest.approx(0.02)
-    assert soak.spread([{"agent": None}], "agent") == math.inf  # nothing seen is nothing shown
+    assert endurance.spread(looks, "server") == pytest.approx(0.02)
+    assert endurance.spread([{"agent": None}], "agent") == math.inf  # nothing seen is nothing shown
 
 
 @pytest.mark.parametrize(

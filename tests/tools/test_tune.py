@@ -1,21 +1,17 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import math
-import sys
 from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from measuring import measure, tune
 
 from gunreal.config import flags
 from gunreal.config.checks import check
 from gunreal.config.schema import Config, ConfigError, load, per_process
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-measure, tune = importlib.import_module("measure"), importlib.import_module("tune")
 
 
 def settings(config: Config | None) -> tuple[int, ...] | None:

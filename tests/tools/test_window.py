@@ -1,17 +1,11 @@
 from __future__ import annotations
 
-import importlib
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from helpers import Bench, FakeLearner
+from measuring import window
 
 from gunreal.experience.spec import Spec
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-window = importlib.import_module("window")
 
 
 def test_calls_are_counted_until_the_end():

@@ -1,0 +1,118 @@
+"""Planning, resuming and drawing the comparison on Atari games, by systems that only look like training."""
+
+from __future__ import annotations
+
+import json
+
+import atari
+import pytest
+from peer_standins import TOOLS, learner, leave, lines
+from peers import contestants
+from peers.table import LEARNING
+from scores import plan
+
+from gunreal.config.schema import ConfigError
+
+LEARNS = """
+curve.start()
+for step in range(0, curve.steps + 100, 100):
+    time.sleep(0.01)
+    curve.episode(seed + step / 100)
+    if not curve.report(step):
+        break
+"""
+
+
+def systems(labels, *pythons, rest=()):
+    return contestants.parse(labels, pythons, rest, LEARNING, "learn")
+
+
+def planned(tmp_path, labels="gunreal-tasks,sb3-ppo:envs=4", rest=(), **options):
+    chosen = systems(labels, rest=rest)
+    known = {system.label: {"settings": system.settings, "versions": {}} for system in chosen}
+    given = {"steps": 1000, "seeds": 2, "logdir": tmp_path, "known": known} | options
+    return plan.plan(chosen, ["Pong", "Qbert"], **given)
+
+
+def test_plan(tmp_path):
+    jobs = planned(tmp_path, rest=["--entropy", "0.02"], our_steps=500)
+    assert [job.name for job in jobs[:4]] == [
+        "Pong-gunreal-tasks-s1",
+        "Pong-sb3-ppo_envs_4-s1",
+        "Qbert-gunreal-tasks-s1",
+        "Qbert-sb3-ppo_envs_4-s1",
+    ]
+    assert len(jobs) == 8 and jobs[4].name == "Pong-gunreal-tasks-s2" and [job.steps for job in jobs[:2]] == [500, 1000]
+    config = jobs[6].config
+    assert (config.env, config.seed, config.tasks, config.entropy) == ("ALE/Qbert-v5", 2, ("pc", "vr", "rp"), 0.02)
+    words = jobs[7].command()
+    assert words[1:3] == [str(TOOLS / "train_peer.py"), "sb3-ppo"] and json.loads(words[4]) == {"envs": 4}
+    assert words[5:] == ["--game", "Qbert", "--steps", "1000", "--seed", "2", "--out", str(tmp_path / jobs[7].name)]
+    with pytest.raises(ConfigError, match="--seed is chosen by the comparison"):
+        planned(tmp_path, rest=["--seed", "5"])
+
+
+def test_a_finished_run_of_something_else_is_in_the_way(tmp_path):
+    job = planned(tmp_path)[1]
+    job.prepare()
+    leave(job.path, lines(1, 2, ended=False))
+    planned(tmp_path, steps=2000)[1].check()  # unfinished: it starts again
+    leave(job.path, lines(1, 2))
+    job.check()
+    with pytest.raises(ConfigError, match="has steps 1000, not 2000; choose another --logdir"):
+        planned(tmp_path, steps=2000)[1].check()
+
+
+def test_it_trains_what_is_missing_and_draws(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    python = learner(tmp_path / "python", LEARNS)
+    logdir = tmp_path / "runs"
+    words = ["--systems", "sb3-ppo,sb3-ppo:envs=4", "--python", f"sb3={python}", "--games", "Pong,Breakout"]
+    words += ["--steps", "1k", "--seeds", "1", "--parallel", "2", "--logdir", str(logdir)]
+    done = logdir / "Pong-sb3-ppo-s1"
+    leave(logdir / "Breakout-sb3-ppo-s1", lines(1, ended=False))  # stopped: it starts again
+    assert atari.main(words) == 0
+    stamp = done.joinpath("metrics.jsonl").stat().st_mtime_ns
+    assert atari.main(words) == 0 and done.joinpath("metrics.jsonl").stat().st_mtime_ns == stamp
+    assert "4 runs of 1,000 agent steps, 4 finished" in capsys.readouterr().out
+    found = json.loads((logdir / "atari.json").read_text())
+    assert found["steps"]["games"] == ["Pong", "Breakout"] and found["minutes"]["at"] > 0
+    scores = found["steps"]["systems"]["sb3-ppo"]["scores"]
+    assert scores["Pong"] == scores["Breakout"] == [6.0]  # the mean of 1 to 11
+    text = (logdir / "atari.md").read_text()
+    assert "| Stable-Baselines3 PPO envs=4 | 6.0 (1) | 6.0 (1) |" in text and "![Pong](atari-Pong.png)" in text
+    for name in ("atari.png", "atari-Pong.png", "atari-Breakout.png"):
+        assert (logdir / name).stat().st_size > 5_000
+    about = json.loads((done / "job.json").read_text())
+    assert (about["game"], about["steps"], about["settings"]) == ("Pong", 1000, {"envs": 8, "processes": True})
+
+
+def test_unfinished_runs_are_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    leave(tmp_path / "Pong-gunreal-s1", lines(-20, -19, ended=False))
+    leave(tmp_path / "Pong-sf-s1", lines(-20, -18))
+    words = ["--draw", "--games", "Pong,Qbert", "--systems", "gunreal,sf", "--logdir", str(tmp_path), "--steps", "200"]
+    assert atari.main(words) == 0
+    text = (tmp_path / "atari.md").read_text()
+    assert "gunreal, no auxiliary task beats Sample Factory APPO with probability 0.00" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--games Pung", "unknown game 'Pung'; did you mean Pong?"),
+        ("--systems sb3-pp", "did you mean sb3-ppo?"),
+        ("--systems sb3-ppo:envs=x", "write whole numbers for envs=8, processes=1"),
+        ("--systems gunreal --steps many", "--steps: 'many' is not a whole number"),
+        ("--seeds 0", "--seeds is 0"),
+        ("--minutes 0", "--minutes is 0"),
+        ("--systems gunreal --draw --logdir nowhere", "no run in nowhere has a score yet"),
+        ("--systems sf --python sf=/bin/false", "sf can't be trained: code 1; pip install torch sample-factory"),
+        ("--systems gunreal -- --agnets 3", "did you mean agents?"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(tmp_path)
+    assert atari.main(words.split()) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1 and not list(tmp_path.iterdir())

@@ -1,0 +1,122 @@
+"""Compares systems on Atari games: `python tools/atari.py [--steps 1M] [--seeds 2] [options] [-- FLAGS]`.
+
+Every system is trained on every game with every seed, and writes the same learning curve. The same command again goes
+on where the last one was stopped: finished runs stay, gunreal's runs resume from their checkpoints, and another
+system's unfinished run starts again. Results are drawn after every run: atari.png and atari-GAME.png, atari.md and
+atari.json, in the folder of runs. They compare raw and human-normalised scores at equal agent steps and at equal
+minutes of training. FLAGS are training flags for every gunreal.
+
+All systems have the papers' protocol: every action is held for 4 frames, without sticky actions, a game starts with at
+most 30 no-ops, and the raw score of the whole game counts, even for a system that trains on single lives.
+
+  python tools/atari.py --python sb3=~/venvs/sb3/bin/python --python sf=~/venvs/sf/bin/python
+  python tools/atari.py --games Pong,Breakout --systems gunreal,gunreal-tasks --steps 500k --seeds 1
+  python tools/atari.py --systems gunreal,gunreal:algorithm=ppo --draw
+
+Exit code: 0; 1 if a run failed; 2 if the input was bad; 130 if stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from common import curves
+from common.command_line import Parser, check_positive, say
+from experiments import dispatcher
+from experiments.jobs import Job
+from peers import contestants
+from peers.contestants import Contestant
+from peers.table import LEARNING
+from scores import comparison, games, page, plan
+
+from gunreal.config.schema import ConfigError
+from gunreal.config.units import parse_count
+
+
+def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[Contestant]]:
+    """The options, and who is compared.
+
+    Raises:
+      ConfigError: a bad option.
+    """
+    end = argv.index("--") if "--" in argv else len(argv)
+    parser = Parser("atari.py", __doc__)
+    contestants.add_options(parser, LEARNING, "systems", "learn")
+    known = f"games, separated by commas: {', '.join(games.GAMES)} (default: all but Pong)"
+    parser.add_argument("--games", default="", metavar="A,B", help=known)
+    parser.add_argument("--steps", default="1M", metavar="N", help="budget of a run in agent steps (default: 1M)")
+    parser.add_argument("--seeds", type=int, default=2, metavar="N", help="seeds 1 to N (default: 2)")
+    parser.add_argument("--parallel", type=int, default=1, metavar="N", help="trainings at once (default: 1)")
+    parser.add_argument(
+        "--minutes", type=float, metavar="N", help="training time to compare at (default: the shortest finished run's)"
+    )
+    parser.add_argument("--logdir", type=Path, default=Path("runs/atari"), help="folder of runs (default: runs/atari)")
+    parser.add_argument("--draw", action="store_true", help="train nothing; draw what is there, also unfinished runs")
+    options = parser.parse_args(argv[:end])
+    for name in ("seeds", "parallel", "minutes"):
+        if getattr(options, name) is not None:
+            check_positive(name, getattr(options, name))
+    try:
+        options.steps = parse_count(options.steps)
+    except ValueError as error:
+        raise ConfigError(f"--steps: {error}") from error
+    options.games = games.parse(options.games)
+    return options, contestants.parse(options.systems, options.python, argv[end + 1 :], LEARNING, "learn")
+
+
+def draw(options: argparse.Namespace, systems: Sequence[Contestant], jobs: Sequence[Job]) -> None:
+    """Writes the results so far. Raises ConfigError where no run has a score yet."""
+    of = {
+        plan.run_name(system.label, game, seed): (system.label, game)
+        for system in systems
+        for game in options.games
+        for seed in range(1, options.seeds + 1)
+    }
+    runs = comparison.read(jobs, {name: " ".join(pair) for name, pair in of.items()})
+    if not runs:
+        raise ConfigError(f"no run in {options.logdir} has a score yet")
+    paths: dict[str, dict[str, list[Path]]] = {}
+    for game in options.games:
+        for job in jobs:
+            system, played = of[job.name]
+            if played == game and any(line["score_mean"] is not None for line in job.lines()):
+                paths.setdefault(game, {}).setdefault(system, []).append(job.path)
+    ours = [system.label for system in systems if system.peer.is_ours]
+    results = comparison.summarise(runs, ours, options.steps, options.minutes)
+    results["title"] = f"Atari, {len(paths)} games, {options.steps:,} agent steps a run, up to {options.seeds} seeds"
+    results["titles"] = {system.label: contestants.title(system) for system in systems}
+    page.write(results, paths, options.logdir)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns the exit code."""
+    try:
+        options, systems = parse(sys.argv[1:] if argv is None else argv)
+        curves.check_matplotlib()
+        known = {system.label: {} for system in systems} if options.draw else plan.describe(systems)
+        budget = {"steps": options.steps, "seeds": options.seeds, "logdir": options.logdir}
+        jobs = plan.plan(systems, options.games, known=known, **budget)
+        if options.draw:
+            draw(options, systems, jobs)
+            say(f"{options.logdir / page.NAME}.png, .md, .json")
+            return 0
+        plan.check(jobs)
+        with dispatcher.locked(options.logdir) as lock:
+            working = dispatcher.Dispatcher(jobs, options.parallel, lock, say)
+            say(f"{len(jobs)} runs of {options.steps:,} agent steps, {sum(job.finished() for job in jobs)} finished")
+            working.train(lambda: dispatcher.attempt(lambda: draw(options, systems, jobs), say))
+        if working.stopping:
+            say(f"stopped; to go on: {shlex.join(['python', *sys.argv])}")
+            return 130
+        return 1 if working.failed else 0
+    except (OSError, ValueError) as error:  # ConfigError is one
+        print(f"atari.py: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

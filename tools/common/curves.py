@@ -1,0 +1,242 @@
+"""Learning curves: reading them, putting seeds together, drawing them. What `plot.py` and `reproduce.py` share.
+
+Seeds are put together as a median with a percentile bootstrap interval (Efron 1979; recommended for few runs by Agarwal
+et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice"). Their package rliable stratifies
+over tasks, of which a figure here has one, and brings pandas, statsmodels and seaborn with it; for one task it is this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gunreal.config.schema import ConfigError
+from gunreal.records import metrics
+
+LABELS = {
+    "step": "agent steps",
+    "score_mean": "score (mean of the last 100 episodes)",
+    "score_max": "score (best of the last 100 episodes)",
+    "pps": "agent steps acted a second",
+    "tps": "agent steps trained on a second",
+    "agents": "agents (N_A)",
+    "predictors": "predictors of a queue (N_P)",
+    "trainers": "trainers (N_T)",
+}
+STATISTIC = (
+    "median over seeds; band: its 95 % bootstrap interval (of up to 5 seeds: their range); thin: single runs, "
+    "beyond what all seeds have"
+)
+# Okabe and Ito's colours (2008), which the colour-blind can tell apart, without their yellow: too light for lines.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_RESAMPLES, _POINTS = 1000, 500
+_TAIL = 0.02  # share of the common part: runs overshoot their budget by a few steps, which is nothing to show
+Points = tuple[np.ndarray, np.ndarray]
+
+
+class Curve(NamedTuple):
+    """What is drawn: `x`, `y` float64 `[n]`; if it is of several runs, a band and what is beyond their common part too.
+
+    Attributes:
+      low: lower end of the band around `y`, `[n]`, or None.
+      high: its upper end.
+      runs: how many it is of.
+      tails: `(x, y)` of the single runs behind the end of the shortest.
+    """
+
+    label: str
+    x: np.ndarray
+    y: np.ndarray
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+    runs: int = 1
+    tails: tuple[Points, ...] = ()
+
+
+class Panel(NamedTuple):
+    """A pair of axes: the keys of its metrics, its curves, and a title."""
+
+    x: str
+    y: str
+    curves: Sequence[Curve]
+    title: str = ""
+
+
+def read(run_dir: Path, x: str, y: str, width: int = 1) -> Curve:
+    """A run's curve, smoothed; lines of metrics where either value is null are left out.
+
+    Args:
+      width: of the moving mean, in lines of metrics.
+
+    Raises:
+      ConfigError: there are no such values.
+    """
+    try:
+        lines = metrics.read(run_dir / metrics.FILE)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{run_dir / metrics.FILE} can't be read: {error}") from error
+    points = [(line[x], line[y]) for line in lines if line.get(x) is not None and line.get(y) is not None]
+    if not points:
+        known = ", ".join(sorted({key for line in lines for key, value in line.items() if value is not None}))
+        raise ConfigError(f"{run_dir} has no values of {y} over {x}; it has {known or 'none at all yet'}")
+    try:
+        xs, ys = np.array(points, np.float64).T
+    except ValueError:
+        raise ConfigError(f"{y} over {x} of {run_dir} are not all numbers; name others with --x and --y") from None
+    return Curve(run_dir.name, xs, smooth(ys, width))
+
+
+def check_smoothing(width: int) -> None:
+    """Raises ConfigError where `width` is no width of a centred moving mean."""
+    if width < 1 or width % 2 == 0:
+        raise ConfigError(f"--smooth is {width}, but has to be an odd number of points, 1 or more")
+
+
+def smooth(values: np.ndarray, width: int) -> np.ndarray:
+    """Centred moving mean over `width` (odd) points, of fewer at the ends."""
+    half = width // 2
+    sums = np.cumsum(np.concatenate(([0.0], values)))
+    stop = np.minimum(np.arange(len(values)) + half + 1, len(values))
+    start = np.maximum(np.arange(len(values)) - half, 0)
+    return (sums[stop] - sums[start]) / (stop - start)
+
+
+def interval(values: np.ndarray) -> Points:
+    """95 % percentile bootstrap interval of the median of `values` `[runs, ...]` over the runs; low and high, `[...]`.
+
+    Of up to five runs it is their minimum and maximum: so few can't say more.
+    """
+    draws = np.random.default_rng(0).integers(len(values), size=(_RESAMPLES, len(values)))
+    low, high = np.percentile(np.median(values[draws], axis=1), (2.5, 97.5), axis=0)
+    return low, high
+
+
+def merge(label: str, members: Sequence[Curve]) -> list[Curve]:
+    """One curve of several runs over the part that all of them have; they themselves, where there is no such part."""
+    first, last = max(curve.x[0] for curve in members), min(curve.x[-1] for curve in members)
+    if len(members) == 1:
+        return [members[0]._replace(label=label)]
+    if first >= last:
+        return [curve._replace(label=f"{label} ({curve.label})") for curve in members]
+    x = np.unique(np.concatenate([curve.x for curve in members]).clip(first, last))
+    x = x[np.unique(np.linspace(0, len(x) - 1, _POINTS).round().astype(int))]
+    y = np.array([np.interp(x, curve.x, curve.y) for curve in members])
+    tails = tuple(_tail(curve, last) for curve in members if curve.x[-1] - last > _TAIL * (last - first))
+    return [Curve(label, x, np.median(y, axis=0), *interval(y), len(members), tails)]
+
+
+def _tail(curve: Curve, start: float) -> Points:
+    behind = curve.x > start
+    joint = np.interp(start, curve.x, curve.y)
+    return np.append(start, curve.x[behind]), np.append(joint, curve.y[behind])
+
+
+def panels(groups: Mapping[str, Sequence[Path]], axes: Iterable[tuple[str, str]], width: int = 1) -> list[Panel]:
+    """A panel for each pair of `axes`, with a curve for each group of runs' folders.
+
+    Raises:
+      ConfigError: a run has no such values.
+    """
+    drawn = []
+    for x, y in axes:
+        runs = {label: [read(path, x, y, width) for path in paths] for label, paths in groups.items()}
+        drawn.append(Panel(x, y, [curve for label, members in runs.items() for curve in merge(label, members)]))
+    return drawn
+
+
+def check_matplotlib() -> None:
+    """Raises ConfigError where there is no matplotlib."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise ConfigError("pictures need matplotlib: pip install 'gunreal[plot]'") from None
+
+
+def draw(drawn: Sequence[Panel], out: Path, title: str = "", note: str = "", width: int = 1) -> None:
+    """Writes the picture, panels side by side; its format follows from the name.
+
+    Args:
+      note: a line of text below; long ones are wrapped.
+      width: of the moving mean that the curves have been smoothed with: it is said on the axis.
+
+    Raises:
+      ValueError: there is no such format.
+      OSError: the picture can't be written.
+    """
+    columns = len(drawn)
+    size = (8 if columns == 1 else 6 * columns, 5)  # inches
+    with picture(columns, size, out, note) as (figure, row):
+        for axes, panel in zip(row, drawn, strict=True):
+            _draw_panel(axes, panel, width)
+        lines, labels = row[0].get_legend_handles_labels()
+        # The title is the legend's: the layout makes room for both, which it doesn't for one above the other.
+        legend = figure.legend(
+            lines, labels, loc="outside upper center", ncols=size[0] // 4, frameon=False, title=title or None
+        )
+        legend.get_title().set(fontsize=12, multialignment="center")
+
+
+@contextlib.contextmanager
+def picture(columns: int, size: tuple[float, float], out: Path, note: str = "") -> Iterator[tuple[Any, Any]]:
+    """Gives a figure and its axes, side by side, and writes what is then drawn there.
+
+    Args:
+      size: in inches.
+      note: a line of text below; long ones are wrapped.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    style: dict[Any, Any] = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}
+    with pyplot.rc_context(style):
+        figure, rows = pyplot.subplots(1, columns, figsize=size, layout="constrained", squeeze=False)
+        try:
+            yield figure, rows[0]
+            if note:
+                below = textwrap.fill(note, int(14.5 * size[0]), break_on_hyphens=False)
+                figure.supxlabel(below, fontsize=8, color="#444444", x=0.01, ha="left")
+            figure.savefig(out, dpi=150)
+        finally:
+            pyplot.close(figure)
+
+
+def _draw_panel(axes: Any, panel: Panel, width: int) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    scale, label = _x_axis(panel)
+    for curve, colour in zip(panel.curves, _cycle(), strict=False):
+        name = f"{curve.label}, {curve.runs} seeds" if curve.runs > 1 else curve.label
+        axes.plot(curve.x / scale, curve.y, color=colour, label=name, linewidth=1.8)
+        if curve.low is not None and curve.high is not None:
+            axes.fill_between(curve.x / scale, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
+        for x, y in curve.tails:
+            axes.plot(x / scale, y, color=colour, linewidth=0.8, alpha=0.7)
+    smoothing = f",\nmoving mean over {width} lines of metrics" if width > 1 else ""
+    axes.set(xlabel=label, ylabel=LABELS.get(panel.y, panel.y) + smoothing, title=panel.title)
+    axes.set_xlim(left=0)
+    if panel.x != "seconds":
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.grid(color="#000000", alpha=0.12, linewidth=0.6)
+
+
+def _cycle() -> Iterable[str]:
+    while True:
+        yield from COLOURS
+
+
+def _x_axis(panel: Panel) -> tuple[float, str]:
+    """What the values are divided by, and the axis' label with the unit."""
+    if panel.x != "seconds":
+        return 1.0, LABELS.get(panel.x, panel.x)
+    longest = max(float(curve.x[-1]) for curve in panel.curves)
+    scale, unit = next(
+        ((s, u) for s, u in ((3600.0, "hours"), (60.0, "minutes")) if longest >= 2 * s), (1.0, "seconds")
+    )
+    return scale, f"training time ({unit})"

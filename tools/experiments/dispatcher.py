@@ -1,0 +1,205 @@
+"""Trains runs, one process each; what is finished stays, what was interrupted goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import math
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from common.command_line import handled
+
+from experiments.jobs import Job
+from experiments.trainings import budget
+from gunreal.config.schema import ConfigError
+
+_STARTING = 30.0  # seconds in which a run that goes on may find its place, before its metrics are believed
+
+
+@contextlib.contextmanager
+def locked(logdir: str | Path) -> Iterator[IO[str]]:
+    """Holds a folder of runs, which the trainings inherit: nobody trains there until the last of them has ended.
+
+    Raises:
+      ConfigError: somebody else has it, or it can't be written.
+    """
+    try:
+        Path(logdir).mkdir(parents=True, exist_ok=True)
+        file = open(Path(logdir) / ".reproduce.lock", "w")  # noqa: SIM115
+    except OSError as error:
+        raise ConfigError(f"can't write to {logdir}: {error.strerror}; choose another --logdir") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"trainings are at work in {logdir}; wait for them, or choose another --logdir") from None
+        yield file
+
+
+class Dispatcher:
+    """Trains runs, `parallel` at a time, until all are done or it is told to stop.
+
+    Args:
+      lock: an open file that the processes inherit.
+      say: called with each line about the progress.
+      every: seconds between such lines.
+    """
+
+    def __init__(
+        self,
+        trainings: Sequence[Job],
+        parallel: int,
+        lock: IO[str],
+        say: Callable[[str], None],
+        every: float = 60.0,
+    ):
+        self._trainings, self._parallel, self._lock, self._say, self._every = trainings, parallel, lock, say, every
+        self._waiting = [training for training in trainings if not training.finished()]
+        self._working: dict[str, tuple[Job, subprocess.Popen[bytes]]] = {}
+        self._due: dict[str, float] = {}  # when to look whether a training's time is over
+        self._ending: set[str] = set()  # told so, and not by a signal to us
+        self._signals = 0
+        self.failed: list[Job] = []
+
+    @property
+    def stopping(self) -> bool:
+        """Whether a signal has asked for the end."""
+        return self._signals > 0
+
+    def train(self, ended: Callable[[], object]) -> None:
+        """Works until the end; `ended` is called after each run that has finished."""
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as it is under nohup
+            numbers.append(signal.SIGHUP)
+        with handled(numbers, self._note):
+            try:
+                self._work(ended)
+            finally:
+                self._interrupt()
+                for _, child in self._working.values():
+                    child.wait()
+
+    def _work(self, ended: Callable[[], object]) -> None:
+        forwarded, said = 0, time.monotonic()
+        while self._working or (self._waiting and not self.stopping):
+            while self._waiting and not self.stopping and len(self._working) < self._parallel:
+                self._start(self._waiting.pop(0))
+            time.sleep(0.2)
+            if self._signals > forwarded:
+                forwarded = self._signals
+                self._interrupt()
+            self._end_due()
+            self._reap(ended)
+            if time.monotonic() - said >= self._every:
+                said = time.monotonic()
+                for training, _ in self._working.values():
+                    self._say(f"{self._progress(training)}; {self._left()}")
+
+    def _interrupt(self) -> None:
+        for name, (_, child) in self._working.items():
+            if name in self._ending:  # it is saving itself already, which a second signal would cut
+                self._ending.remove(name)
+            else:
+                child.send_signal(signal.SIGINT)
+
+    def _end_due(self) -> None:
+        """Ends trainings whose time is over."""
+        now = time.monotonic()
+        for name, (training, child) in self._working.items():
+            if self.stopping or now < self._due[name]:
+                continue
+            self._due[name] = now + 1  # reading all its metrics takes a while
+            if training.over():
+                self._due[name] = math.inf
+                self._ending.add(name)
+                child.send_signal(signal.SIGINT)
+
+    def _note(self, *_: Any) -> None:
+        self._signals += 1
+
+    def _start(self, training: Job) -> None:
+        if not training.resumable():  # stopped before its first checkpoint: there is nothing to go on from
+            if training.path.is_symlink():
+                training.path.unlink()
+            shutil.rmtree(training.path, ignore_errors=True)
+        training.prepare()
+        command, log = training.command(), self._log(training)
+        self._say(f"{training.name}: {shlex.join(['python', *command[1:]])} > {log}")
+        with open(log, "ab") as file:
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                pass_fds=(self._lock.fileno(),),
+                start_new_session=True,  # a Ctrl-C in the terminal is ours to hand on: a second one would cut a save
+            )
+        self._working[training.name] = training, child
+        least = _STARTING if training.resumable() else 0.0
+        left = 0.0 if math.isfinite(training.score) else 60 * training.minutes - training.seconds()
+        left = max(left, least)
+        self._due[training.name] = time.monotonic() + left
+
+    def _log(self, training: Job) -> Path:
+        return training.path.with_name(f"{training.name}.log")
+
+    def _reap(self, ended: Callable[[], object]) -> None:
+        for name, (training, child) in list(self._working.items()):
+            if child.poll() is None:
+                continue
+            del self._working[name]
+            if training.finished():
+                self._say(self._progress(training) + ", finished")
+                ended()
+            elif not self.stopping:
+                self.failed.append(training)
+                last = self._log(training).read_text(errors="replace").strip().rpartition("\n")[2]
+                self._say(f"{name} ended with code {child.returncode} before its end: {last}")
+            else:
+                self._say(self._progress(training) + ", stopped")
+
+    def _progress(self, training: Job) -> str:
+        lines = training.lines()
+        if not lines:
+            return f"{training.name}: starting"
+        score = next((line["score_mean"] for line in reversed(lines) if line["score_mean"] is not None), None)
+        whole = budget(training.steps, training.minutes)
+        done = f"{lines[-1]['step']:,}"
+        if math.isfinite(training.minutes):
+            done += f" agent steps, {lines[-1]['seconds'] / 60:.1f}"
+        words = f"{training.name}: {done} of {whole}"
+        words += f", score {score:.2f}" if score is not None else ""
+        return f"{words}, {_rate(lines):,.0f} a second"
+
+    def _left(self) -> str:
+        """How long all that is left takes, if it goes on as fast as what is being trained."""
+        rates = [_rate(lines) for training, _ in self._working.values() if (lines := training.lines())]
+        if not sum(rates):
+            return "no step yet"
+        rate = sum(rates) / len(rates)
+        left = [
+            min(max(of.steps - of.step(), 0) / rate, max(60 * of.minutes - of.seconds(), 0)) for of in self._trainings
+        ]
+        return f"about {sum(left) / len(rates) / 3600:.1f} h left for all"
+
+
+def _rate(lines: Sequence[dict[str, Any]]) -> float:
+    """Agent steps a second since the run's start."""
+    return lines[-1]["step"] / max(lines[-1]["seconds"], 1e-9)
+
+
+def attempt(draw: Callable[[], object], say: Callable[[str], None]) -> bool:
+    """Draws, and says why where that fails: no reason to stop what is under way."""
+    try:
+        draw()
+        return True
+    except (OSError, ValueError) as error:
+        say(f"not drawn: {error}")
+        return False

@@ -1,0 +1,97 @@
+"""Watches a system at full load for what wears out: memory, requests without an answer, and what is left behind."""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import psutil
+from common.command_line import say
+
+from gunreal.config.schema import Config
+from gunreal.runtime import ram
+from gunreal.runtime.parallel import ParallelRunner
+from gunreal.runtime.system import System
+from measuring import measure
+
+FLAT = 0.02  # share by which memory may differ
+_EVERY = 10.0  # seconds between looks
+_ALIVE = 20.0  # seconds in which every group has to step at least once; many take turns on few cores
+
+
+class Watch:
+    """Looks at a run from its ticks, and stops it when its time is over.
+
+    Attributes:
+      looks: of every look "minutes", "steps", the counts, "server", "agent" (bytes of a process) and "total" bytes.
+      groups: at the end, what is wrong with the requests of groups, by their names.
+    """
+
+    def __init__(self, system: System, seconds: float):
+        self._system = system
+        self._start = self._next = time.monotonic()
+        self._end = self._start + seconds
+        self._last: dict[int, Any] = {}  # steps of each process's agents when the time was over
+        self.looks: list[dict[str, Any]] = []
+        self.groups: dict[str, str] = {}
+
+    def tick(self, run: ParallelRunner) -> None:
+        """About ten times a second."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _EVERY
+            self._look(run, now)
+        if now >= self._end and not self._last:
+            self._last = {remote.process: remote.segment.end.copy() for remote in run.remotes()}
+        if self._last and now >= self._end + _ALIVE:
+            self.groups = self._wrong(run)
+            self._system.stop("steps")
+
+    def _look(self, run: ParallelRunner, now: float) -> None:
+        look = {"minutes": (now - self._start) / 60, "steps": self._system.metrics.step, **run.counts._asdict()}
+        look |= {"server": ram.allocated(os.getpid()), "total": run.memory_in_use()}
+        started = [remote.popen.pid for remote in run.remotes() if now - remote.started > _ALIVE]
+        look["agent"] = statistics.median(map(ram.allocated, started)) if started else None
+        self.looks.append(look)
+        if len(self.looks) % 6 == 1:
+            sizes = ", ".join(f"{name} {(look[name] or 0) / 2**20:,.0f} MiB" for name in ("server", "agent", "total"))
+            say(f"{look['steps']:,} steps, {tuple(run.counts)} processes, predictors, trainers; {sizes}")
+
+    def _wrong(self, run: ParallelRunner) -> dict[str, str]:
+        """Groups that stand still, or have not had an answer to every request but the present one."""
+        wrong = {}
+        for remote in run.remotes():
+            if remote.process not in self._last:
+                continue  # it has come meanwhile
+            least = remote.segment.waits.total().counts.sum(axis=1)
+            end = remote.segment.end.copy()
+            most = remote.segment.waits.total().counts.sum(axis=1)
+            for index, group in enumerate(remote.groups):
+                row = int(end[group.start])  # the request for this row may be under way, all before are answered
+                name = f"process {remote.process}, group {index}"
+                if row == self._last[remote.process][group.start]:
+                    wrong[name] = f"has stood still for {_ALIVE:g} s at step {row}"
+                elif not (least[index] <= row + 1 and row <= most[index]):
+                    wrong[name] = f"has asked {row + 1} times and got {most[index]} answers"
+        return wrong
+
+
+def spread(looks: Sequence[dict[str, Any]], name: str) -> float:
+    """(largest - smallest) / median of the last two thirds; infinite where nothing was there to look at."""
+    values = [look[name] for look in looks[len(looks) // 3 :] if look[name] is not None]
+    return (max(values) - min(values)) / statistics.median(values) if values else math.inf
+
+
+def soak(config: Config, minutes: float) -> dict[str, Any]:
+    """Runs it; "looks", "spread" by process, "groups", and "left": threads and processes that outlived the run."""
+    before = {thread.name for thread in threading.enumerate()}
+    _, watch = measure.watched(config, lambda system: Watch(system, 60 * minutes))
+    left = [f"thread {thread.name}" for thread in threading.enumerate() if thread.name not in before]
+    left += [f"process {child.pid}" for child in psutil.Process().children(recursive=True)]
+    spreads = {name: spread(watch.looks, name) for name in ("server", "agent")}
+    return {"looks": watch.looks, "spread": spreads, "groups": watch.groups, "left": left}

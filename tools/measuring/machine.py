@@ -1,0 +1,28 @@
+"""The machine and the packages that figures were measured with."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import platform
+from pathlib import Path
+from typing import Any
+
+from gunreal.learning import backend
+
+_PACKAGES = ("gunreal", "keras", "tensorflow", "tensorflow-cpu", "jax", "numpy")  # their versions matter
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were taken on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    except OSError:
+        names = []
+    versions = {}
+    for name in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    processor = names[0] if names else platform.processor() or platform.machine()
+    return {"processor": processor, "cores": backend.cores(), "python": platform.python_version(), "versions": versions}

@@ -1,0 +1,1 @@
+"""Other systems: drivers that train them in their own interpreters, and what is compared."""

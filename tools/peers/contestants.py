@@ -1,0 +1,167 @@
+"""Who is compared: systems with settings and interpreters, as the command line names them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from measuring.gauge import Failed
+
+from gunreal.config.flags import from_flags
+from gunreal.config.schema import ConfigError, close_match
+from peers.table import PEERS, Peer, settings
+
+PROGRAM = Path(__file__).parents[1] / "train_peer.py"
+
+
+class Contestant(NamedTuple):
+    """A system with its settings.
+
+    Attributes:
+      label: as it was named: `sb3:threads=1`.
+      name: the key of `PEERS`.
+      settings: its driver's keyword arguments that are not its defaults; of gunreal, its training flags by `flags`.
+      python: its interpreter.
+    """
+
+    label: str
+    name: str
+    settings: dict[str, Any]
+    python: str
+
+    @property
+    def peer(self) -> Peer:
+        """The system."""
+        return PEERS[self.name]
+
+    def command(self) -> list[str]:
+        """The command that imports the system; further options have it trained."""
+        return [self.python, str(PROGRAM), self.name, "--settings", json.dumps(self.settings)]
+
+
+def add_options(parser: Any, names: Sequence[str], option: str, driver: str) -> None:
+    """Adds the options that say who is compared, and describes the systems in the epilog.
+
+    Args:
+      names: the systems to choose among.
+      option: the name of the option that lists them.
+      driver: the field of `Peer` that trains them: "drive" or "learn".
+    """
+    lines = [f"  {name:<14} {PEERS[name].title}; settings: {describe_settings(name, driver)}" for name in names]
+    parser.epilog = "systems:\n" + "\n".join(lines)
+    parser.add_argument(
+        f"--{option}", default="", metavar="A,B", help="systems to compare, in this order (default: all)"
+    )
+    parser.add_argument(
+        "--python",
+        action="append",
+        default=[],
+        metavar="NAME=PATH",
+        help="interpreter of a system; NAME may be the part before a dash (default: this one)",
+    )
+
+
+def parse(
+    labels: str, pythons: Sequence[str], rest: Sequence[str], names: Sequence[str], driver: str
+) -> list[Contestant]:
+    """Who is compared.
+
+    Args:
+      labels: systems with settings, separated by commas; empty: all of `names`.
+      pythons: interpreters as NAME=PATH.
+      rest: training flags for every gunreal.
+      names: the systems to choose among.
+      driver: the field of `Peer` that trains them.
+
+    Raises:
+      ConfigError: a label, a setting or an interpreter is wrong.
+    """
+    found = dict(_interpreter(text, names) for text in pythons)
+    chosen = labels.split(",") if labels else list(names)
+    if twice := [label for label in chosen if chosen.count(label) > 1]:
+        raise ConfigError(f"{twice[0]} is named twice; leave one out")
+    return [_contestant(label, found, rest, names, driver) for label in chosen]
+
+
+def describe_settings(name: str, driver: str) -> str:
+    """The settings of a system and their defaults, in words."""
+    peer = PEERS[name]
+    if peer.is_ours:
+        return "any training flag"
+    return ", ".join(f"{key}={value:d}" for key, value in settings(getattr(peer, driver)).items())
+
+
+def _family(name: str) -> str:
+    return name.partition("-")[0]
+
+
+def _known(name: str, names: Sequence[str]) -> str:
+    if name not in names:
+        hint = close_match(name, names) or f"; choose among {', '.join(names)}"
+        raise ConfigError(f"unknown system {name!r}{hint}")
+    return name
+
+
+def _interpreter(text: str, names: Sequence[str]) -> tuple[str, str]:
+    name, _, path = text.partition("=")
+    python = shutil.which(os.path.expanduser(path))
+    if python is None:
+        raise ConfigError(f"--python {text}: {path or 'nothing'} is no program; write --python {name}=/path/bin/python")
+    return _known(name, (*names, *map(_family, names))), python
+
+
+def _contestant(
+    label: str, pythons: Mapping[str, str], rest: Sequence[str], names: Sequence[str], driver: str
+) -> Contestant:
+    name, *words = label.split(":")
+    peer = PEERS[_known(name, names)]
+    if peer.flags is not None:
+        flags = [*peer.flags, *rest, *(f"--{word}" for word in words)]
+        from_flags([name, *flags])  # raises ConfigError before anything starts
+        chosen: dict[str, Any] = {"flags": flags}
+    else:
+        chosen, default = {}, settings(getattr(peer, driver))
+        for word in words:
+            key, _, value = word.partition("=")
+            try:
+                chosen[key] = type(default[key])(int(value))
+            except (KeyError, ValueError):
+                known = describe_settings(name, driver) or "no setting; it has none"
+                raise ConfigError(f"{label}: write whole numbers for {known}; not {word!r}") from None
+    return Contestant(label, name, chosen, pythons.get(name) or pythons.get(_family(name), sys.executable))
+
+
+def describe(contestant: Contestant, driver: str) -> dict[str, Any]:
+    """The `versions` that the contestant is made of, and all its `settings`, by the field of `Peer` that trains it.
+
+    Raises:
+      Failed: it can't be imported; the message is the reason.
+    """
+    probe = subprocess.run(contestant.command(), stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if probe.returncode:
+        raise Failed((probe.stderr or probe.stdout).strip().rpartition("\n")[2] or f"code {probe.returncode}")
+    default = {} if contestant.peer.is_ours else settings(getattr(contestant.peer, driver))
+    return {
+        "versions": json.loads(probe.stdout.strip().rpartition("\n")[2]),
+        "settings": default | contestant.settings,
+    }
+
+
+def title(contestant: Contestant) -> str:
+    """Its name in tables and legends."""
+    _, *words = contestant.label.split(":")
+    return " ".join([contestant.peer.title, *words])
+
+
+def absence(contestant: Contestant, error: Failed) -> str:
+    """Why a system can't be imported, and what to do about it."""
+    words = f"{error}; {contestant.peer.install}"
+    if contestant.python == sys.executable and not contestant.peer.is_ours:
+        words += f", and --python {contestant.name}=PATH where that is not here"
+    return words

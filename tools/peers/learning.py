@@ -1,0 +1,68 @@
+"""Compares how soon systems reach a score: the steps and the minutes until then, as a table and a picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from common import curves
+from experiments.jobs import Job, first_reach
+from experiments.report import median, number
+
+NAME = "learn"
+
+
+def summarise(jobs: Mapping[str, Sequence[Job]], titles: Mapping[str, str], score: float) -> dict[str, Any]:
+    """By system: its "title", and of each of its runs that have begun "steps" and "seconds" to the score (null: not
+    reached), "final" score, and whether it is "finished"; and the "median" of steps and seconds, null where half of the
+    runs have not reached the score."""
+    rows = {}
+    for system, of in jobs.items():
+        begun = [(job, lines) for job in of if (lines := job.lines())]
+        row: dict[str, Any] = {"title": titles[system], "finished": [job.finished() for job, _ in begun]}
+        for key, unit in (("step", "steps"), ("seconds", "seconds")):
+            row[unit] = [first_reach(lines, score, key) for _, lines in begun]
+        row["final"] = [_final(lines) for _, lines in begun]
+        row["trained"] = [lines[-1]["step"] for _, lines in begun]
+        row["median"] = {unit: median(row[unit]) for unit in ("steps", "seconds")}
+        rows[system] = row
+    return rows
+
+
+def _final(lines: Sequence[Mapping[str, Any]]) -> float | None:
+    return next((line["score_mean"] for line in reversed(lines) if line["score_mean"] is not None), None)
+
+
+def markdown(rows: Mapping[str, Mapping[str, Any]], game: str, score: float) -> str:
+    """The numbers as a table."""
+    heads = ("system", "runs", f"reached {score:g}", "agent steps", "minutes", "last scores")
+    lines = [f"**{game}: until the mean of the last 100 games is {score:g}**", ""]
+    lines += ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for row in rows.values():
+        seconds = row["median"]["seconds"]
+        reached = sum(step is not None for step in row["steps"])
+        cells = [row["title"], str(len(row["steps"])), str(reached), number(row["median"]["steps"], ",.0f")]
+        cells.append(number(seconds and seconds / 60, ".1f"))
+        cells.append(", ".join(number(final, ".1f") for final in row["final"]))
+        lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", "Medians over runs; a dash: half of the runs or more have not reached the score."]
+    return "\n".join(lines) + "\n"
+
+
+def write(jobs: Mapping[str, Sequence[Job]], titles: Mapping[str, str], game: str, score: float, folder: Path) -> str:
+    """Writes `learn.json`, `learn.md` and, where a run has a score, `learn.png`; returns the table. Raises OSError."""
+    rows = summarise(jobs, titles, score)
+    text = markdown(rows, game, score)
+    (folder / f"{NAME}.json").write_text(json.dumps({"game": game, "score": score, "systems": rows}, indent=1) + "\n")
+    (folder / f"{NAME}.md").write_text(text)
+    groups = {
+        titles[system]: [job.path for job in of if job.lines() and _final(job.lines()) is not None]
+        for system, of in jobs.items()
+    }
+    groups = {label: paths for label, paths in groups.items() if paths}
+    if groups:
+        axes = (("seconds", "score_mean"), ("step", "score_mean"))
+        curves.draw(curves.panels(groups, axes), folder / f"{NAME}.png", title=game, note=f"Line: {curves.STATISTIC}.")
+    return text

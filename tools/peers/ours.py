@@ -1,0 +1,26 @@
+"""Trains this library for `compare_peers.py`: what `python -m gunreal.train` trains, without its display."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from peers.progress import Progress
+
+
+def drive(progress: Progress, *, flags: Sequence[str] = ()) -> None:
+    """This library: the system of `python -m gunreal.train`, without its display and its checkpoints."""
+    import dataclasses
+
+    from measuring.measure import watched
+
+    from gunreal.config.flags import from_flags
+
+    class Reporter(NamedTuple):
+        system: Any
+
+        def tick(self, run: Any) -> None:
+            if not progress.report(self.system.metrics.steps_trained):
+                self.system.stop("steps")
+
+    watched(dataclasses.replace(from_flags(["gunreal", *flags])[0], steps=10**12), Reporter)

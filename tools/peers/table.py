@@ -1,0 +1,91 @@
+"""The systems that can be trained and compared. A driver imports its system when it is called."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import platform
+from collections.abc import Callable
+from importlib import metadata
+from typing import Any, NamedTuple
+
+from peers import ours, sample_factory, sb3
+
+
+class Peer(NamedTuple):
+    """A system that can be trained.
+
+    Attributes:
+      title: its name in tables.
+      modules: what it imports.
+      packages: packages whose versions are reported where they are installed.
+      install: how to get it, in words that end a sentence.
+      drive: trains at full speed on Pong until it is told to stop; None: it is not measured for speed.
+      learn: trains on a game and writes its curve; None: it is not compared by what it learns.
+      flags: this library's own, for its training; None: another system.
+    """
+
+    title: str
+    modules: tuple[str, ...]
+    packages: tuple[str, ...]
+    install: str
+    drive: Callable[..., None] | None = None
+    learn: Callable[..., None] | None = None
+    flags: tuple[str, ...] | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is this library."""
+        return self.flags is not None
+
+
+_OURS = Peer(
+    "gunreal, no auxiliary task",
+    ("gunreal", "ale_py"),
+    ("gunreal", "tensorflow", "tensorflow-cpu", "jax", "ale-py"),
+    "pip install -e .",
+    drive=ours.drive,
+    flags=(),
+)
+_SB3 = Peer(
+    "Stable-Baselines3 A2C",
+    ("stable_baselines3", "ale_py", "cv2"),
+    ("stable-baselines3", "torch", "gymnasium", "ale-py", "numpy"),
+    "pip install torch stable-baselines3 ale-py opencv-python-headless",
+)
+PEERS = {
+    "gunreal": _OURS,
+    "gunreal-tasks": _OURS._replace(title="gunreal, pc,vr,rp", flags=("--tasks=pc,vr,rp",)),
+    "sb3": _SB3._replace(drive=sb3.drive),
+    "sb3-a2c": _SB3._replace(learn=sb3.learn_a2c),
+    "sb3-ppo": _SB3._replace(title="Stable-Baselines3 PPO", learn=sb3.learn_ppo),
+    "sf": Peer(
+        "Sample Factory APPO",
+        ("sample_factory", "sf_examples", "envpool", "shimmy", "ale_py"),
+        ("sample-factory", "torch", "envpool", "gymnasium", "ale-py", "numpy"),
+        "pip install torch sample-factory envpool==0.8.4 'shimmy<2' ale-py==0.10.1, in an environment of its own (it "
+        "needs numpy<2, gymnasium<1)",
+        drive=sample_factory.drive,
+        learn=sample_factory.learn,
+    ),
+}
+LEARNING = tuple(name for name, peer in PEERS.items() if peer.learn or peer.is_ours)
+SPEED = tuple(name for name, peer in PEERS.items() if peer.drive)
+
+
+def settings(driver: Callable[..., None]) -> dict[str, Any]:
+    """The settings of a driver and their defaults: its keyword arguments that have one."""
+    keywords = inspect.signature(driver).parameters.values()
+    return {word.name: word.default for word in keywords if word.kind is word.KEYWORD_ONLY}
+
+
+def versions(peer: Peer) -> dict[str, str]:
+    """The versions that a system is made of. Raises ImportError where it can't be imported."""
+    for module in peer.modules:
+        importlib.import_module(module)
+    found = {"python": platform.python_version()}
+    for package in peer.packages:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found

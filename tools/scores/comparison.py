@@ -1,0 +1,121 @@
+"""The numbers of a comparison of systems on Atari games, at equal agent steps and at equal minutes of training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from experiments.jobs import Job, Lines
+
+from scores.aggregates import Scores, interquartile_mean, interval, probability_of_improvement
+from scores.games import ATARI_5, human_normalised, predicted_median
+
+_SHORT = 0.02  # share of the steps by which a run may fall short and still count
+Runs = Mapping[str, Mapping[str, Sequence[Lines]]]  # by system and game, the metrics of each seed
+Points = Mapping[str, Mapping[str, np.ndarray]]  # by system and game, a score of each run
+
+
+def read(jobs: Sequence[Job], labels: Mapping[str, str]) -> dict[str, dict[str, list[Lines]]]:
+    """The metrics of the runs that have a score.
+
+    Args:
+      labels: of each run's name, "SYSTEM GAME".
+    """
+    found: dict[str, dict[str, list[Lines]]] = {}
+    for job in jobs:
+        lines = job.lines()
+        if any(line["score_mean"] is not None for line in lines):
+            system, game = labels[job.name].split()
+            found.setdefault(system, {}).setdefault(game, []).append(lines)
+    return found
+
+
+def score_at(lines: Lines, key: str, where: float) -> float:
+    """The mean score of the last 100 episodes at so many steps or seconds: linear between lines, constant beyond."""
+    known = [(line[key], line["score_mean"]) for line in lines if line["score_mean"] is not None]
+    xs, ys = np.array(known, np.float64).T
+    return float(np.interp(where, xs, ys))
+
+
+def common_seconds(runs: Runs) -> float | None:
+    """The longest time that every finished run has trained for, or None where none has finished."""
+    ends = [lines[-1]["seconds"] for games in runs.values() for of in games.values() for lines in of if _ended(lines)]
+    return min(ends, default=None)
+
+
+def _ended(lines: Lines) -> bool:
+    return lines[-1].get("stopped_by") == "steps"
+
+
+def points(runs: Runs, key: str, where: float) -> dict[str, dict[str, np.ndarray]]:
+    """The scores at so many steps or seconds, of runs that have come so far; a finished run keeps its last score."""
+
+    def counts(lines: Lines) -> bool:
+        return _ended(lines) or lines[-1][key] >= (1 - _SHORT) * where
+
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for system, games in runs.items():
+        for game, of in games.items():
+            scores = [score_at(lines, key, where) for lines in of if counts(lines)]
+            if scores:
+                found.setdefault(system, {})[game] = np.array(scores)
+    return found
+
+
+def compare(scores: Points, ours: Sequence[str]) -> dict[str, Any]:
+    """The numbers of one comparison, for JSON.
+
+    Args:
+      ours: the systems that are compared with each of the others.
+
+    Returns:
+      "games": those that every system has, over which all aggregates are. "systems": of each its "scores" by game, the
+      human-normalised "iqm", and "atari_5", the median of 57 games that is predicted from five, as [value, low, high];
+      null where a game is missing. "improvement": by ours and other, [probability, low, high].
+    """
+    first = next(iter(scores.values()), {})
+    games = [game for game in first if all(game in of for of in scores.values())]
+    rows: dict[str, Any] = {}
+    normalised: dict[str, Scores] = {}
+    for system, of in scores.items():
+        rows[system] = {"scores": {game: runs.tolist() for game, runs in of.items()}, "iqm": None, "atari_5": None}
+        if not games:
+            continue
+        normalised[system] = [human_normalised(game, of[game]) for game in games]
+        rows[system]["iqm"] = _with_interval(interquartile_mean, normalised[system])
+        if set(ATARI_5) <= set(games):
+
+            def median(runs: Scores) -> float:
+                return predicted_median({game: float(of.mean()) for game, of in zip(games, runs, strict=True)})
+
+            rows[system]["atari_5"] = _with_interval(median, normalised[system])
+    improvement = {
+        us: {
+            other: _with_interval(probability_of_improvement, normalised[us], normalised[other])
+            for other in normalised
+            if other not in ours
+        }
+        for us in normalised
+        if us in ours
+    }
+    return {"games": games, "systems": rows, "improvement": improvement}
+
+
+def _with_interval(statistic: Callable[..., float], *systems: Scores) -> list[float]:
+    return [statistic(*systems), *interval(statistic, *systems)]
+
+
+def summarise(runs: Runs, ours: Sequence[str], steps: int, minutes: float | None) -> dict[str, Any]:
+    """Both comparisons: "steps" and "minutes", each with what they are "at"; "minutes" is null before a run has ended.
+
+    Args:
+      steps: agent steps at which systems are compared.
+      minutes: of training likewise; None: as long as every finished run has trained.
+    """
+    seconds = common_seconds(runs) if minutes is None else 60 * minutes
+    by_steps = compare(points(runs, "step", steps), ours) | {"at": steps}
+    if seconds is None:
+        return {"steps": by_steps, "minutes": None}
+    by_minutes = compare(points(runs, "seconds", seconds), ours) | {"at": seconds / 60}
+    return {"steps": by_steps, "minutes": by_minutes}

@@ -1,0 +1,106 @@
+"""What a comparison on Atari games leaves for a page: pictures, a table as Markdown, and the numbers as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import curves
+
+NAME = "atari"
+_AXES = (("step", "score_mean"), ("seconds", "score_mean"))
+
+
+def write(results: Mapping[str, Any], paths: Mapping[str, Mapping[str, Sequence[Path]]], folder: Path) -> None:
+    """Writes `atari.json`, `atari.md`, `atari.png` and a picture `atari-GAME.png` for each game.
+
+    Args:
+      results: of `comparison.summarise`, with "title" and "titles" of the systems.
+      paths: the folders of runs that have a score, by game and system.
+
+    Raises:
+      OSError: a file can't be written.
+    """
+    (folder / f"{NAME}.json").write_text(json.dumps(results, indent=1) + "\n")
+    (folder / f"{NAME}.md").write_text(markdown(results, list(paths)))
+    draw_aggregates(results, folder / f"{NAME}.png")
+    for game, systems in paths.items():
+        groups = {results["titles"][system]: runs for system, runs in systems.items()}
+        curves.draw(
+            curves.panels(groups, _AXES),
+            folder / f"{NAME}-{game}.png",
+            title=game,
+            note=f"Line: {curves.STATISTIC}.",
+        )
+
+
+def markdown(results: Mapping[str, Any], games: Sequence[str]) -> str:
+    """The page's tables and pictures."""
+    lines = [f"**{results['title']}**", "", f"![Aggregates]({NAME}.png)"]
+    for kind, unit in (("steps", "agent steps"), ("minutes", "minutes of training")):
+        found = results[kind]
+        if not found:
+            continue
+        lines += [
+            "",
+            f"## At {found['at']:,.{0 if kind == 'steps' else 1}f} {unit}",
+            "",
+            *_table(found, results, games),
+        ]
+    lines += ["", "## Games", "", *(f"![{game}]({NAME}-{game}.png)\n" for game in games)]
+    return "\n".join(lines)
+
+
+def _table(found: Mapping[str, Any], results: Mapping[str, Any], games: Sequence[str]) -> list[str]:
+    heads = ["system", *games, "IQM (95 %)", "predicted median of 57 games (95 %)"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for system, row in found["systems"].items():
+        cells = [results["titles"][system]]
+        for game in games:
+            scores = row["scores"].get(game)
+            cells.append(f"{np.mean(scores):,.1f} ({len(scores)})" if scores else "-")
+        cells += [_share(row["iqm"]), _share(row["atari_5"])]
+        lines.append("| " + " | ".join(cells) + " |")
+    missing = [game for game in games if game not in found["games"]]
+    lines += [
+        "",
+        "Scores are raw: means over seeds of the mean of the last 100 games (number of seeds). IQM is the "
+        "interquartile mean of human-normalised scores over runs and games, with a stratified bootstrap interval. "
+        "The median of 57 games is predicted by Atari-5's regression.",
+    ]
+    if missing:
+        lines.append(f"Left out of the aggregates, since not every system has a run there: {', '.join(missing)}.")
+    for us, others in found["improvement"].items():
+        for other, (chance, low, high) in others.items():
+            names = results["titles"][us], results["titles"][other]
+            lines.append(f"- {names[0]} beats {names[1]} with probability {chance:.2f} ({low:.2f} to {high:.2f}).")
+    return lines
+
+
+def _share(value: Sequence[float] | None) -> str:
+    return "-" if value is None else f"{value[0]:.1%} ({value[1]:.1%} to {value[2]:.1%})"
+
+
+def draw_aggregates(results: Mapping[str, Any], out: Path) -> None:
+    """Draws the interquartile means and their intervals, at equal steps and at equal minutes. Raises OSError."""
+    kinds = [kind for kind in ("steps", "minutes") if results[kind]]
+    with curves.picture(len(kinds), (5.5 * len(kinds), 3.5), out, "Bars: 95 % stratified bootstrap intervals.") as (
+        _,
+        row,
+    ):
+        for axes, kind in zip(row, kinds, strict=True):
+            found = results[kind]
+            systems = [system for system in found["systems"] if found["systems"][system]["iqm"]]
+            for index, system in enumerate(systems):
+                value, low, high = found["systems"][system]["iqm"]
+                colour = curves.COLOURS[index % len(curves.COLOURS)]
+                axes.barh(index, high - low, left=low, color=colour, alpha=0.5)
+                axes.plot([value, value], [index - 0.4, index + 0.4], color=colour, linewidth=2.5)
+            axes.set_yticks(range(len(systems)), [results["titles"][system] for system in systems])
+            axes.invert_yaxis()
+            unit = f"{found['at']:,.0f} agent steps" if kind == "steps" else f"{found['at']:,.1f} minutes of training"
+            axes.set(xlabel="human-normalised score (IQM)", title=f"at {unit}, {len(found['games'])} games")
+            axes.grid(axis="x", color="#000000", alpha=0.12, linewidth=0.6)
