@@ -35,6 +35,7 @@ TINY = {
     "min_batch": 20,
     "replay_size": 40,
     "hidden": 8,
+    "frame_size": 36,
 }
 # Programs of others; their arguments are theirs to check.
 OTHERS = {"python3", "git", "cd", "source", "ruff", "mypy", "lint-imports", "mkdocs", "pytest"}
