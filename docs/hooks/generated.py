@@ -1,0 +1,74 @@
+"""Pages that MkDocs fills from the code: `<!-- generated: configuration -->` and `<!-- generated: metrics -->`."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+from gunreal.config.schema import FIELDS, TYPES, Config
+from gunreal.records import metrics
+
+_LIMITS = {"low": "at least {}", "above": "above {}", "high": "at most {}", "below": "below {}"}
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """MkDocs calls this for every page, before it makes HTML of it."""
+    for name, generate in GENERATORS.items():
+        marker = f"<!-- generated: {name} -->"
+        if marker in markdown:
+            markdown = markdown.replace(marker, generate())
+    return markdown
+
+
+def configuration() -> str:
+    """A heading and a table for each comment section of `gunreal.Config`."""
+    parts: list[str] = []
+    for section, names in sections().items():
+        parts += [f"## {section}", "", "| name | default | meaning |", "|---|---|---|"]
+        parts += [_row(name) for name in names]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def sections() -> dict[str, list[str]]:
+    """The fields of `gunreal.Config` under the comments that divide them."""
+    found: dict[str, list[str]] = {}
+    for line in inspect.getsource(Config).splitlines():
+        if title := re.match(r"    # (.+)", line):
+            names = found[title[1]] = []
+        elif (field := re.match(r"    (\w+): ", line)) and field[1] in FIELDS:
+            names.append(field[1])
+    return found
+
+
+def metrics_table() -> str:
+    """The table of `gunreal.records.metrics`, with the sentences below it."""
+    return inspect.cleandoc(metrics.__doc__ or "").partition("\n\n")[2]
+
+
+def _row(name: str) -> str:
+    field = FIELDS[name]
+    meaning = [_escaped(field.metadata["help"])]
+    if "choices" in field.metadata:
+        meaning.append("one of " + ", ".join(f"`{choice}`" for choice in field.metadata["choices"]))
+    rules = [words.format(field.metadata[rule]) for rule, words in _LIMITS.items() if rule in field.metadata]
+    if rules:
+        meaning.append(" and ".join(rules))
+    return f"| `{name}`{{ #{name} }} | {_default(field)} | {'<br>'.join(meaning)} |"
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    if field.default is dataclasses.MISSING or field.default in ("", ()):
+        return "*empty*"
+    value = field.default
+    return f"`{str(value).lower() if isinstance(value, bool) else f'{value:,}' if TYPES[field.name] is int else value}`"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+GENERATORS: dict[str, Callable[[], str]] = {"configuration": configuration, "metrics": metrics_table}

@@ -1,0 +1,212 @@
+"""The README and the pages of `docs/`: every code block that can run is run, and generated pages are complete."""
+
+from __future__ import annotations
+
+import configparser
+import dataclasses
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import gunreal
+from gunreal import evaluate
+from gunreal.config import flags
+from gunreal.config.checks import check
+from gunreal.config.schema import FIELDS, Config, load, save
+from gunreal.records import metrics
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"(?P<mark><!-- not run: .+ -->\n)?```(?P<language>\w+)(?P<title>.*)\n(?P<text>(?s:.*?))^```$", re.M)
+TINY = {
+    "steps": 200,
+    "serial": True,
+    "agents": 2,
+    "agents_per_process": 2,
+    "t_max": 5,
+    "min_batch": 20,
+    "replay_size": 40,
+    "hidden": 8,
+    "frame_size": 36,
+}
+# Programs of others; their arguments are theirs to check.
+OTHERS = {"python3", "git", "cd", "source", "ruff", "mypy", "lint-imports", "mkdocs", "pytest"}
+
+
+class Block(NamedTuple):
+    """A code block that is to run."""
+
+    language: str
+    title: str
+    text: str
+
+
+def blocks(page: Path, language: str) -> list[Block]:
+    """The blocks of one language that are not marked, in their order."""
+    found = [match for match in BLOCK.finditer(page.read_text()) if not match["mark"]]
+    titles = [re.search(r'title="(.*?)"', match["title"]) for match in found]
+    made = [Block(m["language"], title[1] if title else "", m["text"]) for m, title in zip(found, titles, strict=True)]
+    return [block for block in made if block.language == language]
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The words of every command, without variables before it."""
+    found = []
+    for block in blocks(page, "bash"):
+        for line in block.text.replace("\\\n", " ").splitlines():
+            for command in re.split(r"\s&&\s", line):
+                words = shlex.split(command, comments=True)
+                while words and re.match(r"[A-Z_]+=", words[0]):
+                    words.pop(0)
+                found += [words] if words else []
+    return found
+
+
+def with_language(language: str) -> list[Path]:
+    return [page for page in PAGES if blocks(page, language)]
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@cache
+def help_of(tool: str) -> str:
+    done = subprocess.run([sys.executable, tool, "--help"], capture_output=True, text=True, cwd=ROOT, check=True)
+    return done.stdout
+
+
+@cache
+def generated():
+    path = ROOT / "docs" / "hooks" / "generated.py"
+    spec = importlib.util.spec_from_file_location("generated", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def write_run(path: Path) -> None:
+    """The folder of a run that a page takes as there."""
+    path.mkdir(parents=True, exist_ok=True)
+    save(Config(), path / "config.toml")
+    (path / metrics.FILE).write_text('{"step": 10, "score_mean": 0.5, "policy_lag": 1.0}\n')
+
+
+def check_train(words: list[str], folder: Path) -> None:
+    """Parses a training's flags; runs that it resumes and files that an earlier command wrote are put there."""
+    given = dict(zip(words, words[1:], strict=False))
+    if "--resume" in given:
+        write_run(folder / "runs" / given["--resume"])
+    if "--config" in given and (path := folder / given["--config"]).parent.name != "configs":
+        path.touch()
+    try:
+        flags.from_flags(["train", *words])
+    except SystemExit as stopped:
+        assert stopped.code == 0 and "--help" in words
+
+
+def check_tool(tool: str, words: list[str], folder: Path) -> None:
+    """Every flag is the tool's own, or a training's."""
+    assert (ROOT / tool).is_file(), f"{tool} does not exist"
+    end = words.index("--") if "--" in words else len(words)
+    own = help_of(tool)
+    for flag in (word.partition("=")[0] for word in words[:end] if word.startswith("--")):
+        assert re.search(rf"{flag}\b", own) or flag[2:] in FIELDS, f"{tool} has no {flag}"
+    check_train(words[end + 1 :], folder)
+
+
+def check_command(words: list[str], folder: Path) -> None:
+    match words:
+        case ["python", "-m", "gunreal.train", *rest]:
+            check_train(rest, folder)
+        case ["python", "-m", "gunreal.evaluate", *rest]:
+            evaluate._parse(["evaluate", *rest])
+        case ["python", "-m", "venv", _]:
+            pass
+        case ["python", tool, *rest] if tool.startswith("tools/"):
+            check_tool(tool, rest, folder)
+        case [program, "install", *rest] if program.endswith("pip"):
+            settings = configparser.ConfigParser()
+            settings.read(ROOT / "setup.cfg")
+            extras = {extra for word in rest for extra in re.findall(r"^\.\[(.+)\]$", word)}
+            assert {x for extra in extras for x in extra.split(",")} <= set(settings["options.extras_require"])
+        case [program, *_]:
+            assert program in OTHERS, f"{program}: mark the block if it can't be run"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder with the repository's configurations, in which a page's blocks run."""
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", with_language("bash"), ids=name)
+def test_commands(page, folder):
+    for words in commands(page):
+        try:
+            check_command(words, folder)
+        except Exception as error:
+            pytest.fail(f"{shlex.join(words)}: {error}")
+
+
+@pytest.mark.parametrize("page", with_language("python"), ids=name)
+def test_python(page, folder, monkeypatch):
+    """A page's blocks run one after the other, trainings on a tiny budget; a block with a title is a file, too."""
+    train = gunreal.train
+    monkeypatch.setattr(gunreal, "train", lambda config: train(dataclasses.replace(config, **TINY), show=False))
+    if "gunreal.train(" not in page.read_text():
+        write_run(folder / "runs" / "catch")
+    variables: dict = {"__name__": page.stem}
+    for block in blocks(page, "python"):
+        if block.title:
+            (folder / block.title).write_text(block.text)
+        else:
+            exec(compile(block.text, str(page), "exec"), variables)
+
+
+@pytest.mark.parametrize("page", with_language("toml"), ids=name)
+def test_toml(page, folder):
+    for block in blocks(page, "toml"):
+        if not tomllib.loads(block.text).keys() & {"project"}:
+            (folder / "run.toml").write_text(block.text)
+            check(Config(**load(folder / "run.toml")))
+
+
+def test_the_task_of_the_readme_is_the_example():
+    (block,) = [block for block in blocks(ROOT / "README.md", "python") if block.title]
+    assert block.text == (ROOT / "examples" / "gunreal-inverse" / block.title).read_text()
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 200
+
+
+def test_links_and_pictures_of_the_readme_are_there():
+    links = re.findall(r"\]\(([^)#]+)", (ROOT / "README.md").read_text())
+    assert links and not [link for link in links if "://" not in link and not (ROOT / link).exists()]
+
+
+def test_the_configuration_page_has_every_field():
+    page = generated().on_page_markdown("<!-- generated: configuration -->")
+    assert re.findall(r"^\| `(\w+)`", page, re.M) == list(FIELDS)
+    assert "| `32` |" in next(line for line in page.splitlines() if line.startswith("| `agents`"))
+    assert sum(generated().sections().values(), []) == list(FIELDS)
+
+
+def test_the_metrics_page_explains_every_key():
+    page = generated().on_page_markdown("<!-- generated: metrics -->")
+    explained = set(re.findall(r"`(\w+)`", page))
+    line = metrics.RunMetrics(("base", "pc"), ("pc",)).snapshot({}, {})
+    shown = {re.sub(r"^(queue|batch|loss)_\w+$", r"\1_NAME", key) for key in line}
+    assert shown <= explained
