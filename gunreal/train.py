@@ -71,20 +71,20 @@ def train(config: Config, *, show: bool = True) -> Run:
 
 
 def resume(run: str | Path | Run, *, show: bool = True, **overrides: Any) -> Run:
-    """Goes on with a run, from its newest checkpoint; one that has none yet starts at step 0.
+    """Resumes a run from its newest checkpoint. A run without a checkpoint starts at step 0.
 
     Args:
-      run: its folder, the name of a run in `logdir`, or what `gunreal.load` gave.
+      run: folder or name of the run, or a `Run`.
       show: whether to show progress on standard output.
-      overrides: fields of the configuration with other values than the run's, such as `steps=2_000_000`. They are kept
-        for the next time. `logdir` says where to look for the run.
+      **overrides: new values for fields of the configuration, such as `steps=2_000_000`. They are saved with the run.
+        `logdir` is the folder in which a name is looked up.
 
     Returns:
-      The run, as `gunreal.load` gives it.
+      The run, as returned by `gunreal.load`.
 
     Raises:
-      ConfigError: there is no such run, or an override changes what defines it (environment, tasks, network, learning).
-      AgentFailure: the environment fails again and again.
+      ConfigError: the run does not exist, or an override changes its environment, tasks, network or learning.
+      AgentFailure: the environment keeps failing.
       KeyboardInterrupt: a signal came before training began.
     """
     from gunreal.run import Run
@@ -95,7 +95,7 @@ def resume(run: str | Path | Run, *, show: bool = True, **overrides: Any) -> Run
 
 
 def _train(config: Config, resumed_dir: Path | None, show: bool = True) -> Run:
-    """Trains a new run, or goes on with the one in `resumed_dir`, whose resolved configuration `config` then is."""
+    """Trains a new run, or resumes the one in `resumed_dir` with its resolved configuration `config`."""
     from gunreal.run import load
     from gunreal.runtime.system import System
 
@@ -124,10 +124,10 @@ def _is_unused(run_dir: Path) -> bool:
 
 
 def _checkpoint(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:
-    """What a run goes on from; None where it was ended before its first checkpoint.
+    """The checkpoint to resume from, or None if the run ended before its first one.
 
     Raises:
-      ConfigError: no checkpoint is whole, or it doesn't fit.
+      ConfigError: no checkpoint is intact, or it does not fit the configuration.
     """
     if not checkpoint.exists(run_dir):
         print(f"gunreal: {run_dir} has no checkpoint yet: it starts at step 0", file=sys.stderr)

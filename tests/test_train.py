@@ -193,7 +193,7 @@ def test_train_is_the_function_before_and_after_its_module_is_imported():
         "assert inspect.isfunction(function) and gunreal.train is function is same is module.train\n"
         "assert inspect.ismodule(module) and module.main is main\n"
         "assert str(inspect.signature(gunreal.train)) == signature and signature.startswith('(config: ')\n"
-        "assert 'Trains to the end of the budget' in pydoc.render_doc(gunreal.train)\n"
+        "assert 'Trains until the budget is used up' in pydoc.render_doc(gunreal.train)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
     after = "import gunreal.train, gunreal, inspect; assert inspect.isfunction(gunreal.train)"
@@ -216,10 +216,10 @@ def test_resume_goes_on_with_a_run(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "overrides", "message"),
     [
-        ("old", {"env": "gunreal/Catch-v0"}, "can't change env from 'CartPole-v1'"),
+        ("old", {"env": "gunreal/Catch-v0"}, "cannot change env from 'CartPole-v1'"),
         ("old", {"stepz": 7}, "the configuration has no stepz; did you mean steps?"),
-        ("old", {"steps": "many"}, "steps is 'many', but has to be a whole number"),
-        ("odl", {}, "there is no run 'odl'.*did you mean old?"),
+        ("old", {"steps": "many"}, "steps is 'many', but must be a whole number"),
+        ("odl", {}, "run 'odl' not found.*did you mean old?"),
     ],
 )
 def test_what_resume_refuses(tmp_path, monkeypatch, name, overrides, message):

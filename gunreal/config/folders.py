@@ -55,15 +55,15 @@ def prepare_run_dir(config: Config) -> Path:
 
 
 def save_resumed(config: Config, run_dir: str | Path) -> None:
-    """Saves the configuration that a run goes on with, for the next time that it is resumed.
+    """Saves the configuration with which a run is resumed.
 
     Raises:
-      ConfigError: the folder can't be written.
+      ConfigError: the folder cannot be written.
     """
     try:
         save(config, Path(run_dir) / CONFIG)
     except OSError as error:
-        raise ConfigError(f"can't write to {run_dir}: {error.strerror}; make the folder writable") from error
+        raise ConfigError(f"cannot write to {run_dir}: {error.strerror}; make the folder writable") from error
 
 
 def _make(config: Config) -> Path:
@@ -91,7 +91,7 @@ def _make(config: Config) -> Path:
 
 @contextlib.contextmanager
 def locked(run_dir: str | Path) -> Iterator[None]:
-    """Holds the folder of a run, so that no other process trains the same run; the lock ends with this process.
+    """Locks the folder of a run, so that no other process trains the same run. The lock ends with this process.
 
     Raises:
       ConfigError: another process holds it.

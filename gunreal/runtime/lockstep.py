@@ -1,4 +1,4 @@
-"""What a serial run saves beside its arrays, as JSON: nothing in a checkpoint can run code when it is read."""
+"""The state that a serial run saves beside its arrays, as JSON. Reading a checkpoint can therefore run no code."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _ARRAY, _GENERATOR, _SET = "$array", "$generator", "$set"
 
 
 def pack(state: Any) -> bytes:
-    """Dicts, lists, numbers, strings, sets, NumPy arrays and random generators as JSON; tuples become lists."""
+    """Packs dicts, lists, numbers, strings, sets, NumPy arrays and random generators as JSON. Tuples become lists."""
     return json.dumps(state, default=_plain).encode()
 
 
 def unpack(blob: bytes) -> Any:
-    """What `pack` was given.
+    """Unpacks what `pack` has packed.
 
     Raises:
-      ConfigError: it is something else.
+      ConfigError: the blob has another format.
     """
     try:
         if blob.startswith(pickle.PROTO):  # version 0.1.0
             return _Unpickler(io.BytesIO(blob)).load()
         return json.loads(blob, object_hook=_restored)
     except (ValueError, pickle.UnpicklingError) as error:
-        raise ConfigError(f"the checkpoint's serial state can't be read: {error}; start a new run") from error
+        raise ConfigError(f"the checkpoint's serial state cannot be read: {error}; start a new run") from error
 
 
 def _plain(value: Any) -> Any:
@@ -46,7 +46,7 @@ def _plain(value: Any) -> Any:
         return {_SET: sorted(value)}
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"{type(value).__name__} can't be saved")
+    raise TypeError(f"{type(value).__name__} cannot be saved")
 
 
 def _restored(found: dict[str, Any]) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal came while there was no system to stop yet.
+    """A signal arrived before there was a system to stop.
 
     Attributes:
       number: the signal.
@@ -22,20 +22,20 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interruption:
-    """What a signal does: it raises `Interrupted` until `stops` was called, and then calls what that was given."""
+    """The effect of a signal. It raises `Interrupted` until `stops` has been called, then it stops the system."""
 
     def __init__(self) -> None:
         self._number: signal.Signals | None = None
         self._stop: Callable[[str], None] | None = None
 
     def stops(self, stop: Callable[[str], None]) -> None:
-        """From here on a signal calls `stop` with its name, as does one whose `Interrupted` was swallowed before."""
+        """Makes signals call `stop` with their name, including one whose `Interrupted` has been caught before."""
         self._stop = stop
         if self._number:
             stop(self._number.name)
 
     def take(self, number: signal.Signals) -> None:
-        """Called by the signal's handler."""
+        """Handles a signal."""
         self._number = number
         if self._stop is None:
             raise Interrupted(number)
@@ -44,10 +44,11 @@ class Interruption:
 
 @contextlib.contextmanager
 def handled() -> Iterator[Interruption]:
-    """Handles the signals until the end of the block; outside of the main thread, where Python can't, none of them.
+    """Handles the signals until the end of the block.
 
-    A second SIGINT or SIGTERM does what it did before the block. Further SIGHUPs do nothing: the kernel sends one and a
-    shell another. SIGHUP stays ignored where it was (`nohup`).
+    Python handles signals in the main thread only, so other threads handle none. A second SIGINT or SIGTERM has the
+    effect that it had before the block. Further SIGHUPs have no effect, because the kernel and a shell may each send
+    one. SIGHUP stays ignored if it was ignored before, as under `nohup`.
     """
     interruption = Interruption()
     if threading.current_thread() is not threading.main_thread():

@@ -1,4 +1,4 @@
-"""What the tasks of a run want stored with each step, under names that are nobody else's."""
+"""The fields that the tasks of a run record with each step. Their names are unique."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gunreal.tasks.base import AuxiliaryTask
 
 
 def recorded_fields(tasks: Sequence[AuxiliaryTask], spec: Spec) -> dict[str, RecordedField]:
-    """All that the tasks record, by name.
+    """The recorded fields of all tasks, by name.
 
-    Two tasks may share a field, if they describe it in the same way.
+    Two tasks may share a field if they describe it in the same way.
 
     Raises:
       ConfigError: a name is one of the ring's own arrays or has a "." or ":", or two tasks record different things by

@@ -42,7 +42,7 @@ class Evil:
 
 def test_no_checkpoint_runs_code(tmp_path):
     Evil.folder = tmp_path / "evil"
-    with pytest.raises(ConfigError, match="can't be read: it holds posix.mkdir; start a new run"):
+    with pytest.raises(ConfigError, match="cannot be read: it holds posix.mkdir; start a new run"):
         lockstep.unpack(pickle.dumps({"workers": Evil()}))
     assert not Evil.folder.exists()
     with pytest.raises(ConfigError, match="can't be read"):
