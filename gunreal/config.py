@@ -43,6 +43,7 @@ class Config:
         "Atari: deterministic (the papers': no sticky actions) or v5 (sticky 0.25)",
         choices=("deterministic", "v5"),
     )
+    emulator: str = field("ale", "Atari: ale-py, or the library's own emulator", choices=("ale", "own"))
     observation: str = field("gray", "images are learned from in gray or in colour", choices=("gray", "rgb"))
     image_key: str = field("", "entry of a Dict observation that is learned from; empty: its image")
     frame_size: int = field(84, "pixels, height and width", low=20, high=512)

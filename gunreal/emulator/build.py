@@ -12,16 +12,17 @@ import tempfile
 from pathlib import Path
 
 SOURCE = Path(__file__).parent / "core"
-FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared", "-pthread", "-fno-math-errno", "-ffp-contract=off")
+FLAGS = ("-std=c++17", "-O3", "-pthread", "-fno-math-errno", "-ffp-contract=off")
+SHARED = ("-fPIC", "-shared")
 
 
 class EmulatorUnavailable(RuntimeError):
     """The library can't be had on this machine; the message is one line that names the fix."""
 
 
-def source_hash(extra: str = "") -> str:
+def source_hash() -> str:
     """Sixteen hexadecimal digits that change with any byte of the source or the compiler's flags."""
-    digest = hashlib.sha256(" ".join((*FLAGS, *_machine_flags(), extra)).encode())
+    digest = hashlib.sha256(" ".join((*FLAGS, *SHARED, *_machine_flags())).encode())
     for path in sorted(SOURCE.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
@@ -49,11 +50,13 @@ def library_path() -> Path:
     return compile_library(cache_folder() / name)
 
 
-def compile_library(path: Path, extra_flags: tuple[str, ...] = (), source: str = "atari.cpp") -> Path:
-    """Compiles a file of the source to `path`. Raises EmulatorUnavailable as `library_path` does."""
+def compile_library(
+    path: Path, extra_flags: tuple[str, ...] = (), source: str = "atari.cpp", shared: bool = True
+) -> Path:
+    """Compiles a file of the source to a library or a program. Raises EmulatorUnavailable as `library_path` does."""
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
     if not compiler:
-        raise EmulatorUnavailable("the emulator needs a C++ compiler: install g++ (apt install g++), or use --emulator ale")
+        raise EmulatorUnavailable("the emulator needs a C++ compiler: install g++, or use --emulator ale")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
@@ -61,7 +64,16 @@ def compile_library(path: Path, extra_flags: tuple[str, ...] = (), source: str =
         raise EmulatorUnavailable(f"the emulator can't be kept in {path.parent} ({error}): set GUNREAL_CACHE") from None
     os.close(handle)
     try:
-        command = [compiler, *FLAGS, *_machine_flags(), *extra_flags, "-o", temporary, str(SOURCE / source)]
+        command = [
+            compiler,
+            *FLAGS,
+            *(SHARED if shared else ()),
+            *_machine_flags(),
+            *extra_flags,
+            "-o",
+            temporary,
+            str(SOURCE / source),
+        ]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
@@ -84,6 +96,7 @@ def library() -> ctypes.CDLL:
         ("player_size", integer),
         ("game_new", pointer, pointer),
         ("game_free", None, pointer),
+        ("evaluate", integer, pointer, pointer, pointer),
         ("console_new", pointer, pointer),
         ("console_free", None, pointer),
         ("console_reset", None, pointer),
@@ -91,8 +104,8 @@ def library() -> ctypes.CDLL:
         ("console_act", integer, pointer, integer, integer),
         ("console_over", integer, pointer),
         ("console_lives", integer, pointer),
-        ("console_partial", integer, pointer),
-        ("console_rows", integer, pointer),
+        ("console_frames", integer, pointer),
+        ("console_whole", integer, pointer),
         ("console_ram", pointer, pointer),
         ("console_player", pointer, pointer),
         ("console_screen", pointer, pointer),
@@ -101,6 +114,8 @@ def library() -> ctypes.CDLL:
         ("vector_send", None, pointer, pointer, pointer, pointer, pointer),
         ("vector_recv", None, pointer),
         ("vector_player", pointer, pointer, integer),
+        ("vector_ram", pointer, pointer, integer),
+        ("vector_buffer", integer, pointer, integer),
         ("vector_screens", pointer, pointer, integer),
         ("vector_screens_size", ctypes.c_int64, pointer),
     ):

@@ -23,7 +23,7 @@ class _Description(ctypes.Structure):
         *((name, _CODE) for name in ("over", "score", "reward", "lives", "flag")),
         ("initial", ctypes.c_int32 * len(VARIABLES)),
         ("start", ctypes.c_char_p),
-        *((name, ctypes.c_int32) for name in ("start_length", "difficulty", "draw_all")),
+        *((name, ctypes.c_int32) for name in ("start_length", "difficulty")),
     ]  # fmt: skip
 
 
@@ -38,8 +38,9 @@ class LoadedGame:
         description = _Description(
             rom=rom, rom_size=len(rom), scheme=CARTRIDGES.index(game.cartridge), paddles=game.paddles,
             first_line=game.first_line, height=game.height, max_lines=342 if game.pal else 290,
-            hmove_blanks=game.hmove_blanks, color_loss=game.pal, initial=(ctypes.c_int32 * len(VARIABLES))(*game.initial),
-            start=start, start_length=len(start), difficulty=difficulty, draw_all=game.draw_all,
+            hmove_blanks=game.hmove_blanks, color_loss=game.pal,
+            initial=(ctypes.c_int32 * len(VARIABLES))(*game.initial),
+            start=start, start_length=len(start), difficulty=difficulty,
             **{name: code.ctypes.data_as(_CODE) for name, code in rules.items()},
         )  # fmt: skip
         self._library = library()
@@ -102,13 +103,13 @@ class Console:
         """Lives that are left, 0 in games without."""
         return self._library.atari_console_lives(self._handle)
 
-    def partial(self) -> bool:
-        """Whether the last frame was left unfinished."""
-        return bool(self._library.atari_console_partial(self._handle))
+    def frames(self) -> int:
+        """Frames since the game's start."""
+        return self._library.atari_console_frames(self._handle)
 
-    def rows(self) -> int:
-        """Rows of the screen that the last frame has drawn."""
-        return self._library.atari_console_rows(self._handle)
+    def whole(self) -> bool:
+        """Whether the last frame has filled the screen; the rest of one that has not is from the frames before."""
+        return bool(self._library.atari_console_whole(self._handle))
 
     def getRAM(self) -> np.ndarray:  # noqa: N802
         """The memory, uint8 `[128]`."""

@@ -13,7 +13,8 @@ from gunreal.emulator.rules import VARIABLES
 CARTRIDGES = ("2K", "4K", "F8", "F6", "F8SC", "F6SC", "E0", "FE")
 NOOP, RESET, SELECT = 0, 40, 41
 ACTIONS = ("NOOP", "FIRE", "UP", "RIGHT", "LEFT", "DOWN", "UPRIGHT", "UPLEFT", "DOWNRIGHT", "DOWNLEFT", "UPFIRE",
-           "RIGHTFIRE", "LEFTFIRE", "DOWNFIRE", "UPRIGHTFIRE", "UPLEFTFIRE", "DOWNRIGHTFIRE", "DOWNLEFTFIRE")  # fmt: skip
+           "RIGHTFIRE", "LEFTFIRE", "DOWNFIRE", "UPRIGHTFIRE", "UPLEFTFIRE", "DOWNRIGHTFIRE",
+           "DOWNLEFTFIRE")  # fmt: skip
 _TABLE = Path(__file__).parent / "games.toml"
 
 
@@ -35,12 +36,11 @@ class Game:
     flag: str = ""
     reward: str = ""
     initial: tuple[int, ...] = (0,) * len(VARIABLES)
-    paddles: bool = False
+    paddles: int = 0
     pal: bool = False
     first_line: int = 34
     height: int = 210
     hmove_blanks: bool = True
-    draw_all: bool = False
 
 
 @functools.cache

@@ -55,7 +55,7 @@ def compare(game: str, frames: int, seed: int) -> Result:
         rewards += theirs != 0
         lost += ale.lives() < lives
         lives = ale.lives()
-        short += ours.rows() < ours.game.height - 1
+        short += not ours.whole()
         if found := _difference(ale, ours, theirs, mine):
             return Result(game, f"frame {t}: {found}", t, overs, rewards, lost, short)
         if ale.game_over():
@@ -95,3 +95,18 @@ def _difference(ale, ours: Console, their_reward: int, our_reward: int) -> str: 
         rows, columns = np.nonzero(screen != ours_screen)
         return f"{len(rows)} pixels differ, the first in row {rows[0]}, column {columns[0]}"
     return ""
+
+
+def verify(games: list[str], frames: int, seed: int, refused: dict[str, str]) -> int:
+    """Prints the table of `games`, then of the refused ones; 1 where a game differs, else 0."""
+    print("| game | result | frames | game overs | rewards | lives lost |\n|---|---|---|---|---|---|", flush=True)
+    failed = 0
+    for game in games:
+        result = compare(game, frames, seed)
+        failed += bool(result.difference)
+        print(f"| {game} | {result.difference or 'equal'} | {result.frames} | {result.games_over} | {result.rewards} | "
+              f"{result.lives_lost} |", flush=True)  # fmt: skip
+    for game, why in refused.items():
+        print(f"| {game} | not claimed: {why} | | | | |")
+    print(f"\n{len(games) - failed} of {len(games)} games equal over {frames} frames, seed {seed}", flush=True)
+    return 1 if failed else 0

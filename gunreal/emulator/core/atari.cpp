@@ -13,7 +13,7 @@ struct Description {
   const int32_t *over, *score, *reward, *lives, *flag;
   int32_t initial[kVariables];
   const uint8_t* start;
-  int32_t start_length, difficulty, draw_all;
+  int32_t start_length, difficulty;
 };
 
 // Owns what a Game points to.
@@ -46,7 +46,6 @@ struct OwnedGame {
     game.start = start_actions.data();
     game.start_length = d.start_length;
     game.difficulty = uint8_t(d.difficulty);
-    game.draw_all = uint8_t(d.draw_all);
     Noise noise(4753849);
     start.screens.assign(size_t(2) * d.height * kWidth, 0);
     boot(start.player, game, noise);
@@ -70,6 +69,10 @@ extern "C" {
 
 int atari_player_size() { return int(sizeof(Player)); }
 
+int atari_evaluate(const int32_t* code, const uint8_t* ram, const int32_t* variables) {
+  return evaluate(code, ram, variables);
+}
+
 OwnedGame* atari_game_new(const Description* d) { return new OwnedGame(*d); }
 void atari_game_free(OwnedGame* g) { delete g; }
 
@@ -87,8 +90,8 @@ int atari_console_act(Console* c, int action, int draw) {
 }
 int atari_console_over(const Console* c) { return c->player.variables[kOver] != 0; }
 int atari_console_lives(const Console* c) { return c->player.variables[kLives]; }
-int atari_console_partial(const Console* c) { return c->player.s.partial; }
-int atari_console_rows(const Console* c) { return c->player.s.tia.row; }
+int atari_console_frames(const Console* c) { return c->player.frames; }
+int atari_console_whole(const Console* c) { return c->player.s.tia.drawn >= c->player.s.tia.display_stop; }
 uint8_t* atari_console_ram(Console* c) { return c->player.s.riot.ram; }
 Player* atari_console_player(Console* c) { return &c->player; }
 uint8_t* atari_console_screen(Console* c) {
@@ -105,6 +108,8 @@ void atari_vector_send(Vector* v, const int32_t* actions, const uint8_t* reset, 
 }
 void atari_vector_recv(Vector* v) { v->recv(); }
 Player* atari_vector_player(Vector* v, int k) { return &v->player(k); }
+uint8_t* atari_vector_ram(Vector* v, int k) { return v->player(k).s.riot.ram; }
+int atari_vector_buffer(Vector* v, int k) { return v->player(k).s.buffer; }
 uint8_t* atari_vector_screens(Vector* v, int k) { return v->screens(k); }
 int64_t atari_vector_screens_size(const Vector* v) { return int64_t(v->screens_size()); }
 

@@ -13,7 +13,6 @@ struct Game {
   const uint8_t* start;           // actions after the first four frames of RESET
   int32_t start_length;
   uint8_t difficulty;             // bits 0 and 1: left and right switch at A
-  uint8_t draw_all;               // frames of this game leave parts of the picture as it was: none may be skipped
 };
 
 // Plain data: a copy is a snapshot.
@@ -48,8 +47,8 @@ ATARI_INLINE void hold(Player& p, const Game& game, uint32_t action) {
   if (game.cart.paddles) {
     if (stick & kLeft) p.paddle = p.paddle + kPaddleStep < kPaddleHigh ? p.paddle + kPaddleStep : kPaddleHigh;
     if (stick & kRight) p.paddle = p.paddle - kPaddleStep > kPaddleLow ? p.paddle - kPaddleStep : kPaddleLow;
-    in.paddle_wait[0] = paddle_wait(p.paddle);
-    if (stick & kFire) in.port_a &= 0x7F;
+    in.paddle_wait[game.cart.paddles - 1] = paddle_wait(p.paddle);
+    if (stick & kFire) in.port_a &= game.cart.paddles == 1 ? 0x7F : 0xBF;
   } else {
     in.port_a = uint8_t(0xFF ^ ((stick & kUp ? 0x10 : 0) | (stick & kDown ? 0x20 : 0) | (stick & kLeft ? 0x40 : 0) |
                                 (stick & kRight ? 0x80 : 0)));

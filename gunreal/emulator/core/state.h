@@ -20,7 +20,7 @@ struct Cartridge {
   const uint8_t* rom;
   uint32_t size;          // bytes
   uint8_t scheme;         // Scheme
-  uint8_t paddles;        // bool: paddles in place of joysticks
+  uint8_t paddles;        // 0: joysticks, 1: paddles, 2: paddles whose plugs are swapped
   uint16_t first_line;    // scanline of the first row of the screen
   uint16_t height;        // rows of the screen
   uint16_t max_lines;     // a frame without VSYNC ends after so many scanlines

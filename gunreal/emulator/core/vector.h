@@ -96,7 +96,8 @@ class Vector {
     for (auto& worker : workers_) worker.join();
   }
 
-  // Starts a step; where `reset` is set, an episode with its seed. The arrays must last until `recv`.
+  // Starts a step; where `reset` is set, an episode with its seed. Without actions the others stay as they are. The arrays
+  // must last until `recv`.
   void send(const int32_t* actions, const uint8_t* reset, const int64_t* seeds, const Outputs& out) {
     actions_ = actions;
     reset_ = reset;
@@ -149,6 +150,7 @@ class Vector {
     const uint8_t* before = nullptr;  // the picture that the observation is the maximum with
     if (reset_ && reset_[k]) {
       reset(p, screens, true, uint64_t(seeds_[k]));
+    } else if (!actions_) {  // a reset of others
     } else if (p.done && autoreset_) {
       reset(p, screens, false, 0);
     } else {
@@ -179,33 +181,45 @@ class Vector {
   }
 
   // Frames of one agent step; returns the picture of the last but one, null where the observation does without.
+  //
+  // Only the last two frames are drawn. A frame that does not fill the screen shows parts of earlier ones: then the step
+  // is done again with every frame drawn, from pictures that are those of the last step's end.
   const uint8_t* advance(Player& p, uint32_t action, uint8_t* screens, uint8_t* spare, float& reward) {
+    const Player before = p;
+    const uint8_t* earlier = nullptr;
+    if (try_advance(p, action, screens, spare, reward, protocol_.channels == 0, earlier)) return earlier;
+    p = before;
+    try_advance(p, action, screens, spare, reward, true, earlier);
+    return earlier;
+  }
+
+  // False where a frame that matters was left undrawn.
+  bool try_advance(Player& p, uint32_t action, uint8_t* screens, uint8_t* spare, float& reward, bool sure,
+                   const uint8_t*& earlier) {
     const int skip = protocol_.frame_skip, half = game_.cart.height * kWidth;
-    const uint8_t* before = nullptr;
+    const bool draw_all = sure && protocol_.channels;
+    reward = 0;
+    earlier = nullptr;
     for (int f = 0; f < skip; f++) {
       if (!protocol_.sticky || (next_random(p.random) >> 32) >= protocol_.sticky) p.held = uint8_t(action);
-      const bool draw = game_.draw_all || (protocol_.channels && f >= skip - (protocol_.maximum ? 2 : 1));
       if (protocol_.maximum && skip > 1 && f == skip - 1) {
-        before = screens + p.s.buffer * half;
+        earlier = screens + p.s.buffer * half;
         if (p.s.partial) {  // this picture will be drawn over
-          std::memcpy(spare, before, half);
-          before = spare;
+          std::memcpy(spare, earlier, half);
+          earlier = spare;
         }
       }
-      if (draw) {
-        reward += float(emulate(p, game_, p.held, screens));
-      } else {
-        const Player before = p;
-        const int32_t r = emulate(p, game_, p.held, nullptr);
-        if (p.variables[kOver] && protocol_.channels) {  // its last frame is seen after all
-          p = before;
-          emulate(p, game_, p.held, screens);
-        }
-        reward += float(r);
+      const bool draw = draw_all || (protocol_.channels && f >= skip - 2);
+      reward += float(emulate(p, game_, p.held, draw ? screens : nullptr));
+      const bool whole = p.s.tia.drawn >= p.s.tia.display_stop;
+      const bool ended = p.variables[kOver] || (protocol_.max_frames && p.frames >= protocol_.max_frames);
+      if (!sure && (draw ? !whole : ended)) return false;
+      if (ended) {
+        earlier = nullptr;
+        return true;
       }
-      if (p.variables[kOver] || (protocol_.max_frames && p.frames >= protocol_.max_frames)) return nullptr;
     }
-    return before;
+    return true;
   }
 
   const Game& game_;
