@@ -101,8 +101,8 @@ class VectorAtari(gymnasium.vector.VectorEnv):
         )
         self.num_envs, self.render_mode = num_envs, render_mode
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP, "render_modes": ["rgb_array"], "render_fps": 60}
-        shape = (channels, height, width)
-        self.single_observation_space = gymnasium.spaces.Box(0, 255, shape, np.uint8)
+        self._shape = (channels, height, width)
+        self.single_observation_space = gymnasium.spaces.Box(0, 255, self._shape, np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(len(self._actions))
         self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)
         self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, num_envs)
@@ -194,7 +194,7 @@ class VectorAtari(gymnasium.vector.VectorEnv):
             raise RuntimeError("send() twice: call recv() first")
         n = self.num_envs
         arrays = (
-            np.empty((n, *self.single_observation_space.shape), np.uint8), np.empty(n, np.float32), np.empty(n, bool),
+            np.empty((n, *self._shape), np.uint8), np.empty(n, np.float32), np.empty(n, bool),
             np.empty(n, bool), np.empty(n, np.int32), np.empty(n, np.int32),
         )  # fmt: skip
         addresses: list[int] = [a.ctypes.data for a in arrays]
