@@ -52,9 +52,9 @@ def test_episodes_are_the_same(options):
 def test_a_serial_run_has_the_same_weights(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     with Training(tmp_path, repr(RUN), name="ale", program=("program.py",)) as run:
-        assert run.end() == 0, run.stderr
+        assert run.end(250) == 0, run.stderr
     lines = [metrics.read(tmp_path / "runs" / name / metrics.FILE)[-1] for name in ("ale", "own")]
-    assert lines[0]["updates"] >= 5
+    assert lines[0]["updates"] >= 3
     assert lines[0]["weights_sha256"] == lines[1]["weights_sha256"]
 
 
