@@ -15,7 +15,7 @@ from emulation.verify import verify
 from gunreal.emulator import EmulatorUnavailable, UnknownGame
 from gunreal.emulator.games import find_game, games, refused
 
-TWENTY = ("air_raid", "alien", "asterix", "asteroids", "battle_zone", "beam_rider", "bowling", "boxing", "breakout",
+TWENTY = ("hero", "alien", "asterix", "asteroids", "battle_zone", "beam_rider", "bowling", "boxing", "breakout",
           "enduro", "frostbite", "kangaroo", "montezuma_revenge", "ms_pacman", "pong", "qbert", "riverraid", "seaquest",
           "space_invaders", "zaxxon")  # fmt: skip
 
