@@ -51,6 +51,11 @@ class Config:
         "Protocol for Atari games: deterministic (no sticky actions, as in the papers) or v5 (sticky actions, 0.25)",
         choices=("deterministic", "v5"),
     )
+    emulator: str = field(
+        "ale",
+        "Emulator for Atari games: ale (ale-py) or own (gunreal's, for the games that it supports)",
+        choices=("ale", "own"),
+    )
     observation: str = field("gray", "Color mode of image observations", choices=("gray", "rgb"))
     image_key: str = field("", "Entry of a Dict observation to learn from. If empty, the image is chosen automatically")
     frame_size: int = field(84, "Height and width of a frame, in pixels", low=20, high=512)

@@ -27,6 +27,7 @@ PROTOCOLS = {
 }
 _DEFAULTS = {"full_action_space": False, "mode": None, "difficulty": None, "frameskip": 4,
              "max_num_frames_per_episode": 108_000}  # fmt: skip
+_NOOP = 0  # of ale-py's actions
 _EXTRA = {"lives": "lives", "ram": "getRAM", "rgb": "getScreenRGB"}
 
 
@@ -44,7 +45,7 @@ class AtariEnv:
         self.num_envs = num_envs
         channels, size = 3 if config.observation == "rgb" else 1, config.frame_size
         self.frame: tuple[int, ...] = (channels, size, size)
-        self._consoles = [_Console(game, options, channels) for _ in range(num_envs)]
+        self._consoles = [_Console(_open(config.emulator, game, options), options, channels) for _ in range(num_envs)]
         screen = self._consoles[0].start_screen.shape
         # Shared by all consoles, so that it stays in the processor's cache.
         self._screens, self._resize = np.empty((2, *screen), np.uint8), AreaResize(screen, (size, size))
@@ -79,39 +80,27 @@ class AtariEnv:
 
 
 class _Console:
-    """One game: an ALE instance and its random generator."""
+    """One game: an ALE instance or a stand-in for it, and its random generator."""
 
-    def __init__(self, game: str, options: dict, channels: int):
-        import ale_py
-
-        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
-        self.ale = ale = ale_py.ALEInterface()
-        ale.setFloat("repeat_action_probability", 0.0)  # ALE's own sticky actions cannot be seeded without loadROM
-        ale.setInt("random_seed", 0)
-        ale.setInt("max_num_frames_per_episode", options["max_num_frames_per_episode"])
-        rom: Any = ale_py.roms.get_rom_path(game)
-        ale.loadROM(rom)
-        if options["mode"] is not None:
-            ale.setMode(options["mode"])
-        if options["difficulty"] is not None:
-            ale.setDifficulty(options["difficulty"])
+    def __init__(self, ale: Any, options: dict, channels: int):
+        self.ale = ale
         ale.reset_game()
-        ale.act(ale_py.Action.NOOP)  # the screen can be half drawn after a reset, and saved states do not hold that
+        ale.act(_NOOP)  # the screen can be half drawn after a reset, and saved states do not hold that
         self._get_screen = ale.getScreenRGB if channels == 3 else ale.getScreenGrayscale
         self._start, self.start_screen = ale.cloneState(include_rng=True), self._get_screen()
         self.actions = ale.getLegalActionSet() if options["full_action_space"] else ale.getMinimalActionSet()
         self._skip, self._sticky = options["frameskip"], options["repeat_action_probability"]
-        self._noop_max, self._noop = options["noop_max"], ale_py.Action.NOOP
+        self._noop_max = options["noop_max"]
 
     def reset(self, seed: int, screen: np.ndarray) -> None:
         """Starts the episode of `seed` and writes its first screen to `screen`."""
         self._rng = np.random.default_rng(seed)
-        self._held = self._noop
+        self._held = _NOOP
         self.ale.restoreState(self._start)
         screen[:] = self.start_screen  # ALE itself still holds the screen of the last episode
         if noops := self._rng.integers(self._noop_max):  # the start state already includes one
             for _ in range(noops):
-                self.ale.act(self._noop)
+                self.ale.act(_NOOP)
             self._get_screen(screen)
 
     def step(self, action: int, screens: np.ndarray) -> tuple[float, bool, bool]:
@@ -137,6 +126,35 @@ class _Console:
             np.maximum(even, odd, out=even)
         terminated = ale.game_over(with_truncation=False)
         return reward, terminated, ale.game_truncated() and not terminated
+
+
+def _open(emulator: str, game: str, options: dict) -> Any:
+    """Loads the game with `emulator`. It is not reset yet."""
+    limit, mode, difficulty = (options[key] for key in ("max_num_frames_per_episode", "mode", "difficulty"))
+    if emulator == "own":
+        from gunreal.emulator import EmulatorUnavailable, UnknownGame
+        from gunreal.emulator.ale import OwnALE
+
+        if mode:
+            raise ConfigError(f"mode is {mode}, but the own emulator has only a game's first mode; use --emulator ale")
+        try:
+            return OwnALE(game, difficulty or 0, limit)
+        except (UnknownGame, EmulatorUnavailable) as error:
+            raise ConfigError(str(error)) from None
+    import ale_py
+
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    ale = ale_py.ALEInterface()
+    ale.setFloat("repeat_action_probability", 0.0)  # ALE's own sticky actions cannot be seeded without loadROM
+    ale.setInt("random_seed", 0)
+    ale.setInt("max_num_frames_per_episode", limit)
+    rom: Any = ale_py.roms.get_rom_path(game)
+    ale.loadROM(rom)
+    if mode is not None:
+        ale.setMode(mode)
+    if difficulty is not None:
+        ale.setDifficulty(difficulty)
+    return ale
 
 
 def _game(config: Config) -> str:

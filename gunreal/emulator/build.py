@@ -1,0 +1,129 @@
+"""The emulator's library: compiled by g++ when it is first used, and kept under the hash of its source."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+SOURCE = Path(__file__).parent / "core"
+FLAGS = ("-std=c++17", "-O3", "-pthread", "-fno-math-errno", "-ffp-contract=off")
+SHARED = ("-fPIC", "-shared")
+
+
+class EmulatorUnavailable(RuntimeError):
+    """The library can't be had on this machine; the message is one line that names the fix."""
+
+
+def source_hash() -> str:
+    """Sixteen hexadecimal digits that change with any byte of the source or the compiler's flags."""
+    digest = hashlib.sha256(" ".join((*FLAGS, *SHARED, *_machine_flags())).encode())
+    for path in sorted(SOURCE.iterdir()):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def cache_folder() -> Path:
+    """Where libraries are kept: `GUNREAL_CACHE`, else `XDG_CACHE_HOME`/gunreal, else ~/.cache/gunreal."""
+    if folder := os.environ.get("GUNREAL_CACHE"):
+        return Path(folder)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gunreal"
+
+
+def library_path() -> Path:
+    """The compiled library, which is made where there is none.
+
+    Safe when many processes start at once: each compiles to a name of its own and renames the result.
+
+    Raises:
+      EmulatorUnavailable: no compiler, or the compiler failed.
+    """
+    name = f"libatari-{source_hash()}.so"
+    for folder in (Path(__file__).parent / "lib", cache_folder()):
+        if (path := folder / name).exists():
+            return path
+    return compile_library(cache_folder() / name)
+
+
+def compile_library(
+    path: Path, extra_flags: tuple[str, ...] = (), source: str = "atari.cpp", shared: bool = True
+) -> Path:
+    """Compiles a file of the source to a library or a program. Raises EmulatorUnavailable as `library_path` does."""
+    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
+    if not compiler:
+        raise EmulatorUnavailable("the emulator needs a C++ compiler: install g++, or use --emulator ale")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    except OSError as error:
+        raise EmulatorUnavailable(f"the emulator can't be kept in {path.parent} ({error}): set GUNREAL_CACHE") from None
+    os.close(handle)
+    try:
+        command = [
+            compiler,
+            *FLAGS,
+            *(SHARED if shared else ()),
+            *_machine_flags(),
+            *extra_flags,
+            "-o",
+            temporary,
+            str(SOURCE / source),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
+            raise EmulatorUnavailable(f"the emulator does not compile with {compiler}: {first}; use --emulator ale")
+        os.chmod(temporary, 0o755)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise EmulatorUnavailable(f"the compiler {compiler} does not run ({error}): set CXX to one that does") from None
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    return path
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """The loaded library with the types of its functions. Raises EmulatorUnavailable as `library_path` does."""
+    lib = ctypes.CDLL(str(library_path()))
+    pointer, integer = ctypes.c_void_p, ctypes.c_int
+    for name, result, *arguments in (
+        ("player_size", integer),
+        ("game_new", pointer, pointer),
+        ("game_free", None, pointer),
+        ("evaluate", integer, pointer, pointer, pointer),
+        ("console_new", pointer, pointer),
+        ("console_free", None, pointer),
+        ("console_reset", None, pointer),
+        ("console_start", None, pointer),
+        ("console_act", integer, pointer, integer, integer),
+        ("console_over", integer, pointer),
+        ("console_lives", integer, pointer),
+        ("console_frames", integer, pointer),
+        ("console_whole", integer, pointer),
+        ("console_ram", pointer, pointer),
+        ("console_player", pointer, pointer),
+        ("console_screen", pointer, pointer),
+        ("vector_new", pointer, pointer, pointer, pointer, integer, integer, integer),
+        ("vector_free", None, pointer),
+        ("vector_send", None, pointer, pointer, pointer, pointer, pointer),
+        ("vector_recv", None, pointer),
+        ("vector_player", pointer, pointer, integer),
+        ("vector_ram", pointer, pointer, integer),
+        ("vector_buffer", integer, pointer, integer),
+        ("vector_screens", pointer, pointer, integer),
+        ("vector_screens_size", ctypes.c_int64, pointer),
+    ):
+        function = getattr(lib, f"atari_{name}")
+        function.restype, function.argtypes = result, arguments
+    return lib
+
+
+def _machine_flags() -> tuple[str, ...]:
+    """Instructions that every x86-64 machine of the last decade has."""
+    return ("-march=x86-64-v2",) if os.uname().machine == "x86_64" else ()

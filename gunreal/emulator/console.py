@@ -1,0 +1,130 @@
+"""The library's structures, and one console as ale-py's `ALEInterface` has it."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+import numpy as np
+
+from gunreal.emulator.build import library
+from gunreal.emulator.games import CARTRIDGES, Game, find_game
+from gunreal.emulator.rules import VARIABLES, compile_rule
+
+WIDTH = 160
+_CODE = ctypes.POINTER(ctypes.c_int32)
+
+
+class _Description(ctypes.Structure):
+    _fields_ = [
+        ("rom", ctypes.c_char_p),
+        *((name, ctypes.c_int32) for name in ("rom_size", "scheme", "paddles", "first_line", "height", "max_lines",
+                                              "hmove_blanks", "color_loss")),
+        *((name, _CODE) for name in ("over", "score", "reward", "lives", "flag")),
+        ("initial", ctypes.c_int32 * len(VARIABLES)),
+        ("start", ctypes.c_char_p),
+        *((name, ctypes.c_int32) for name in ("start_length", "difficulty")),
+    ]  # fmt: skip
+
+
+class LoadedGame:
+    """A game with its ROM inside the library; `handle` is what the library's functions take."""
+
+    def __init__(self, game: Game, difficulty: int = 0):
+        self.game = game
+        rom, start = read_rom(game.name), bytes(game.start)
+        rules = {name: compile_rule(text) for name in ("over", "score", "reward", "lives", "flag")
+                 if (text := getattr(game, name))}  # fmt: skip
+        description = _Description(
+            rom=rom, rom_size=len(rom), scheme=CARTRIDGES.index(game.cartridge), paddles=game.paddles,
+            first_line=game.first_line, height=game.height, max_lines=342 if game.pal else 290,
+            hmove_blanks=game.hmove_blanks, color_loss=game.pal,
+            initial=(ctypes.c_int32 * len(VARIABLES))(*game.initial),
+            start=start, start_length=len(start), difficulty=difficulty,
+            **{name: code.ctypes.data_as(_CODE) for name, code in rules.items()},
+        )  # fmt: skip
+        self._library = library()
+        self.handle = self._library.atari_game_new(ctypes.byref(description))
+
+    def __del__(self) -> None:
+        if handle := getattr(self, "handle", None):
+            self._library.atari_game_free(handle)
+
+
+@functools.lru_cache(maxsize=8)
+def load_game(name: str, difficulty: int = 0) -> LoadedGame:
+    """The game of a name, loaded. Raises UnknownGame and EmulatorUnavailable."""
+    return LoadedGame(find_game(name), difficulty)
+
+
+def read_rom(name: str) -> bytes:
+    """The bytes of a game's ROM, out of ale-py's package."""
+    import importlib.resources
+
+    return (importlib.resources.files("ale_py.roms") / f"{name}.bin").read_bytes()
+
+
+class Console:
+    """One console that is switched off and on as ale-py's is, with the same results.
+
+    The methods are those of `ale_py.ALEInterface`; actions are its numbers, 0 to 17.
+    """
+
+    def __init__(self, name: str, difficulty: int = 0):
+        self._loaded = load_game(name, difficulty)
+        self.game, self._library = self._loaded.game, library()
+        self._handle = self._library.atari_console_new(self._loaded.handle)
+        player = self._library.atari_console_player(self._handle)
+        self._player = np.ctypeslib.as_array((ctypes.c_uint8 * self._library.atari_player_size()).from_address(player))
+        ram = self._library.atari_console_ram(self._handle)
+        self._ram = np.ctypeslib.as_array((ctypes.c_uint8 * 128).from_address(ram))
+
+    def __del__(self) -> None:
+        if handle := getattr(self, "_handle", None):
+            self._library.atari_console_free(handle)
+
+    def reset_game(self) -> None:
+        """Switches the console off and on, and starts the game."""
+        self._library.atari_console_reset(self._handle)
+
+    def start_game(self) -> None:
+        """Restores the first start that the game has had after being loaded: always the same."""
+        self._library.atari_console_start(self._handle)
+
+    def act(self, action: int, draw: bool = True) -> int:
+        """One frame; returns its reward. Without `draw` the screen stays as it is."""
+        return self._library.atari_console_act(self._handle, action, draw)
+
+    def game_over(self) -> bool:
+        """Whether the game has ended."""
+        return bool(self._library.atari_console_over(self._handle))
+
+    def lives(self) -> int:
+        """Lives that are left, 0 in games without."""
+        return self._library.atari_console_lives(self._handle)
+
+    def frames(self) -> int:
+        """Frames since the game's start."""
+        return self._library.atari_console_frames(self._handle)
+
+    def whole(self) -> bool:
+        """Whether the last frame has filled the screen; the rest of one that has not is from the frames before."""
+        return bool(self._library.atari_console_whole(self._handle))
+
+    def getRAM(self) -> np.ndarray:  # noqa: N802
+        """The memory, uint8 `[128]`."""
+        return self._ram.copy()
+
+    def getScreen(self) -> np.ndarray:  # noqa: N802
+        """Palette indices, uint8 `[height, 160]`."""
+        address = self._library.atari_console_screen(self._handle)
+        size = self.game.height * WIDTH
+        return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address)).reshape(-1, WIDTH).copy()
+
+    def save(self) -> bytes:
+        """The whole state but the picture; `restore` takes it, on any machine with the same source."""
+        return self._player.tobytes()
+
+    def restore(self, state: bytes) -> None:
+        """Goes on from `save`."""
+        self._player[:] = np.frombuffer(state, np.uint8)

@@ -1,0 +1,116 @@
+// The library that Python loads: plain functions over plain data (library.py has the same structures).
+#include <memory>
+
+#include "vector.h"
+
+using namespace atari;
+
+namespace {
+
+struct Description {
+  const uint8_t* rom;
+  int32_t rom_size, scheme, paddles, first_line, height, max_lines, hmove_blanks, color_loss;
+  const int32_t *over, *score, *reward, *lives, *flag;
+  int32_t initial[kVariables];
+  const uint8_t* start;
+  int32_t start_length, difficulty;
+};
+
+// Owns what a Game points to.
+struct OwnedGame {
+  Game game{};
+  std::vector<uint8_t> rom, start_actions;
+  std::vector<int32_t> code[5];
+  Start start;
+
+  static std::vector<int32_t> copy(const int32_t* code) {
+    std::vector<int32_t> out;
+    if (!code) return out;
+    for (const int32_t* at = code; *at != kEnd; at++) {
+      out.push_back(*at);
+      if (*at > kEnd && *at <= kVariable) out.push_back(*++at);
+    }
+    out.push_back(kEnd);
+    return out;
+  }
+
+  explicit OwnedGame(const Description& d)
+      : rom(d.rom, d.rom + d.rom_size), start_actions(d.start, d.start + d.start_length),
+        code{copy(d.over), copy(d.score), copy(d.reward), copy(d.lives), copy(d.flag)} {
+    rom.resize(16384);
+    auto get = [&](int k) { return code[k].empty() ? nullptr : code[k].data(); };
+    game.cart = Cartridge{rom.data(), uint32_t(d.rom_size), uint8_t(d.scheme), uint8_t(d.paddles), uint16_t(d.first_line),
+                          uint16_t(d.height), uint16_t(d.max_lines), uint8_t(d.hmove_blanks), uint8_t(d.color_loss)};
+    game.rules = Rules{get(0), get(1), get(2), get(3), get(4)};
+    for (int k = 0; k < kVariables; k++) game.initial[k] = d.initial[k];
+    game.start = start_actions.data();
+    game.start_length = d.start_length;
+    game.difficulty = uint8_t(d.difficulty);
+    Noise noise(4753849);
+    start.screens.assign(size_t(2) * d.height * kWidth, 0);
+    boot(start.player, game, noise);
+    start_episode(start.player, game, noise, start.screens.data());
+  }
+};
+
+// One console that is switched on and off for real, as ale-py's is: for comparisons.
+struct Console {
+  const OwnedGame& of;
+  Noise noise{4753849};
+  Player player;
+  std::vector<uint8_t> screens;
+
+  explicit Console(const OwnedGame& g) : of(g), screens(g.start.screens.size()) { boot(player, of.game, noise); }
+};
+
+}  // namespace
+
+extern "C" {
+
+int atari_player_size() { return int(sizeof(Player)); }
+
+int atari_evaluate(const int32_t* code, const uint8_t* ram, const int32_t* variables) {
+  return evaluate(code, ram, variables);
+}
+
+OwnedGame* atari_game_new(const Description* d) { return new OwnedGame(*d); }
+void atari_game_free(OwnedGame* g) { delete g; }
+
+Console* atari_console_new(const OwnedGame* g) { return new Console(*g); }
+void atari_console_free(Console* c) { delete c; }
+void atari_console_reset(Console* c) {
+  start_episode(c->player, c->of.game, c->noise, c->screens.data());
+}
+void atari_console_start(Console* c) {
+  c->player = c->of.start.player;
+  c->screens = c->of.start.screens;
+}
+int atari_console_act(Console* c, int action, int draw) {
+  return emulate(c->player, c->of.game, uint32_t(action), draw ? c->screens.data() : nullptr);
+}
+int atari_console_over(const Console* c) { return c->player.variables[kOver] != 0; }
+int atari_console_lives(const Console* c) { return c->player.variables[kLives]; }
+int atari_console_frames(const Console* c) { return c->player.frames; }
+int atari_console_whole(const Console* c) { return c->player.s.tia.drawn >= c->player.s.tia.display_stop; }
+uint8_t* atari_console_ram(Console* c) { return c->player.s.riot.ram; }
+Player* atari_console_player(Console* c) { return &c->player; }
+uint8_t* atari_console_screen(Console* c) {
+  return c->screens.data() + c->player.s.buffer * c->of.game.cart.height * kWidth;
+}
+
+Vector* atari_vector_new(const OwnedGame* g, const Protocol* protocol, const uint8_t* palette, int n, int threads,
+                         int autoreset) {
+  return new Vector(g->game, *protocol, palette, g->start, n, threads, autoreset != 0);
+}
+void atari_vector_free(Vector* v) { delete v; }
+void atari_vector_send(Vector* v, const int32_t* actions, const uint8_t* reset, const int64_t* seeds, const Outputs* out) {
+  v->send(actions, reset, seeds, *out);
+}
+void atari_vector_recv(Vector* v) { v->recv(); }
+Player* atari_vector_player(Vector* v, int k) { return &v->player(k); }
+uint8_t* atari_vector_ram(Vector* v, int k) { return v->player(k).s.riot.ram; }
+int atari_vector_buffer(Vector* v, int k) { return v->player(k).s.buffer; }
+uint8_t* atari_vector_screens(Vector* v, int k) { return v->screens(k); }
+int64_t atari_vector_screens_size(const Vector* v) { return int64_t(v->screens_size()); }
+
+}  // extern "C"

@@ -1,0 +1,21 @@
+// What lets g++ and nvcc compile the same headers.
+#pragma once
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#define ATARI_FN __host__ __device__
+#define ATARI_INLINE __host__ __device__ __forceinline__
+#define ATARI_SLOW __host__ __device__ __noinline__
+#else
+#define ATARI_FN
+#define ATARI_INLINE inline __attribute__((always_inline))
+#define ATARI_SLOW __attribute__((noinline))
+#endif
+
+#if defined(__CUDA_ARCH__)
+#define ATARI_LIKELY(x) (x)
+#define ATARI_UNLIKELY(x) (x)
+#else
+#define ATARI_LIKELY(x) __builtin_expect(!!(x), 1)
+#define ATARI_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#endif

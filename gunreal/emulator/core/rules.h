@@ -1,0 +1,84 @@
+// What a game's memory says about score, lives and the end: small programs that games.py compiles from expressions.
+#pragma once
+#include "platform.h"
+
+namespace atari {
+
+// Operations of a stack machine on int32; an operation with an operand is followed by it.
+enum Operation : int32_t {
+  kEnd, kConstant, kByte, kDecimal, kLow, kHigh, kVariable,                          // the upper ones have an operand
+  kAdd, kSub, kMul, kDiv, kMod, kAnd, kOr, kXor, kShl, kShr, kNeg, kNot,
+  kEq, kNe, kLt, kLe, kGt, kGe, kBothTrue, kAnyTrue, kSelect,
+};
+enum Variable : int32_t { kScore, kNew, kLives, kOver, kFlag, kVariables };
+constexpr int kStack = 24;  // games.py refuses deeper programs
+
+struct Rules {
+  const int32_t *over, *score, *reward, *lives, *flag;  // in the order of their evaluation; null: nothing to do
+};
+
+ATARI_FN inline int32_t evaluate(const int32_t* code, const uint8_t* ram, const int32_t* variables) {
+  int32_t stack[kStack];
+  int top = -1;
+  for (;;) {
+    const int32_t op = *code++;
+    if (op == kEnd) return stack[0];
+    if (op <= kVariable) {
+      const int32_t operand = *code++;
+      const int32_t byte = op >= kByte && op <= kHigh ? ram[operand & 127] : 0;
+      stack[++top] = op == kConstant   ? operand
+                     : op == kByte     ? byte
+                     : op == kDecimal  ? (byte >> 4) * 10 + (byte & 15)
+                     : op == kLow      ? byte & 15
+                     : op == kHigh     ? byte >> 4
+                                       : variables[operand];
+      continue;
+    }
+    if (op == kNeg || op == kNot) {
+      stack[top] = op == kNeg ? -stack[top] : !stack[top];
+      continue;
+    }
+    if (op == kSelect) {  // value if true, condition, value if false
+      top -= 2;
+      stack[top] = stack[top + 1] ? stack[top] : stack[top + 2];
+      continue;
+    }
+    const int32_t b = stack[top--], a = stack[top];
+    int32_t r = 0;
+    switch (op) {
+      case kAdd: r = a + b; break;
+      case kSub: r = a - b; break;
+      case kMul: r = a * b; break;
+      case kDiv: r = b ? a / b : 0; break;
+      case kMod: r = b ? a % b : 0; break;
+      case kAnd: r = a & b; break;
+      case kOr: r = a | b; break;
+      case kXor: r = a ^ b; break;
+      case kShl: r = int32_t(uint32_t(a) << (b & 31)); break;
+      case kShr: r = a >> (b & 31); break;
+      case kEq: r = a == b; break;
+      case kNe: r = a != b; break;
+      case kLt: r = a < b; break;
+      case kLe: r = a <= b; break;
+      case kGt: r = a > b; break;
+      case kGe: r = a >= b; break;
+      case kBothTrue: r = a && b; break;
+      case kAnyTrue: r = a || b; break;
+      default: break;
+    }
+    stack[top] = r;
+  }
+}
+
+// Takes over a frame's memory and returns its reward.
+ATARI_FN inline int32_t judge(const Rules& rules, const uint8_t* ram, int32_t* v) {
+  if (rules.over) v[kOver] = evaluate(rules.over, ram, v);
+  v[kNew] = rules.score ? evaluate(rules.score, ram, v) : 0;
+  const int32_t reward = rules.reward ? evaluate(rules.reward, ram, v) : v[kNew] - v[kScore];
+  v[kScore] = v[kNew];
+  if (rules.lives) v[kLives] = evaluate(rules.lives, ram, v);
+  if (rules.flag) v[kFlag] = evaluate(rules.flag, ram, v);
+  return reward;
+}
+
+}  // namespace atari

@@ -1,0 +1,246 @@
+// A vector of consoles on the CPU: agent steps with frame skip, sticky actions, resizing, episode limits and resets.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "game.h"
+#include "resize.h"
+
+namespace atari {
+
+// How an agent sees and steps a game; the same for all consoles of a vector.
+struct Protocol {
+  int32_t frame_skip, noop_max, max_frames;  // frames of a step; no-ops at an episode's start at most; 0: no limit
+  int32_t channels, height, width;           // of an observation; channels 1 (gray) or 3 (RGB), 0: none is made
+  int32_t maximum;                           // bool: an observation is the maximum of the step's last two frames
+  uint32_t sticky;                           // probability of a repeated action, times 2^32
+};
+
+// Where a step's results go: arrays over the consoles.
+struct Outputs {
+  uint8_t* frames;       // [n, channels, height, width]
+  float* reward;
+  uint8_t *terminated, *truncated;
+  int32_t* lives;
+  int32_t* episode_frames;
+  uint8_t* ram;          // [n, 128]
+};
+
+// A console's start state and pictures, from which every episode sets out.
+struct Start {
+  Player player;
+  std::vector<uint8_t> screens;
+};
+
+// What one thread needs to turn screens into observations.
+class Eye {
+ public:
+  Eye(const Game& game, const Protocol& protocol, const uint8_t* palette)
+      : pixels_(game.cart.height * kWidth), palette_(palette), protocol_(protocol), mixed_(pixels_), previous_(pixels_),
+        resize_(game.cart.height, kWidth, protocol.height ? protocol.height : 1, protocol.width ? protocol.width : 1),
+        same_(protocol.height == game.cart.height && protocol.width == kWidth) {}
+
+  // A screen's memory for whoever uses this eye.
+  uint8_t* spare() { return previous_.data(); }
+
+  // Palette indices `a` and, for the maximum of two frames, `b` (or null) to `out` [channels, height, width].
+  void look(const uint8_t* a, const uint8_t* b, uint8_t* out) {
+    for (int c = 0; c < protocol_.channels; c++) {
+      const uint8_t* value = palette_ + 256 * c;
+      uint8_t* to = same_ ? out + c * pixels_ : mixed_.data();
+      if (b) {
+        for (int k = 0; k < pixels_; k++) {
+          const uint8_t va = value[a[k]], vb = value[b[k]];
+          to[k] = va > vb ? va : vb;
+        }
+      } else {
+        for (int k = 0; k < pixels_; k++) to[k] = value[a[k]];
+      }
+      if (!same_) resize_(to, out + c * protocol_.height * protocol_.width);
+    }
+  }
+
+ private:
+  int pixels_;
+  const uint8_t* palette_;  // [channels, 256]
+  Protocol protocol_;
+  std::vector<uint8_t> mixed_, previous_;
+  Resize resize_;
+  bool same_;
+};
+
+class Vector {
+ public:
+  Vector(const Game& game, const Protocol& protocol, const uint8_t* palette, const Start& start, int n, int threads,
+         bool autoreset)
+      : game_(game), protocol_(protocol), start_(start), n_(n), autoreset_(autoreset), players_(n, start.player),
+        palette_(palette, palette + 768) {
+    const size_t bytes = start.screens.size();
+    screens_.resize(bytes * n);
+    for (int k = 0; k < n; k++) players_[k].done = 1;
+    if (threads > n) threads = n;
+    for (int k = 0; k < (threads > 0 ? threads : 1); k++) eyes_.emplace_back(game, protocol, palette_.data());
+    for (int k = 0; k < threads; k++) workers_.emplace_back([this, k] { work(k); });
+  }
+
+  ~Vector() {
+    recv();
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      closing_ = true;
+    }
+    wake_.notify_all();
+    for (auto& worker : workers_) worker.join();
+  }
+
+  // Starts a step; where `reset` is set, an episode with its seed. Without actions the others stay as they are. The arrays
+  // must last until `recv`.
+  void send(const int32_t* actions, const uint8_t* reset, const int64_t* seeds, const Outputs& out) {
+    actions_ = actions;
+    reset_ = reset;
+    seeds_ = seeds;
+    out_ = out;
+    if (workers_.empty()) {
+      for (int k = 0; k < n_; k++) step(k, eyes_[0]);
+      return;
+    }
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      next_ = 0;
+      busy_ = int(workers_.size());
+      round_++;
+    }
+    wake_.notify_all();
+  }
+
+  void recv() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    done_.wait(lock, [this] { return busy_ == 0; });
+  }
+
+  Player& player(int k) { return players_[k]; }
+  uint8_t* screens(int k) { return screens_.data() + k * start_.screens.size(); }
+  size_t screens_size() const { return start_.screens.size(); }
+
+ private:
+  void work(int which) {
+    uint64_t seen = 0;
+    for (;;) {
+      {
+        std::unique_lock<std::mutex> lock(mutex_);
+        wake_.wait(lock, [&] { return closing_ || round_ != seen; });
+        if (closing_) return;
+        seen = round_;
+      }
+      for (int k; (k = next_.fetch_add(1)) < n_;) step(k, eyes_[which]);
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (--busy_ == 0) done_.notify_all();
+    }
+  }
+
+  void step(int k, Eye& eye) {
+    Player& p = players_[k];
+    uint8_t* const screens = this->screens(k);
+    const int half = game_.cart.height * kWidth;
+    float reward = 0;
+    uint8_t truncated = 0;
+    const uint8_t* before = nullptr;  // the picture that the observation is the maximum with
+    if (reset_ && reset_[k]) {
+      reset(p, screens, true, uint64_t(seeds_[k]));
+    } else if (!actions_) {  // a reset of others
+    } else if (p.done && autoreset_) {
+      reset(p, screens, false, 0);
+    } else {
+      before = advance(p, uint32_t(actions_[k]), screens, eye.spare(), reward);
+      truncated = protocol_.max_frames && p.frames >= protocol_.max_frames && !p.variables[kOver];
+      p.done = p.variables[kOver] || truncated;
+    }
+    if (out_.frames && protocol_.channels) {
+      eye.look(screens + p.s.buffer * half, before, out_.frames + size_t(k) * protocol_.channels * protocol_.height * protocol_.width);
+    }
+    if (out_.reward) out_.reward[k] = reward;
+    if (out_.terminated) out_.terminated[k] = p.variables[kOver] != 0;
+    if (out_.truncated) out_.truncated[k] = truncated;
+    if (out_.lives) out_.lives[k] = p.variables[kLives];
+    if (out_.episode_frames) out_.episode_frames[k] = p.frames;
+    if (out_.ram) std::memcpy(out_.ram + k * 128, p.s.riot.ram, 128);
+  }
+
+  void reset(Player& p, uint8_t* screens, bool seeded, uint64_t seed) {
+    uint64_t random = seeded ? seed * 0xD1342543DE82EF95ull + 1 : p.random;
+    p = start_.player;
+    p.random = random;
+    std::memcpy(screens, start_.screens.data(), start_.screens.size());
+    if (protocol_.noop_max > 0) {
+      const int noops = 1 + int(next_random(p.random) % uint64_t(protocol_.noop_max));
+      for (int f = 0; f < noops && !p.variables[kOver]; f++) emulate(p, game_, kNoop, screens);
+    }
+  }
+
+  // Frames of one agent step; returns the picture of the last but one, null where the observation does without.
+  //
+  // Only the last two frames are drawn. A frame that does not fill the screen shows parts of earlier ones: then the step
+  // is done again with every frame drawn, from pictures that are those of the last step's end.
+  const uint8_t* advance(Player& p, uint32_t action, uint8_t* screens, uint8_t* spare, float& reward) {
+    const Player before = p;
+    const uint8_t* earlier = nullptr;
+    if (try_advance(p, action, screens, spare, reward, protocol_.channels == 0, earlier)) return earlier;
+    p = before;
+    try_advance(p, action, screens, spare, reward, true, earlier);
+    return earlier;
+  }
+
+  // False where a frame that matters was left undrawn.
+  bool try_advance(Player& p, uint32_t action, uint8_t* screens, uint8_t* spare, float& reward, bool sure,
+                   const uint8_t*& earlier) {
+    const int skip = protocol_.frame_skip, half = game_.cart.height * kWidth;
+    const bool draw_all = sure && protocol_.channels;
+    reward = 0;
+    earlier = nullptr;
+    for (int f = 0; f < skip; f++) {
+      if (!protocol_.sticky || (next_random(p.random) >> 32) >= protocol_.sticky) p.held = uint8_t(action);
+      if (protocol_.maximum && skip > 1 && f == skip - 1) {
+        earlier = screens + p.s.buffer * half;
+        if (p.s.partial) {  // this picture will be drawn over
+          std::memcpy(spare, earlier, half);
+          earlier = spare;
+        }
+      }
+      const bool draw = draw_all || (protocol_.channels && f >= skip - 2);
+      reward += float(emulate(p, game_, p.held, draw ? screens : nullptr));
+      const bool whole = p.s.tia.drawn >= p.s.tia.display_stop;
+      const bool ended = p.variables[kOver] || (protocol_.max_frames && p.frames >= protocol_.max_frames);
+      if (!sure && (draw ? !whole : ended)) return false;
+      if (ended) {
+        earlier = nullptr;
+        return true;
+      }
+    }
+    return true;
+  }
+
+  const Game& game_;
+  const Protocol protocol_;
+  const Start& start_;
+  const int n_;
+  const bool autoreset_;
+  std::vector<Player> players_;
+  std::vector<uint8_t> screens_, palette_;
+  std::vector<Eye> eyes_;
+  std::vector<std::thread> workers_;
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  std::atomic<int> next_{0};
+  int busy_ = 0;
+  uint64_t round_ = 0;
+  bool closing_ = false;
+  const int32_t* actions_ = nullptr;
+  const uint8_t* reset_ = nullptr;
+  const int64_t* seeds_ = nullptr;
+  Outputs out_{};
+};
+
+}  // namespace atari

@@ -1,0 +1,68 @@
+"""Expressions over a game's memory (`100 * bcd(0xE6) + bcd(0xE8)`), compiled for the emulator's stack machine.
+
+`m(a)` is the byte at address a (0x80 to 0xFF), `bcd(a)` its value as two decimal digits, `lo(a)` and `hi(a)` its
+halves. Names: `score` (of the frame before), `new` (this frame's), `lives`, `over`, `flag` (as last evaluated).
+"""
+
+from __future__ import annotations
+
+import ast
+
+import numpy as np
+
+VARIABLES = ("score", "new", "lives", "over", "flag")
+STACK = 24
+_LOADS = {"m": 2, "bcd": 3, "lo": 4, "hi": 5}
+_BINARY = {ast.Add: 7, ast.Sub: 8, ast.Mult: 9, ast.FloorDiv: 10, ast.Mod: 11, ast.BitAnd: 12, ast.BitOr: 13,
+           ast.BitXor: 14, ast.LShift: 15, ast.RShift: 16}  # fmt: skip
+_UNARY = {ast.USub: 17, ast.Not: 18}
+_COMPARE = {ast.Eq: 19, ast.NotEq: 20, ast.Lt: 21, ast.LtE: 22, ast.Gt: 23, ast.GtE: 24}
+_BOOL = {ast.And: 25, ast.Or: 26}
+_END, _CONSTANT, _VARIABLE, _SELECT = 0, 1, 6, 27
+
+
+def compile_rule(expression: str) -> np.ndarray:
+    """The program of an expression, int32 `[length]`. Raises ValueError with the part that is not understood."""
+    code, depth = _emit(ast.parse(expression, mode="eval").body)
+    if depth > STACK:
+        raise ValueError(f"{expression!r} needs {depth} values at once, more than {STACK}: write it flatter")
+    return np.array([*code, _END], np.int32)
+
+
+def _emit(node: ast.AST) -> tuple[list[int], int]:
+    """Code and the depth of stack that it needs."""
+    match node:
+        case ast.Constant(value=int(value)):
+            return [_CONSTANT, value], 1
+        case ast.Name(id=name) if name in VARIABLES:
+            return [_VARIABLE, VARIABLES.index(name)], 1
+        case ast.Call(func=ast.Name(id=load), args=[ast.Constant(value=int(address))]) if load in _LOADS:
+            if not 0x80 <= address <= 0xFF:
+                raise ValueError(f"{load}({address:#x}): memory is at 0x80 to 0xFF")
+            return [_LOADS[load], address & 127], 1
+        case ast.BinOp(left=left, op=operator, right=right):
+            return _join([left, right], _BINARY[type(operator)])
+        case ast.UnaryOp(op=operator, operand=operand):
+            code, depth = _emit(operand)
+            return [*code, _UNARY[type(operator)]], depth
+        case ast.Compare(left=left, ops=[operator], comparators=[right]):
+            return _join([left, right], _COMPARE[type(operator)])
+        case ast.Compare(left=left, ops=operators, comparators=rights):
+            pairs = zip([left, *rights[:-1]], operators, rights, strict=True)
+            return _emit(ast.BoolOp(ast.And(), [ast.Compare(a, [op], [b]) for a, op, b in pairs]))
+        case ast.BoolOp(op=operator, values=values):
+            return _join(values, _BOOL[type(operator)])
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            parts = [_emit(body), _emit(test), _emit(orelse)]
+            code = [op for part in parts for op in part[0]]
+            return [*code, _SELECT], max(k + depth for k, (_, depth) in enumerate(parts))
+        case _:
+            raise ValueError(f"{ast.unparse(node)!r} is no part of a rule")
+
+
+def _join(nodes: list[ast.expr], operation: int) -> tuple[list[int], int]:
+    code, depth = _emit(nodes[0])
+    for node in nodes[1:]:
+        more, needed = _emit(node)
+        code, depth = [*code, *more, operation], max(depth, needed + 1)
+    return code, depth

@@ -1,0 +1,69 @@
+"""The library's build: cached by the source, safe at concurrent starts, one line without a compiler."""
+
+import multiprocessing
+import os
+
+import pytest
+
+from gunreal.emulator import EmulatorUnavailable, build
+
+SCRIPT = "#!/bin/sh\necho run >> {log}\nwhile [ $# -gt 1 ]; do if [ $1 = -o ]; then echo made > $2; fi; shift; done\n"
+
+
+@pytest.fixture
+def compiler(tmp_path, monkeypatch):
+    """A compiler that takes no time and counts its runs."""
+    path, log = tmp_path / "cxx", tmp_path / "log"
+    path.write_text(SCRIPT.format(log=log))
+    path.chmod(0o755)
+    monkeypatch.setenv("CXX", str(path))
+    monkeypatch.setenv("GUNREAL_CACHE", str(tmp_path / "cache"))
+    return log
+
+
+def test_the_library_is_compiled_once(compiler):
+    first = build.library_path()
+    assert build.library_path() == first and first.read_text() == "made\n"
+    assert compiler.read_text().count("run") == 1
+
+
+def test_another_source_is_another_library(compiler, tmp_path, monkeypatch):
+    first = build.library_path()
+    (tmp_path / "core").mkdir()
+    (tmp_path / "core" / "atari.cpp").write_text("int x;")
+    monkeypatch.setattr(build, "SOURCE", tmp_path / "core")
+    assert build.library_path() != first
+
+
+def start(queue):
+    queue.put(build.library_path().read_text())
+
+
+def test_processes_that_start_at_once_all_get_it(compiler):
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    processes = [context.Process(target=start, args=(queue,)) for _ in range(6)]
+    for process in processes:
+        process.start()
+    assert [queue.get(timeout=60) for _ in processes] == ["made\n"] * 6
+    for process in processes:
+        process.join()
+    assert [name for name in os.listdir(build.cache_folder()) if name.endswith(".tmp")] == []
+
+
+def test_without_a_compiler_it_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("GUNREAL_CACHE", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(EmulatorUnavailable, match="g\\+\\+") as error:
+        build.library_path()
+    assert "\n" not in str(error.value)
+
+
+def test_a_compiler_that_fails_is_one_line(compiler, tmp_path, monkeypatch):
+    (tmp_path / "bad").write_text("#!/bin/sh\necho 'a.cpp:1: error: no such thing' >&2\nexit 1\n")
+    (tmp_path / "bad").chmod(0o755)
+    monkeypatch.setenv("CXX", str(tmp_path / "bad"))
+    with pytest.raises(EmulatorUnavailable, match="no such thing") as error:
+        build.library_path()
+    assert "\n" not in str(error.value)

@@ -1,0 +1,64 @@
+"""Training with either emulator: the same episodes, and in a serial run the same weights."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from training import Training
+
+from gunreal import metrics
+from gunreal.config.schema import Config, ConfigError
+from gunreal.envs.make import make
+
+PROGRAM = """
+import sys
+import gunreal
+
+for emulator in ("ale", "own"):
+    config = gunreal.Config(name=emulator, emulator=emulator, **eval(sys.argv[1]))
+    gunreal.train(config, show=False)
+"""
+RUN = {"env": "ALE/Breakout-v5", "tasks": ("pc", "vr", "rp"), "agents": 3, "serial": True, "steps": 200, "hidden": 32,
+       "min_batch": 40, "replay_size": 100, "metrics_seconds": 1000.0}  # fmt: skip
+
+
+def episodes(config, steps, extra=()):
+    env, rng = make(config, 2, extra), np.random.default_rng(0)
+    done, out = np.ones(2, bool), []
+    for t in range(steps):
+        env.send(rng.integers(env.num_actions, size=2).astype(np.int32), done, np.array([5, 6 + t]))
+        out.append(env.recv())
+        done = out[-1].terminated | out[-1].truncated
+    env.close()
+    return out
+
+
+@pytest.mark.parametrize("options", [
+    {"env": "ALE/Breakout-v5"},
+    {"env": "ALE/Pong-v5", "protocol": "v5", "observation": "rgb"},
+    {"env": "ALE/Asterix-v5", "env_args": {"max_num_frames_per_episode": 200, "full_action_space": True}},
+    {"env": "ALE/BattleZone-v5", "env_args": {"frameskip": 1}},
+])  # fmt: skip
+def test_episodes_are_the_same(options):
+    config = Config(**options)
+    theirs, ours = (episodes(dataclasses.replace(config, emulator=e), 150, ("lives", "ram")) for e in ("ale", "own"))
+    for a, b in zip(theirs, ours, strict=True):
+        for x, y in zip(a[:4], b[:4], strict=True):
+            np.testing.assert_array_equal(x, y)
+        for key in ("lives", "ram"):
+            np.testing.assert_array_equal(a.extra[key], b.extra[key])
+
+
+def test_a_serial_run_has_the_same_weights(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    with Training(tmp_path, repr(RUN), name="ale", program=("program.py",)) as run:
+        assert run.end(250) == 0, run.stderr
+    lines = [metrics.read(tmp_path / "runs" / name / metrics.FILE)[-1] for name in ("ale", "own")]
+    assert lines[0]["updates"] >= 3
+    assert lines[0]["weights_sha256"] == lines[1]["weights_sha256"]
+
+
+def test_a_game_that_is_not_claimed_is_one_line():
+    with pytest.raises(ConfigError, match="--emulator ale") as error:
+        make(Config(env="ALE/Pitfall2-v5", emulator="own"), 1)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,45 @@
+"""The emulator beside ale-py, frame by frame."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+
+from emulation.verify import compare  # noqa: E402
+from emulator import TWENTY, main  # noqa: E402
+
+from gunreal.emulator.games import games  # noqa: E402
+
+
+@pytest.mark.parametrize("game", [game for game in TWENTY if game in games()])
+def test_a_game_is_equal_in_every_frame(game):
+    result = compare(game, 1_000, seed=7)
+    assert not result.difference
+    assert result.frames == 1_000
+
+
+def test_the_comparison_sees_games_over_and_resets():
+    result = compare("asterix", 4_000, seed=0)
+    assert not result.difference
+    assert result.games_over and result.rewards and result.lives_lost
+
+
+@pytest.mark.parametrize("name", ["pitfall2", "no_such_game"])
+def test_a_game_that_is_not_claimed_is_one_line(name, capsys):
+    assert main(["verify", "--games", name, "--frames", "1"]) == 2
+    error = capsys.readouterr().err.strip()
+    assert name in error and "\n" not in error
+
+
+def test_a_difference_is_found_and_fails_the_command(monkeypatch, capsys):
+    from gunreal.emulator import console
+
+    monkeypatch.setattr(console, "read_rom", lambda name, read=console.read_rom: read("breakout"))
+    console.load_game.cache_clear()
+    try:
+        assert main(["verify", "--games", "pong", "--frames", "10"]) == 1
+    finally:
+        console.load_game.cache_clear()
+    assert "memory" in capsys.readouterr().out

@@ -1,0 +1,1 @@
+"""What tools/emulator.py is made of."""

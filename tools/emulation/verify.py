@@ -1,0 +1,111 @@
+"""Frame by frame beside ale-py: memory, screen, reward, lives and end."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gunreal.emulator.console import Console
+
+
+class Result(NamedTuple):
+    """Of one game: where it first differed ("" if nowhere), and what the comparison has seen."""
+
+    game: str
+    difference: str
+    frames: int
+    games_over: int
+    rewards: int
+    lives_lost: int
+    short_frames: int
+
+
+def oracle(game: str):  # noqa: ANN201 (an ale_py.ALEInterface)
+    """ale-py with the game loaded, without sticky actions."""
+    import ale_py
+
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    ale = ale_py.ALEInterface()
+    ale.setFloat("repeat_action_probability", 0.0)
+    ale.setInt("random_seed", 0)
+    ale.loadROM(ale_py.roms.get_rom_path(game))
+    return ale
+
+
+def actions_of(seed: int, frames: int) -> np.ndarray:
+    """Random actions of the full set, held for a few frames each, int `[frames]`."""
+    rng = np.random.default_rng(seed)
+    change, drawn = rng.random(frames) < 0.3, rng.integers(18, size=frames)
+    change[0] = True
+    return drawn[np.maximum.accumulate(np.where(change, np.arange(frames), 0))]
+
+
+def compare(game: str, frames: int, seed: int) -> Result:
+    """Plays `frames` random frames on both, with resets at game overs and one save and restore in mid-game."""
+    ale, ours = oracle(game), Console(game)
+    ale.reset_game()
+    ours.reset_game()
+    lives, overs, rewards, lost, short = ale.lives(), 0, 0, 0, 0
+    for t, action in enumerate(actions_of(seed, frames)):
+        if t == frames // 2:
+            _leave_and_return(ale, ours)
+        theirs, mine = ale.act(int(action)), ours.act(int(action))
+        rewards += theirs != 0
+        lost += ale.lives() < lives
+        lives = ale.lives()
+        short += not ours.whole()
+        if found := _difference(ale, ours, theirs, mine):
+            return Result(game, f"frame {t}: {found}", t, overs, rewards, lost, short)
+        if ale.game_over():
+            overs += 1
+            ale.reset_game()
+            ours.reset_game()
+            lives = ale.lives()
+            if found := _difference(ale, ours, 0, 0):
+                return Result(game, f"after the reset at frame {t}: {found}", t, overs, rewards, lost, short)
+    return Result(game, "", frames, overs, rewards, lost, short)
+
+
+def _leave_and_return(ale, ours: Console) -> None:  # noqa: ANN001
+    """Saves, plays on differently, restores."""
+    theirs, mine = ale.cloneState(), ours.save()
+    for _ in range(7):
+        ale.act(1)
+        ours.act(1)
+    ale.restoreState(theirs)
+    ours.restore(mine)
+    for _ in range(2):  # both buffers of the screen are drawn over
+        ale.act(0)
+        ours.act(0)
+
+
+def _difference(ale, ours: Console, their_reward: int, our_reward: int) -> str:  # noqa: ANN001
+    memory, mine = ale.getRAM(), ours.getRAM()
+    if (memory != mine).any():
+        at = int(np.argmax(memory != mine))
+        return f"memory {0x80 + at:02X} is {memory[at]} and here {mine[at]} ({(memory != mine).sum()} bytes differ)"
+    for name, a, b in (("reward", their_reward, our_reward), ("lives", ale.lives(), ours.lives()),
+                       ("game over", ale.game_over(), ours.game_over())):  # fmt: skip
+        if a != b:
+            return f"{name} is {a} and here {b}"
+    screen, ours_screen = ale.getScreen(), ours.getScreen()
+    if (screen != ours_screen).any():
+        rows, columns = np.nonzero(screen != ours_screen)
+        return f"{len(rows)} pixels differ, the first in row {rows[0]}, column {columns[0]}"
+    return ""
+
+
+def verify(games: list[str], frames: int, seed: int, refused: dict[str, str]) -> int:
+    """Prints the table of `games`, then of the refused ones; 1 where a game differs, else 0."""
+    print("| game | result | frames | game overs | rewards | lives lost |\n|---|---|---|---|---|---|", flush=True)
+    failed = 0
+    for game in games:
+        result = compare(game, frames, seed)
+        failed += bool(result.difference)
+        print(f"| {game} | {result.difference or 'equal'} | {result.frames} | {result.games_over} | {result.rewards} | "
+              f"{result.lives_lost} |", flush=True)  # fmt: skip
+    for game, why in refused.items():
+        print(f"| {game} | not claimed: {why} | | | | |")
+    print(f"\n{len(games) - failed} of {len(games)} games equal over {frames} frames, seed {seed}", flush=True)
+    return 1 if failed else 0
