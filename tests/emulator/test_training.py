@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from training import Training
 
-from gunreal import metrics
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.make import make
+from gunreal.records import metrics
 
 PROGRAM = """
 import sys
