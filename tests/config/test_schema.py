@@ -188,7 +188,7 @@ def test_values_get_their_fields_types():
     assert changed.steps == 8_000_000 and type(changed.steps) is int and changed.tasks == ("pc",)
     check(changed)
     for wrong in ({"agents": 16.5}, {"agents": "many"}, {"serial": 1}, {"env": None}):
-        with pytest.raises(ConfigError, match="but has to be"):
+        with pytest.raises(ConfigError, match="but must be"):
             Config(**wrong)
 
 

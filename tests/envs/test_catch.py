@@ -61,7 +61,7 @@ def test_gymnasium_api():
 
 
 def test_impossible_size():
-    with pytest.raises(ValueError, match="2 to 84 rows"):
+    with pytest.raises(ValueError, match="rows must be 2 to 84"):
         Catch(rows=1)
 
 

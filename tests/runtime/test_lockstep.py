@@ -45,7 +45,7 @@ def test_no_checkpoint_runs_code(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read: it holds posix.mkdir; start a new run"):
         lockstep.unpack(pickle.dumps({"workers": Evil()}))
     assert not Evil.folder.exists()
-    with pytest.raises(ConfigError, match="can't be read"):
+    with pytest.raises(ConfigError, match="cannot be read"):
         lockstep.unpack(b"{")
 
 

@@ -11,9 +11,9 @@ from gunreal.runtime.signals import Interrupted, handled
 
 @pytest.fixture(autouse=True)
 def own_handlers():
-    """What the test process does with the signals is not changed by a test."""
+    """Each test starts with the default handlers, whatever the test process was started with, and leaves no trace."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in numbers}
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

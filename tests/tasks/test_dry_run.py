@@ -39,5 +39,5 @@ def test_target_arrays_of_tasks_that_give_none():
 
     with pytest.raises(ConfigError, match="'vr': sample\\(\\) found nothing in 100 random steps"):
         target_arrays(Never(), SPEC, ())
-    with pytest.raises(ConfigError, match="'rp': targets\\(\\) must give NumPy arrays by name"):
+    with pytest.raises(ConfigError, match="'rp': targets\\(\\) must return NumPy arrays by name"):
         target_arrays(Lists(), SPEC)
