@@ -114,7 +114,7 @@ def test_a_run_without_metrics_or_checkpoints(run, tmp_path):
     shutil.copy(run.path / "config.toml", tmp_path)
     empty = gunreal.load(tmp_path)
     assert empty.metrics == []
-    with pytest.raises(FileNotFoundError, match="no checkpoint"):
+    with pytest.raises(FileNotFoundError, match="no readable checkpoint"):
         empty.act(np.zeros((4, 84, 84), np.uint8))
 
 

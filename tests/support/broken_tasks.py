@@ -156,4 +156,4 @@ class Detached(ValueReplay):
     def loss(self, outputs, batch):
         from keras import ops
 
-        return super().loss({"value": ops.stop_gradient(outputs["value"])}, batch)
+        return super().loss({**outputs, "value": ops.stop_gradient(outputs["value"])}, batch)
