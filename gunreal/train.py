@@ -186,7 +186,11 @@ def snapshot(system: System, run: Any) -> dict[str, Any]:
 
 
 class Ticker:
-    """Writes metrics and checkpoints when they are due, a run's first checkpoint with its first line of metrics."""
+    """Writes metrics and checkpoints when they are due.
+
+    The first checkpoint of a run is due with its first line of metrics, once a step has been taken. A run that fails
+    before leaves no folder.
+    """
 
     def __init__(self, system: System, run: Any, display: Any):
         self._system, self._run, self._display = system, run, display
@@ -202,7 +206,8 @@ class Ticker:
             self._system.writer.write(line)
             if self._display:
                 self._display.update(line)
-        if now - self._saved >= (config.metrics_seconds if self._is_new else 60 * config.checkpoint_minutes):
+        wait = config.metrics_seconds if self._is_new else 60 * config.checkpoint_minutes
+        if now - self._saved >= wait and self._system.metrics.step:
             self._saved, self._is_new = now, False
             self._run.save()
 

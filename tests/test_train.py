@@ -145,7 +145,7 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_starts_at_step_0(tmp_
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_while_a_run_starts(tmp_path, monkeypatch, capfd, number):
+def test_a_signal_while_a_run_starts(tmp_path, monkeypatch, capfd, request, number):
     """It ends at once; a new run leaves its name free, a resumed one is as it was."""
 
     def interrupted(config, *_):
@@ -153,6 +153,8 @@ def test_a_signal_while_a_run_starts(tmp_path, monkeypatch, capfd, number):
         os.kill(os.getpid(), number)
 
     monkeypatch.chdir(tmp_path)
+    before = signal.signal(number, signal.SIG_DFL)  # a process in the background may have been started with it ignored
+    request.addfinalizer(lambda: signal.signal(number, before))
     monkeypatch.setattr("gunreal.runtime.system.System", interrupted)
     saved_run(tmp_path)
     flags = ["train", *CARTPOLE.split(), "--name", "new"]

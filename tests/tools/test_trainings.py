@@ -43,7 +43,7 @@ def test_env_and_steps_of_a_file_count_unless_they_are_given(tmp_path):
         ("--logdir x", "--logdir is chosen by --logdir"),
         ("--entrop 1", "did you mean entropy"),
         ("--entropy -1", "entropy is -1.0"),
-        ("--task_weight cpc=1", "tasks doesn't name cpc"),
+        ("--task_weight cpc=1", "task.cpc has options, but cpc is not in tasks"),
     ],
 )
 def test_flags_that_no_training_can_have(tmp_path, extra, message):
