@@ -96,10 +96,9 @@ class Network:
         self.policy_value(features.hidden)
         self.trainable_variables: list[Any] = []
         self.names: list[str] = []
-        for layer in self.torso.layers:
-            self._track(f"torso/{layer.name}", layer)
-        for layer in (self._policy, self._value):
-            self._track(layer.name, layer)
+        layers = {f"torso/{layer.name}": layer for layer in self.torso.layers}
+        for prefix, layer in (layers | {"policy": self._policy, "value": self._value}).items():
+            self._track(prefix, layer)
         for task in self.tasks:
             with computing(precision):
                 self._build_head(task, features, seed)

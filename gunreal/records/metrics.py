@@ -40,6 +40,7 @@ from typing import Any
 import numpy as np
 
 from gunreal.config.schema import ConfigError
+from gunreal.records.mean import Mean
 from gunreal.records.tensorboard import EventFile
 
 FILE = "metrics.jsonl"
@@ -72,7 +73,7 @@ class RunMetrics:
         self._earlier_seconds = float(state.get("seconds", 0.0))
         self._start = self._last = time.monotonic()
         self._last_counts = dict(self._counts)
-        self._means: defaultdict[str, _Mean] = defaultdict(_Mean)
+        self._means: defaultdict[str, Mean] = defaultdict(Mean)
         self._latest: dict[str, float] = {}
         self._lag_max: int | None = None
 
@@ -184,21 +185,6 @@ class RunMetrics:
 
     def _seconds(self, now: float) -> float:
         return self._earlier_seconds + now - self._start
-
-
-class _Mean:
-    """A mean of values that ignores non-finite ones."""
-
-    def __init__(self) -> None:
-        self._sum, self._count = 0.0, 0
-
-    def add(self, total: float, count: int = 1) -> None:
-        if math.isfinite(total):
-            self._sum += total
-            self._count += count
-
-    def value(self) -> float | None:
-        return self._sum / self._count if self._count else None
 
 
 class MetricsWriter:

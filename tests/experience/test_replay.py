@@ -1,21 +1,9 @@
 import numpy as np
 import pytest
-from rings import VECTOR, episodes, make_replay, write
+from rings import LAYOUT, SPEC, VECTOR, episodes, live, make_replay, write
 
-from gunreal.experience.replay import ALIGN, FIRST, RESET, TERMINATED, TRUNCATED, empty_observations, stack_index
-from gunreal.experience.segment import Layout, Segment
-from gunreal.experience.spec import RecordedField, Spec
-
-SPEC = Spec((2, 3, 5), 4, "uint8", num_actions=4, t_max=2)
-LAYOUT = Layout(
-    SPEC,
-    agents=3,
-    groups=2,
-    replay_size=12,
-    extra={"depth": RecordedField("depth", (2,), "float32")},
-    slots=1,
-    mailboxes={},
-)
+from gunreal.experience.replay import ALIGN, FIRST, empty_observations, stack_index
+from gunreal.experience.segment import Segment
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
@@ -23,27 +11,6 @@ def test_room_for_observations(dtype):
     rooms = [empty_observations(SPEC._replace(dtype=dtype), count) for count in (1, 7, 500)]
     assert [room.shape for room in rooms] == [(count, 8, 3, 5) for count in (1, 7, 500)]
     assert all(room.dtype == dtype and room.flags.carray and room.ctypes.data % ALIGN == 0 for room in rooms)
-
-
-def live(segment, agent, steps, seed=0, each=lambda step: None):
-    """Random short episodes. Returns all that was ever written, of which the ring keeps the newest part."""
-    rng = np.random.default_rng(seed)
-    spec, history, flags = segment.layout.spec, [], FIRST
-    for step in range(steps + 1):
-        if not flags & RESET and rng.random() < 0.3:
-            flags |= int(rng.choice([TERMINATED, TRUNCATED]))
-        frame = rng.integers(256, size=spec.frame).astype(spec.dtype)
-        row = {
-            "action": rng.integers(spec.num_actions),
-            "reward": np.float32(rng.normal()),
-            "depth": rng.normal(size=2).astype(np.float32),
-        }
-        write(segment, agent, step, frame, flags, **row)
-        segment.end[agent] = step
-        history.append({"frame": frame, "flags": flags, **row})
-        each(step)
-        flags = FIRST if flags & RESET else RESET if flags & (TERMINATED | TRUNCATED) else 0
-    return history
 
 
 def slow_stack(history, step, stack):

@@ -4,7 +4,7 @@ import numpy as np
 
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED
 from gunreal.experience.segment import Layout, Segment
-from gunreal.experience.spec import Spec
+from gunreal.experience.spec import RecordedField, Spec
 
 END = {"T": TERMINATED, "t": TRUNCATED, "-": 0}
 
@@ -52,3 +52,35 @@ def make_replay(*args, **kwargs):
 
 
 VECTOR = Spec((1,), 1, "float32", num_actions=3, t_max=4, discount=0.5, reward_clip=1.0)
+
+SPEC = Spec((2, 3, 5), 4, "uint8", num_actions=4, t_max=2)
+LAYOUT = Layout(
+    SPEC,
+    agents=3,
+    groups=2,
+    replay_size=12,
+    extra={"depth": RecordedField("depth", (2,), "float32")},
+    slots=1,
+    mailboxes={},
+)
+
+
+def live(segment, agent, steps, seed=0, each=lambda step: None):
+    """Random short episodes. Returns all that was ever written, of which the ring keeps the newest part."""
+    rng = np.random.default_rng(seed)
+    spec, history, flags = segment.layout.spec, [], FIRST
+    for step in range(steps + 1):
+        if not flags & RESET and rng.random() < 0.3:
+            flags |= int(rng.choice([TERMINATED, TRUNCATED]))
+        frame = rng.integers(256, size=spec.frame).astype(spec.dtype)
+        row = {
+            "action": rng.integers(spec.num_actions),
+            "reward": np.float32(rng.normal()),
+            "depth": rng.normal(size=2).astype(np.float32),
+        }
+        write(segment, agent, step, frame, flags, **row)
+        segment.end[agent] = step
+        history.append({"frame": frame, "flags": flags, **row})
+        each(step)
+        flags = FIRST if flags & RESET else RESET if flags & (TERMINATED | TRUNCATED) else 0
+    return history
