@@ -61,8 +61,8 @@ def mine(plugin):
 
 
 def offer(monkeypatch, **values):
-    points = [EntryPoint(name, value, registry.GROUP) for name, value in values.items()]
-    monkeypatch.setattr(registry, "entry_points", lambda group: points)
+    points = [EntryPoint(name, value, registry.TASK.group) for name, value in values.items()]
+    monkeypatch.setattr(registry.plugins, "entry_points", lambda group: points)
 
 
 def test_built_in_tasks_in_the_order_named():

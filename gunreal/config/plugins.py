@@ -1,0 +1,133 @@
+"""Plug-ins, found by name in a group of entry points or as "module:Class", and their options."""
+
+from __future__ import annotations
+
+import configparser
+import dataclasses
+import difflib
+import importlib
+import traceback
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gunreal.config.schema import ConfigError
+
+
+class Kind(NamedTuple):
+    """A kind of plug-in.
+
+    Attributes:
+      noun: what a plug-in is called in messages, such as "task".
+      group: group of entry points, such as "gunreal.tasks".
+      base: class that every plug-in inherits from: a dataclass with a class attribute `name`.
+      reserved: names that no plug-in may have.
+    """
+
+    noun: str
+    group: str
+    base: type
+    reserved: tuple[str, ...]
+
+
+def available(kind: Kind) -> dict[str, EntryPoint]:
+    """All installed plug-ins of a kind, by name. None of them is imported.
+
+    In a source checkout that is not installed, the built-in ones are read from setup.cfg.
+    """
+    checkout = configparser.ConfigParser(interpolation=None)
+    checkout.read(Path(__file__).parents[2] / "setup.cfg")
+    lines = checkout.get("options.entry_points", kind.group, fallback="").split("\n")
+    pairs = [line.split("=") for line in lines if "=" in line]
+    found = {name.strip(): EntryPoint(name.strip(), value.strip(), kind.group) for name, value in pairs}
+    for point in entry_points(group=kind.group):
+        if found.setdefault(point.name, point).value != point.value:
+            both = f"{found[point.name].value} and {point.value}"
+            raise ConfigError(f"two installed packages provide a {kind.noun} {point.name!r}, {both}; uninstall one")
+    return found
+
+
+def load_class(kind: Kind, name: str) -> type[Any]:
+    """Imports a plug-in.
+
+    Args:
+      kind: kind of plug-in.
+      name: name in the group of entry points, or "module:Class".
+
+    Raises:
+      ConfigError: there is no such plug-in, it cannot be imported, or it is not a subclass of `kind.base`. For an
+        import error the message names the plug-in's file.
+    """
+    noun = kind.noun
+    module, _, attribute = name.partition(":")
+    if not attribute:
+        points = available(kind)
+        if name not in points:
+            hint = _closest(name, points)
+            raise ConfigError(f"unknown {noun} {name!r}{hint}; available: {listed(points)}, or module:Class")
+        module, _, attribute = points[name].value.partition(":")
+    try:
+        cls = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # importing a plug-in's module can raise anything
+        raise ConfigError(f"cannot load {noun} {name!r} from {module}:{attribute}: {_place(error)}") from error
+    if not (isinstance(cls, type) and issubclass(cls, kind.base)):
+        base = f"{kind.base.__module__}.{kind.base.__name__}"
+        raise ConfigError(f"{noun} {name!r}: {module}:{attribute} is not a subclass of {base}")
+    own = getattr(cls, "name", None)
+    called = f"{noun} {name!r}: {attribute}.name is {own!r}"
+    if not (isinstance(own, str) and own.isidentifier()) or own in kind.reserved:
+        raise ConfigError(f"{called}; choose an identifier other than {', '.join(kind.reserved)}")
+    if ":" not in name and own != name:
+        raise ConfigError(f"{called}; give the class and its entry point the same name")
+    return cls
+
+
+def build(kind: Kind, cls: type[Any], options: Mapping[str, Any]) -> Any:
+    """Makes a plug-in with its `options`. Raises ConfigError if an option is unknown or has the wrong type."""
+    types_by_name = typing.get_type_hints(cls)
+    allowed = [field.name for field in dataclasses.fields(cls) if field.init]
+    for option, value in options.items():
+        if option not in allowed:
+            hint = _closest(option, allowed)
+            raise ConfigError(f"{kind.noun} {cls.name!r} has no option {option!r}{hint}; available: {listed(allowed)}")
+        wanted = types_by_name[option]
+        if not _fits(value, wanted):
+            type_name = wanted.__name__ if isinstance(wanted, type) else wanted
+            raise ConfigError(f"{cls.name}.{option} is {value!r}, but must be of type {type_name}")
+    return cls(**options)
+
+
+def listed(names: Iterable[str]) -> str:
+    """The names in order, for a message."""
+    return ", ".join(sorted(names)) or "none"
+
+
+def _place(error: Exception) -> str:
+    """The error message and the file in which it occurred."""
+    if isinstance(error, SyntaxError):
+        return f"{error.msg} ({error.filename}:{error.lineno})"
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen importlib")]
+    # If the module itself is missing, no frame belongs to the plug-in and the last one is importlib's.
+    outside = [f for f in frames if f.filename not in (__file__, importlib.__file__)]
+    where = f" ({outside[-1].filename}:{outside[-1].lineno})" if outside else ""
+    return f"{type(error).__name__}: {error}{where}"
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    """Whether `value` has the wanted plain type, or one of a union. Other annotations are not checked."""
+    if typing.get_origin(wanted) in (typing.Union, types.UnionType):
+        return any(_fits(value, choice) for choice in typing.get_args(wanted))
+    wanted = typing.get_origin(wanted) or wanted
+    if wanted not in (bool, int, float, str, list, tuple, dict, type(None)):
+        return True
+    if isinstance(value, bool):
+        return wanted is bool
+    return isinstance(value, (int, float) if wanted is float else (list, tuple) if wanted is tuple else wanted)
+
+
+def _closest(name: str, names: Iterable[str]) -> str:
+    match = difflib.get_close_matches(name, list(names), 1)
+    return f", did you mean {match[0]!r}?" if match else ""
