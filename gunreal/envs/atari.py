@@ -13,9 +13,12 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
+import gymnasium
 import numpy as np
+from gymnasium import spaces
 
 from gunreal.config.schema import Config, ConfigError
+from gunreal.envs.raw import Raw
 from gunreal.envs.resize import AreaResize
 from gunreal.envs.step import Step
 
@@ -47,6 +50,7 @@ class AtariEnv:
         self.frame: tuple[int, ...] = (channels, size, size)
         self._consoles = [_Console(_open(config.emulator, game, options), options, channels) for _ in range(num_envs)]
         screen = self._consoles[0].start_screen.shape
+        self.raw = Raw(spaces.Box(0, 255, screen, np.uint8))
         # Shared by all consoles, so that it stays in the processor's cache.
         self._screens, self._resize = np.empty((2, *screen), np.uint8), AreaResize(screen, (size, size))
         self.num_actions = len(self._consoles[0].actions)
@@ -77,6 +81,35 @@ class AtariEnv:
     def close(self) -> None:
         """Frees the consoles."""
         self._consoles.clear()
+
+
+class AtariGame(gymnasium.Env):
+    """A game as a Gymnasium environment, with the frame skip and the protocol of a run.
+
+    Observation: the whole screen, uint8 `[210, 160]` (250 rows in a few games), or `[210, 160, 3]` with `--observation
+    rgb`. It is the maximum over the last two frames, as in training. Actions: those of training. Rewards: not clipped.
+    An episode is a pure function of the seed of its reset and its actions, and equals training's.
+    """
+
+    def __init__(self, config: Config):
+        game, options = _game(config), _options(config)
+        channels = 3 if config.observation == "rgb" else 1
+        self._console = _Console(_open(config.emulator, game, options), options, channels)
+        screen = self._console.start_screen.shape
+        self._screens = np.empty((2, *screen), np.uint8)
+        self.observation_space = spaces.Box(0, 255, screen, np.uint8)
+        self.action_space = spaces.Discrete(len(self._console.actions))
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        """Starts the episode of `seed`, or of a random seed."""
+        super().reset(seed=seed)
+        self._console.reset(int(self.np_random.integers(2**31)) if seed is None else seed, self._screens[0])
+        return self._screens[0].copy(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Holds an action for `frameskip` frames and sums their rewards."""
+        reward, terminated, truncated = self._console.step(int(action), self._screens)
+        return self._screens[0].copy(), float(reward), terminated, truncated, {}
 
 
 class _Console:
@@ -163,8 +196,6 @@ def _game(config: Config) -> str:
         import ale_py
     except ImportError:
         raise ConfigError(f"{config.env} needs the package ale-py; run pip install ale-py") from None
-    import gymnasium
-
     gymnasium.register_envs(ale_py)
     if config.env in gymnasium.registry:
         return gymnasium.registry[config.env].kwargs["game"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
-from collections.abc import Callable, Sequence
-from typing import Any, TypeGuard
+from collections.abc import Sequence
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -14,9 +14,9 @@ from gymnasium import spaces
 
 import gunreal.envs  # noqa: F401  (registers the library's own ids)
 from gunreal.config.schema import Config, ConfigError
+from gunreal.envs.raw import Raw, choose, converter
 from gunreal.envs.step import Step
 
-_IMAGE_KEYS = ("image", "rgb", "pixels", "screen", "observation")  # preferred if several entries are images
 _DRAWN_TO_SIZE = ("gunreal/NavMaze", "gunreal/SeekAvoid")  # they draw at the frame size
 
 
@@ -24,14 +24,13 @@ class GenericEnv:
     """`num_envs` copies of a Gymnasium environment. `send` steps them one after the other. See `VectorEnv`."""
 
     def __init__(self, config: Config, num_envs: int, extra_keys: Sequence[str] = ()):
-        self._envs = [_open(config) for _ in range(num_envs)]
+        self._envs = [open_env(config) for _ in range(num_envs)]
         self.num_envs = num_envs
         env = self._envs[0]
         try:
-            self._first_action, self.num_actions = _discrete(config, env.action_space)
-            self._key = _image_key(config, env.observation_space)
-            space: Any = env.observation_space if self._key is None else env.observation_space[self._key]  # type: ignore
-            self.frame, self.dtype, self._convert = _converter(config, space)
+            first_action, self.num_actions = _discrete(config, env.action_space)
+            self.raw = Raw(*choose(config, env.observation_space), first_action)
+            self.frame, self.dtype, self._convert = converter(config, self.raw.space)
         except ConfigError:
             self.close()
             raise
@@ -49,10 +48,10 @@ class GenericEnv:
                 observation, info = env.reset(seed=int(seeds[i]))
             else:
                 observation, reward[i], terminated[i], out_of_time, info = env.step(
-                    self._first_action + int(actions[i])
+                    self.raw.first_action + int(actions[i])
                 )
                 truncated[i] = out_of_time and not terminated[i]
-            self._convert(observation if self._key is None else observation[self._key], frame[i])
+            self._convert(self.raw.entry(observation), frame[i])
             for key, values in extra.items():
                 values.append(_lookup(key, observation, info))
         self._step = Step(frame, reward, terminated, truncated, {k: np.stack(v) for k, v in extra.items()})
@@ -70,7 +69,8 @@ class GenericEnv:
             self._envs.pop().close()
 
 
-def _open(config: Config) -> gymnasium.Env:
+def open_env(config: Config) -> gymnasium.Env:
+    """Opens `config.env` as it is. Raises ConfigError as `gunreal.envs.make.make` does."""
     if config.env.startswith("dmlab/"):
         from gunreal.envs.dmlab import open_level
 
@@ -128,79 +128,6 @@ def _discrete(config: Config, space: spaces.Space) -> tuple[int, int]:
         kind = "continuous" if isinstance(space, spaces.Box) else type(space).__name__
         raise ConfigError(f"{config.env} has {kind} actions; wrap it so that its action_space is Discrete")
     return int(space.start), int(space.n)
-
-
-def _is_image(space: spaces.Space) -> TypeGuard[spaces.Box]:
-    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3)
-
-
-def _image_key(config: Config, space: spaces.Space) -> str | None:
-    """The entry of a `Dict` observation to learn from. None for other observations."""
-    wanted = config.image_key
-    if not isinstance(space, spaces.Dict):
-        if wanted:
-            raise ConfigError(f"image_key {wanted!r}: {config.env} has no Dict observation; leave it out")
-        return None
-    images = [key for key, entry in space.items() if _is_image(entry)]
-    if wanted in images:
-        return wanted
-    if wanted and images:
-        raise ConfigError(f"image_key {wanted!r} is not an image observation of {config.env}; choose one of {images}")
-    preferred = images if len(images) == 1 else [key for key in _IMAGE_KEYS if key in images]
-    if preferred:
-        return preferred[0]
-    if images:
-        raise ConfigError(f"{config.env} has several image observations {images}; choose one with --image_key")
-    raise ConfigError(f"{config.env} observes {list(space)}, none a uint8 image; wrap it with FlattenObservation")
-
-
-Converter = Callable[[Any, np.ndarray], None]  # writes an observation to one row of the frames
-
-
-def _converter(config: Config, space: spaces.Space) -> tuple[tuple[int, ...], str, Converter]:
-    """Shape and dtype of a frame, and a function that converts an observation to a frame."""
-    if _is_image(space):
-        channels = 3 if config.observation == "rgb" else 1
-        return (channels, config.frame_size, config.frame_size), "uint8", _image_converter(config, space.shape)
-    if config.observation == "rgb":
-        raise ConfigError(f"observation is rgb, but {config.env} does not observe a uint8 image; leave it out")
-    if not isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
-        raise ConfigError(f"{config.env} observes {type(space).__name__}; wrap it to give a Box (image or vector)")
-    scale = 255 if isinstance(space, spaces.Box) and space.dtype == np.uint8 else 1
-
-    def convert(observation: Any, out: np.ndarray) -> None:
-        out[:] = np.asarray(spaces.flatten(space, observation))
-        if scale != 1:
-            out /= scale
-
-    return (spaces.flatdim(space),), "float32", convert
-
-
-def _image_converter(config: Config, shape: tuple[int, ...]) -> Converter:
-    """A converter for images `[H, W]`, `[H, W, c]` or `[c, H, W]`. In rgb mode it repeats a gray image three times."""
-    size = config.frame_size
-    first = len(shape) == 3 and shape[-1] not in (1, 3)
-    channels = 1 if len(shape) == 2 else shape[0 if first else -1]
-    if channels not in (1, 3):
-        raise ConfigError(f"{config.env} observes images of shape {shape}; wrap it to give gray or RGB images")
-    resize = (shape[1:] if first else shape[:2]) != (size, size)
-    to_gray = channels == 3 and config.observation == "gray"
-    if resize or to_gray:
-        import cv2  # 17 MB of memory
-
-        cv2.setNumThreads(0)  # the agent processes already use all cores
-
-    def convert(observation: np.ndarray, out: np.ndarray) -> None:
-        image = np.asarray(observation)
-        if first:
-            image = image.transpose(1, 2, 0)
-        if to_gray:
-            image = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
-        if resize:
-            image = cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA)
-        out[:] = image if image.ndim == 2 else image.transpose(2, 0, 1)
-
-    return convert
 
 
 def _lookup(key: str, observation: Any, info: dict[str, Any]) -> np.ndarray:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
+import gymnasium
 import numpy as np
 
 from gunreal.config.schema import Config
+from gunreal.envs.raw import Raw
 from gunreal.envs.step import Step, VectorEnv
 from gunreal.experience.spec import Spec
 
@@ -32,8 +34,27 @@ def make(config: Config, num_envs: int, extra_keys: Sequence[str] = ()) -> Vecto
     return GenericEnv(config, num_envs, extra_keys)
 
 
+def make_raw(config: Config) -> gymnasium.Env:
+    """Opens `config.env` as a Gymnasium environment with its raw observations. Raises ConfigError as `make` does.
+
+    Its episodes are those of `make`. Only the observations differ, which are not yet frames.
+    """
+    if config.env.startswith("ALE/"):
+        from gunreal.envs.atari import AtariGame
+
+        return AtariGame(config)
+    from gunreal.envs.generic import open_env
+
+    return open_env(config)
+
+
 def describe(config: Config) -> Spec:
     """Opens `config.env` once and returns its interface. Raises ConfigError as `make` does."""
+    return examine(config)[0]
+
+
+def examine(config: Config) -> tuple[Spec, Raw]:
+    """Opens `config.env` once and returns its interface, and what it itself observes. Raises ConfigError as `make`."""
     env = make(config, 1)
     env.close()
     stack = config.frame_stack if len(env.frame) == 3 else 1
@@ -41,7 +62,7 @@ def describe(config: Config) -> Spec:
     clip = config.reward_clip
     if clip < 0:
         clip = 1.0 if config.env.startswith("ALE/") else 0.0
-    return Spec(env.frame, stack, env.dtype, env.num_actions, config.t_max, config.discount, clip, state)
+    return Spec(env.frame, stack, env.dtype, env.num_actions, config.t_max, config.discount, clip, state), env.raw
 
 
 def check_recorded(config: Config, keys: Sequence[str]) -> None:

@@ -6,6 +6,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from gunreal.envs.raw import Raw
+
 
 class Step(NamedTuple):
     """The result of one step of `n` environments. The caller may keep the arrays.
@@ -36,6 +38,7 @@ class VectorEnv(Protocol):
     frame: tuple[int, ...]
     dtype: str
     num_actions: int
+    raw: Raw
 
     def send(self, actions: np.ndarray, reset: np.ndarray, seeds: np.ndarray) -> None:
         """Starts one step.

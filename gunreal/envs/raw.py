@@ -1,0 +1,172 @@
+"""The raw observations and actions of an environment, and how an observation becomes a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeGuard
+
+import numpy as np
+from gymnasium import spaces
+
+from gunreal.config.schema import Config, ConfigError
+from gunreal.envs.resize import AreaResize
+
+_IMAGE_KEYS = ("image", "rgb", "pixels", "screen", "observation")  # preferred if several entries are images
+
+Converter = Callable[[Any, np.ndarray], None]  # writes an observation to one row of the frames
+
+
+class Raw(NamedTuple):
+    """What an environment itself observes and takes as actions.
+
+    Attributes:
+      space: space of the observations, or of the entry to learn from.
+      key: entry of a `Dict` observation to learn from. None for other observations.
+      first_action: number of the first action. Everywhere else, actions are counted from 0.
+    """
+
+    space: spaces.Space
+    key: str | None = None
+    first_action: int = 0
+
+    def entry(self, observation: Any) -> Any:
+        """The part of an observation to learn from, for one environment or a batch."""
+        return observation if self.key is None else observation[self.key]
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as plain values."""
+        return {"space": _space_to_json(self.space), "key": self.key, "first_action": self.first_action}
+
+    @staticmethod
+    def from_json(found: dict[str, Any]) -> Raw:
+        """The record that `to_json` described. Raises KeyError or ValueError if it is not one."""
+        return Raw(_space_from_json(found["space"]), found["key"], int(found["first_action"]))
+
+
+def _space_to_json(space: spaces.Space) -> dict[str, Any]:
+    """The parts of a space that `converter` uses. The bounds of a `Box` are not among them."""
+    if isinstance(space, spaces.Discrete):
+        return {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
+    if isinstance(space, spaces.MultiDiscrete):
+        return {"kind": "MultiDiscrete", "nvec": space.nvec.tolist(), "start": space.start.tolist()}
+    if isinstance(space, spaces.MultiBinary):
+        return {"kind": "MultiBinary", "n": space.shape}
+    assert isinstance(space, spaces.Box) and space.dtype is not None
+    return {"kind": "Box", "shape": space.shape, "dtype": space.dtype.name}
+
+
+def _space_from_json(found: dict[str, Any]) -> spaces.Space:
+    match found["kind"]:
+        case "Discrete":
+            return spaces.Discrete(found["n"], start=found["start"])
+        case "MultiDiscrete":
+            return spaces.MultiDiscrete(found["nvec"], start=found["start"])
+        case "MultiBinary":
+            return spaces.MultiBinary(found["n"])
+        case "Box":
+            return spaces.Box(0, 1, tuple(found["shape"]), np.dtype(found["dtype"]).type)  # of any bounds
+        case kind:
+            raise ValueError(f"unknown space {kind!r}")
+
+
+def is_image(space: spaces.Space) -> TypeGuard[spaces.Box]:
+    """Whether observations of this space are learned from as images."""
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3)
+
+
+def choose(config: Config, space: spaces.Space) -> tuple[spaces.Space, str | None]:
+    """The space to learn from, and its key if it is an entry of a `Dict` observation.
+
+    Raises:
+      ConfigError: there is no such entry, or several.
+    """
+    wanted = config.image_key
+    if not isinstance(space, spaces.Dict):
+        if wanted:
+            raise ConfigError(f"image_key {wanted!r}: {config.env} has no Dict observation; leave it out")
+        return space, None
+    images = [key for key, entry in space.items() if is_image(entry)]
+    if wanted in images:
+        return space[wanted], wanted
+    if wanted and images:
+        raise ConfigError(f"image_key {wanted!r} is not an image observation of {config.env}; choose one of {images}")
+    preferred = images if len(images) == 1 else [key for key in _IMAGE_KEYS if key in images]
+    if preferred:
+        return space[preferred[0]], preferred[0]
+    if images:
+        raise ConfigError(f"{config.env} has several image observations {images}; choose one with --image_key")
+    raise ConfigError(f"{config.env} observes {list(space)}, none a uint8 image; wrap it with FlattenObservation")
+
+
+def converter(config: Config, space: spaces.Space) -> tuple[tuple[int, ...], str, Converter]:
+    """Shape and dtype of a frame, and a function that converts an observation to a frame.
+
+    Raises:
+      ConfigError: observations of this space are not supported.
+    """
+    if is_image(space):
+        channels = 3 if config.observation == "rgb" else 1
+        return (channels, config.frame_size, config.frame_size), "uint8", _image_converter(config, space.shape)
+    if config.observation == "rgb":
+        raise ConfigError(f"observation is rgb, but {config.env} does not observe a uint8 image; leave it out")
+    if not isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+        raise ConfigError(f"{config.env} observes {type(space).__name__}; wrap it to give a Box (image or vector)")
+    scale = 255 if isinstance(space, spaces.Box) and space.dtype == np.uint8 else 1
+
+    def convert(observation: Any, out: np.ndarray) -> None:
+        out[:] = np.asarray(spaces.flatten(space, observation))
+        if scale != 1:
+            out /= scale
+
+    return (spaces.flatdim(space),), "float32", convert
+
+
+def _image_converter(config: Config, shape: tuple[int, ...]) -> Converter:
+    """A converter for images `[H, W]`, `[H, W, c]` or `[c, H, W]`. In rgb mode it repeats a gray image three times."""
+    first = len(shape) == 3 and shape[-1] not in (1, 3)
+    channels = 1 if len(shape) == 2 else shape[0 if first else -1]
+    if channels not in (1, 3):
+        raise ConfigError(f"{config.env} observes images of shape {shape}; wrap it to give gray or RGB images")
+    to_gray = channels == 3 and config.observation == "gray"
+    size = shape[1:] if first else shape[:2]
+    resize = _resize(config, size if to_gray or channels == 1 else (*size, channels))
+    if to_gray:
+        cv2 = _opencv()
+
+    def convert(observation: Any, out: np.ndarray) -> None:
+        image = np.asarray(observation)
+        if first:
+            image = image.transpose(1, 2, 0)
+        if to_gray:
+            image = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+        elif image.shape[2:] == (1,):
+            image = image[..., 0]
+        if resize:
+            image = resize(image)
+        out[:] = image if image.ndim == 2 else image.transpose(2, 0, 1)
+
+    return convert
+
+
+def _resize(config: Config, shape: tuple[int, ...]) -> Callable[[np.ndarray], np.ndarray] | None:
+    """A function that resizes images `[H, W]` or `[H, W, c]` to the frame size. None if they have it."""
+    size = (config.frame_size, config.frame_size)
+    if config.env.startswith("ALE/"):
+        area, planes = AreaResize(shape, size), np.empty((*shape[2:], *size), np.uint8)
+
+        def resize(image: np.ndarray) -> np.ndarray:
+            area(image, planes)
+            return planes if planes.ndim == 2 else planes.transpose(1, 2, 0)
+
+        return resize
+    if shape[:2] == size:
+        return None
+    cv2 = _opencv()
+    return lambda image: cv2.resize(image, size, interpolation=cv2.INTER_AREA)
+
+
+def _opencv() -> Any:
+    import cv2  # 17 MB of memory
+
+    cv2.setNumThreads(0)  # the agent processes already use all cores
+    return cv2
