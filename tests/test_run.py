@@ -89,8 +89,7 @@ def test_act_scales_bytes_as_training_does(monkeypatch, tmp_path):
     run.__dict__["_restored"] = (learner, tmp_path, 0)
     run.act(np.array([0, 128, 255], np.uint8))
     with contextlib.closing(make(run.config, 1)) as env:
-        env.send(np.zeros(1, np.int32), np.ones(1, bool), np.zeros(1, np.int64))
-        trained = env.recv().frame
+        trained = env.step(np.zeros(1, np.int32), np.ones(1, bool), np.zeros(1, np.int64)).frame
     ((_, acted),) = learner.asked
     np.testing.assert_array_equal(acted, trained)
     assert acted.dtype == np.float32 and acted.max() == 1.0

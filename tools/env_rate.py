@@ -32,8 +32,7 @@ def stepper(config: Config, count: int) -> Callable[[np.ndarray], None]:
     done = np.ones(count, bool)
 
     def step(actions: np.ndarray) -> None:
-        env.send(actions, done, seeds)
-        last = env.recv()
+        last = env.step(actions, done, seeds)
         np.logical_or(last.terminated, last.truncated, out=done)
 
     return step

@@ -14,6 +14,7 @@ import numpy as np
 
 from gunreal.config.schema import Config
 from gunreal.envs.make import make, restore
+from gunreal.envs.step import Step
 from gunreal.experience import queues
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED
 from gunreal.experience.segment import Layout, Segment
@@ -109,8 +110,7 @@ class Worker:
         for index, group in enumerate(self.groups):
             count = group.agents.stop - group.agents.start
             self.segment.arrays["flags"][group.agents, 0] = RESET  # as if a row -1 had asked for a reset
-            self._send(index, np.zeros(count, np.int32), np.ones(count, bool))
-            self._receive(index, 0)
+            self._step(index, np.zeros(count, np.int32), np.ones(count, bool), 0)
 
     def handle(self, replies: np.ndarray) -> None:
         """Handles replies `[n]`: steps groups and publishes rollouts."""
@@ -120,15 +120,13 @@ class Worker:
                 self.segment.waits.end(index)
             elif queue != queues.TRAINED:
                 self._bootstrapped(index, queue)
-        moving = [index for index, group in enumerate(self.groups) if group.answered and self._may_step(index)]
-        for index in moving:  # start all environments before waiting for the first
-            group = self.groups[index]
-            group.answered = False
-            row = self.replays[group.agents.start].end % self.layout.ring
-            reset = self.segment.arrays["flags"][group.agents, row] & RESET != 0
-            self._send(index, self.segment.arrays["action"][group.agents, row], reset)
-        for index in moving:
-            self._receive(index, self.replays[self.groups[index].agents.start].end + 1)
+        for index, group in enumerate(self.groups):
+            if group.answered and self._may_step(index):
+                group.answered = False
+                end = self.replays[group.agents.start].end
+                row = end % self.layout.ring
+                reset = self.segment.arrays["flags"][group.agents, row] & RESET != 0
+                self._step(index, self.segment.arrays["action"][group.agents, row], reset, end + 1)
 
     def _may_step(self, index: int) -> bool:
         """Whether a group may step. Closes its rollout if that is full.
@@ -147,7 +145,11 @@ class Worker:
             self._close_rollout(index)
         return in_flight < allowance or ahead < self.config.run_ahead
 
-    def _send(self, index: int, actions: np.ndarray, reset: np.ndarray) -> None:
+    def _step(self, index: int, actions: np.ndarray, reset: np.ndarray, row: int) -> None:
+        """Completes step `row - 1`, writes the observation of step `row` and requests its action.
+
+        The request of one group is sent before the next group steps, so that it is answered in the meantime.
+        """
         group = self.groups[index]
         seeds = np.zeros(len(actions), np.int64)
         for i in np.nonzero(reset)[0].tolist():
@@ -159,14 +161,14 @@ class Worker:
             for i in np.nonzero(~reset)[0].tolist():
                 self.actions[group.agents.start + i].append(int(actions[i]))
         self.segment.busy_since[index] = time.monotonic()
-        self.envs[index].send(actions, reset, seeds)
-
-    def _receive(self, index: int, row: int) -> None:
-        """Completes step `row - 1`, writes the observation of step `row` and requests its action."""
-        group, arrays, ring = self.groups[index], self.segment.arrays, self.layout.ring
-        agents = group.agents
-        step = self.envs[index].recv()
+        step = self.envs[index].step(actions, reset, seeds)
         self.segment.busy_since[index] = 0
+        self._write(group.agents, step, row)
+        self.segment.waits.begin(index)
+        self._request(BASE, index)
+
+    def _write(self, agents: slice, step: Step, row: int) -> None:
+        arrays, ring = self.segment.arrays, self.layout.ring
         before, now = (row - 1) % ring if row else 0, row % ring
         was_reset = arrays["flags"][agents, before] & RESET != 0
         done = step.terminated | step.truncated
@@ -183,8 +185,6 @@ class Worker:
             arrays[name][agents, now] = value if field.convert is None else field.convert(value)
         self.segment.end[agents] = row
         self._count(agents, step.reward, was_reset, done)
-        self.segment.waits.begin(index)
-        self._request(BASE, index)
 
     def _count(self, agents: slice, reward: np.ndarray, was_reset: np.ndarray, done: np.ndarray) -> None:
         self.score[agents] += reward

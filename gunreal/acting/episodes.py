@@ -119,8 +119,7 @@ class _Player:
         return Episode(self._number, self._episode_seed, self._score, self._length, cut) if done or cut else None
 
     def _advance(self, action: int, reset: bool) -> bool:
-        self._env.send(np.array([action], np.int32), np.array([reset]), np.array([self._episode_seed], np.int64))
-        step = self._env.recv()
+        step = self._env.step(np.array([action], np.int32), np.array([reset]), np.array([self._episode_seed], np.int64))
         (frame,) = step.frame
         if reset:
             self.observation = np.concatenate([frame] * self._spec.stack)

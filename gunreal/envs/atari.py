@@ -35,7 +35,7 @@ _EXTRA = {"lives": "lives", "ram": "getRAM", "rgb": "getScreenRGB"}
 
 
 class AtariEnv:
-    """`num_envs` Atari consoles. `send` steps them one after the other. See `VectorEnv`."""
+    """`num_envs` Atari consoles that step one after the other. See `VectorEnv`."""
 
     dtype = "uint8"
 
@@ -55,10 +55,9 @@ class AtariEnv:
         self._screens, self._resize = np.empty((2, *screen), np.uint8), AreaResize(screen, (size, size))
         self.num_actions = len(self._consoles[0].actions)
         self._extra_keys = extra_keys
-        self._step: Step | None = None
 
-    def send(self, actions: np.ndarray, reset: np.ndarray, seeds: np.ndarray) -> None:
-        """Does the whole step. See `VectorEnv`."""
+    def step(self, actions: np.ndarray, reset: np.ndarray, seeds: np.ndarray) -> Step:
+        """Steps all copies. See `VectorEnv`."""
         n = self.num_envs
         frame = np.empty((n, *self.frame), np.uint8)
         reward, terminated, truncated = np.zeros(n, np.float32), np.zeros(n, bool), np.zeros(n, bool)
@@ -69,14 +68,7 @@ class AtariEnv:
                 reward[i], terminated[i], truncated[i] = console.step(int(actions[i]), self._screens)
             self._resize(self._screens[0], frame[i])
         extra = {key: np.stack([getattr(c.ale, _EXTRA[key])() for c in self._consoles]) for key in self._extra_keys}
-        self._step = Step(frame, reward, terminated, truncated, extra)
-
-    def recv(self) -> Step:
-        """Returns the result of `send`. See `VectorEnv`."""
-        step, self._step = self._step, None
-        if step is None:
-            raise RuntimeError("recv() without send()")
-        return step
+        return Step(frame, reward, terminated, truncated, extra)
 
     def close(self) -> None:
         """Frees the consoles."""

@@ -35,10 +35,9 @@ class GenericEnv:
             self.close()
             raise
         self._extra_keys = extra_keys
-        self._step: Step | None = None
 
-    def send(self, actions: np.ndarray, reset: np.ndarray, seeds: np.ndarray) -> None:
-        """Does the whole step. See `VectorEnv`."""
+    def step(self, actions: np.ndarray, reset: np.ndarray, seeds: np.ndarray) -> Step:
+        """Steps all copies. See `VectorEnv`."""
         n = self.num_envs
         frame = np.empty((n, *self.frame), self.dtype)
         reward, terminated, truncated = np.zeros(n, np.float32), np.zeros(n, bool), np.zeros(n, bool)
@@ -54,14 +53,7 @@ class GenericEnv:
             self._convert(self.raw.entry(observation), frame[i])
             for key, values in extra.items():
                 values.append(_lookup(key, observation, info))
-        self._step = Step(frame, reward, terminated, truncated, {k: np.stack(v) for k, v in extra.items()})
-
-    def recv(self) -> Step:
-        """Returns the result of `send`. See `VectorEnv`."""
-        step, self._step = self._step, None
-        if step is None:
-            raise RuntimeError("recv() without send()")
-        return step
+        return Step(frame, reward, terminated, truncated, {k: np.stack(v) for k, v in extra.items()})
 
     def close(self) -> None:
         """Closes the environments."""

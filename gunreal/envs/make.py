@@ -69,8 +69,7 @@ def check_recorded(config: Config, keys: Sequence[str]) -> None:
     """Raises ConfigError if the environment lacks one of the recorded `keys`. Resets the environment once."""
     if keys:
         with contextlib.closing(make(config, 1, keys)) as env:
-            env.send(np.zeros(1, np.int32), np.ones(1, bool), np.array([config.seed]))
-            env.recv()
+            env.step(np.zeros(1, np.int32), np.ones(1, bool), np.array([config.seed]))
 
 
 def restore(envs: VectorEnv, seeds: Sequence[int], actions: Sequence[np.ndarray]) -> Step:
@@ -94,7 +93,6 @@ def restore(envs: VectorEnv, seeds: Sequence[int], actions: Sequence[np.ndarray]
         padded[starts[i] + 1 :, i] = episode
     done = np.ones(envs.num_envs, bool)
     for t in range(steps + 1):
-        envs.send(padded[t], (starts == t) | (done & (t < starts)), np.asarray(seeds, np.int64))
-        last = envs.recv()
+        last = envs.step(padded[t], (starts == t) | (done & (t < starts)), np.asarray(seeds, np.int64))
         done = last.terminated | last.truncated
     return last

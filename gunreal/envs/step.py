@@ -40,8 +40,8 @@ class VectorEnv(Protocol):
     num_actions: int
     raw: Raw
 
-    def send(self, actions: np.ndarray, reset: np.ndarray, seeds: np.ndarray) -> None:
-        """Starts one step.
+    def step(self, actions: np.ndarray, reset: np.ndarray, seeds: np.ndarray) -> Step:
+        """Steps or resets every copy.
 
         A reset has reward 0 and is not done. The first step, and every step after the end of an episode, must be a
         reset.
@@ -51,9 +51,6 @@ class VectorEnv(Protocol):
           reset: bool `[n]`, whether to reset the environment instead of taking the action.
           seeds: int64 `[n]`, seeds for the resets.
         """
-
-    def recv(self) -> Step:
-        """Completes the step and returns its result."""
 
     def close(self) -> None:
         """Closes the environments."""

@@ -125,16 +125,15 @@ def test_a_group_steps_together_and_alone():
         assert end.tolist() == [0, 0, 0, 1, 1]
 
 
-def test_every_group_is_under_way_before_the_first_is_waited_for():
+def test_a_group_requests_its_actions_before_the_next_group_steps():
     with Bench("--T", agents=2) as bench:
-        bench.start()
-        calls = []
-        for index, env in enumerate(bench.members[0].worker.envs):
-            for name in ("send", "recv"):
-                original = getattr(env, name)
-                setattr(env, name, lambda *a, o=original, c=(name, index): calls.append(c) or o(*a))
-        bench.step()
-        assert calls == [("send", 0), ("send", 1), ("recv", 0), ("recv", 1)]
+        bench.start().serve()
+        waiting = []
+        for env in bench.members[0].worker.envs:
+            original = env.step
+            env.step = lambda *a, o=original: waiting.append(bench.requests["base"].get(10, 0).tolist()) or o(*a)
+        bench.members[0].step()
+        assert waiting == [[], [(0, 0)]]
 
 
 def test_waits_are_from_a_request_to_its_answer(monkeypatch):

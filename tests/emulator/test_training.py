@@ -26,8 +26,7 @@ def episodes(config, steps, extra=()):
     env, rng = make(config, 2, extra), np.random.default_rng(0)
     done, out = np.ones(2, bool), []
     for t in range(steps):
-        env.send(rng.integers(env.num_actions, size=2).astype(np.int32), done, np.array([5, 6 + t]))
-        out.append(env.recv())
+        out.append(env.step(rng.integers(env.num_actions, size=2).astype(np.int32), done, np.array([5, 6 + t])))
         done = out[-1].terminated | out[-1].truncated
     env.close()
     return out

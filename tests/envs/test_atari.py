@@ -10,8 +10,7 @@ from gunreal.envs.make import describe, make
 
 def step(env, action, reset=False, seed=0):
     n = env.num_envs
-    env.send(np.full(n, action, np.int32), np.full(n, reset), np.full(n, seed))
-    return env.recv()
+    return env.step(np.full(n, action, np.int32), np.full(n, reset), np.full(n, seed))
 
 
 @pytest.mark.parametrize("observation", ["gray", "rgb"])

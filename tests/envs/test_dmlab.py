@@ -164,8 +164,7 @@ def test_the_reward_is_all_that_was_found(opened):
 def test_further_observations(lab):
     args = {"depth": True, "observations": ["DEBUG.POS.TRANS", "VEL.TRANS"], "width": 48, "height": 32}
     env = make(Config(env=f"dmlab/{MAZE}", env_args=args, frame_size=32), 2, ("depth", "DEBUG.POS.TRANS"))
-    env.send(np.zeros(2, np.int32), np.ones(2, bool), np.array([1, 2]))
-    step = env.recv()
+    step = env.step(np.zeros(2, np.int32), np.ones(2, bool), np.array([1, 2]))
     assert step.frame.shape == (2, 1, 32, 32) and step.frame.dtype == np.uint8
     assert step.extra["depth"].shape == (2, 32, 48) and step.extra["depth"].dtype == np.uint8
     assert step.extra["DEBUG.POS.TRANS"].shape == (2, 3) and step.extra["DEBUG.POS.TRANS"].dtype == np.float64

@@ -45,8 +45,7 @@ def fake(space=IMAGE, action=None, **options):
 
 def step(env, action=0, reset=False, seed=0):
     n = env.num_envs
-    env.send(np.full(n, action, np.int32), np.full(n, reset), np.full(n, seed))
-    return env.recv()
+    return env.step(np.full(n, action, np.int32), np.full(n, reset), np.full(n, seed))
 
 
 @pytest.mark.parametrize("shape", [(20, 30), (20, 30, 1), (20, 30, 3), (3, 20, 30), (1, 20, 30), (84, 84, 3)])
@@ -123,8 +122,7 @@ def test_rewards_ends_and_actions():
     assert env.num_actions == 4
     assert step(env, reset=True).reward.tolist() == [0, 0]
     for t in range(3):
-        env.send(np.array([0, 3], np.int32), np.zeros(2, bool), np.zeros(2, np.int64))
-        result = env.recv()
+        result = env.step(np.array([0, 3], np.int32), np.zeros(2, bool), np.zeros(2, np.int64))
         assert result.extra["action"].tolist() == [-1, 2]  # the space starts at -1
         assert result.reward.tolist() == [2.5, 2.5]  # raw
         assert result.terminated.tolist() == [t == 2] * 2 and not result.truncated.any()  # never both

@@ -30,8 +30,7 @@ def random_actions(env, steps, seed=0):
 
 def step(env, actions, reset=False, seeds=0):
     n = env.num_envs
-    env.send(np.broadcast_to(actions, n), np.broadcast_to(reset, n), np.broadcast_to(seeds, n))
-    return env.recv()
+    return env.step(np.broadcast_to(actions, n), np.broadcast_to(reset, n), np.broadcast_to(seeds, n))
 
 
 def episode(env, index, seed, actions):

@@ -95,7 +95,6 @@ def test_the_environments_of_vizdoom_itself(name, tmp_path, monkeypatch):
     assert describe(config).frame == (1, 84, 84)
     envs = make(config, 1)
     for t in range(20):
-        envs.send(np.full(1, t % envs.num_actions, np.int32), np.array([t == 0]), np.zeros(1, np.int64))
-        frame = envs.recv().frame
+        frame = envs.step(np.full(1, t % envs.num_actions, np.int32), np.array([t == 0]), np.zeros(1, np.int64)).frame
         assert frame.std() > 5
     envs.close()

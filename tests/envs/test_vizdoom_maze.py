@@ -225,15 +225,14 @@ def test_the_random_policy_finds_something_in_the_static_maze(opened):
 def test_depth_is_observed_on_demand():
     config = Config(env="gunreal/SeekAvoid-v0", env_args={"depth": True})
     envs = make(config, 1, ["depth"])
-    envs.send(np.zeros(1, np.int32), np.ones(1, bool), np.zeros(1, np.int64))
-    step = envs.recv()
+    step = envs.step(np.zeros(1, np.int32), np.ones(1, bool), np.zeros(1, np.int64))
     assert step.frame.shape == (1, 1, 84, 84) and step.extra["depth"].shape == (1, 84, 84)
     depth = step.extra["depth"][0].astype(int)
     assert depth[-1, 42] < depth[-20, 42]  # the floor
     envs.close()
     envs = make(Config(env="gunreal/SeekAvoid-v0"), 1, ["depth"])
     with pytest.raises(ConfigError, match="--env_args depth=true"):
-        envs.send(np.zeros(1, np.int32), np.ones(1, bool), np.zeros(1, np.int64))
+        envs.step(np.zeros(1, np.int32), np.ones(1, bool), np.zeros(1, np.int64))
     envs.close()
 
 
@@ -255,8 +254,8 @@ def test_training_gets_the_frames_as_they_are_drawn(observation, stack, size):
     assert (spec.frame, spec.stack, spec.dtype, spec.num_actions) == ((channels, size, size), stack, "uint8", 6)
     envs = make(config, 1)
     alone = gymnasium.make(config.env, pixels=observation, size=size)
-    envs.send(np.zeros(1, np.int32), np.ones(1, bool), np.full(1, 7, np.int64))
-    assert (envs.recv().frame[0] == alone.reset(seed=7)[0].transpose(2, 0, 1)).all()
+    step = envs.step(np.zeros(1, np.int32), np.ones(1, bool), np.full(1, 7, np.int64))
+    assert (step.frame[0] == alone.reset(seed=7)[0].transpose(2, 0, 1)).all()
     envs.close()
     alone.close()
 

@@ -196,17 +196,14 @@ class History:
         self.frame, self.begins, self.action, self.reward = [], [], [], []
         self.terminated, self.truncated, self.seeds = [], [], []
         env = worker.envs[index]
-        send, recv = env.send, env.recv
+        original = env.step
 
-        def spy_send(actions, reset, seeds):
+        def spy(actions, reset, seeds):
             if self.frame:
                 self.action.append(int(actions[place]))
             self.begins.append(bool(reset[place]))
             self.seeds += [int(seeds[place])] if reset[place] else []
-            send(actions, reset, seeds)
-
-        def spy_recv():
-            step = recv()
+            step = original(actions, reset, seeds)
             if self.frame:
                 self.reward.append(float(step.reward[place]))
                 self.terminated.append(bool(step.terminated[place]))
@@ -214,7 +211,7 @@ class History:
             self.frame.append(step.frame[place].copy())
             return step
 
-        env.send, env.recv = spy_send, spy_recv
+        env.step = spy
 
     def is_final(self, k):
         """Whether row k is an episode's final observation, on which only a reset happens."""

@@ -228,8 +228,7 @@ def step_env(config: Config, num_envs: int, seconds: float) -> Rate:
 
     def step() -> None:
         nonlocal done
-        env.send(rng.integers(env.num_actions, size=num_envs).astype(np.int32), done, seeds)
-        result = env.recv()
+        result = env.step(rng.integers(env.num_actions, size=num_envs).astype(np.int32), done, seeds)
         done = result.terminated | result.truncated
 
     try:
