@@ -59,8 +59,7 @@ def test_raw_episodes_are_those_of_training(config):
     observation = None
     for action in actions.tolist():
         reset = observation is None
-        trained.send(np.array([action], np.int32), np.array([reset]), np.array([7 + ended]))
-        step = trained.recv()
+        step = trained.step(np.array([action], np.int32), np.array([reset]), np.array([7 + ended]))
         if reset:
             observation, _ = env.reset(seed=7 + ended)
             assert env.observation_space.contains(observation)
