@@ -1,4 +1,4 @@
-"""`python -m gunreal.evaluate RUN`: plays episodes with a trained policy and reports its scores.
+"""`gunreal evaluate RUN`: plays episodes with a trained policy and reports its scores.
 
 A score is the sum of an episode's raw rewards. The protocol (frame skip, no-ops or sticky actions) is the one used in
 training.
@@ -71,15 +71,15 @@ def _parse(argv: Sequence[str]) -> tuple[str, flags.FlagValues]:
     values = _define()
     rest = read(values, argv, list(values))
     if values.help:
-        print(_usage(values))
+        print(_usage(argv[0], values))
         raise SystemExit(0)
     if len(rest) != 1:
-        raise ConfigError(f"give one run, as in `python -m gunreal.evaluate runs/NAME`; got {len(rest)}")
+        raise ConfigError(f"give one run, as in `gunreal evaluate runs/NAME`; got {len(rest)}")
     return rest[0], values
 
 
-def _usage(values: flags.FlagValues) -> str:
-    lines = ["usage: python -m gunreal.evaluate RUN [--flag value] ...", "", "  RUN: a run's folder, or its name", ""]
+def _usage(program: str, values: flags.FlagValues) -> str:
+    lines = [f"usage: {program} RUN [--flag value] ...", "", "  RUN: a run's folder, or its name", ""]
     for name in sorted(values):
         default = values[name].default
         shown = f" (default {default})" if default not in (None, False) else ""
@@ -141,7 +141,7 @@ def _table(result: dict[str, Any]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 0 for success, 2 for invalid input, 130 if interrupted."""
     try:
-        name, values = _parse(argv or sys.argv)
+        name, values = _parse(argv or ["python -m gunreal.evaluate", *sys.argv[1:]])
         result = evaluate(name, values)
     except (ConfigError, FileNotFoundError) as error:
         print(f"gunreal: {error}", file=sys.stderr)

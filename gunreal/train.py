@@ -1,4 +1,4 @@
-"""`python -m gunreal.train`: trains a policy, shows progress and writes the results to `runs/<name>/`."""
+"""`gunreal train`: trains a policy, shows progress and writes the results to `runs/<name>/`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gunreal.acting.pool import AgentFailure
 from gunreal.acting.process import EXIT_BAD_INPUT
@@ -43,13 +43,18 @@ def prepare(config: Config) -> tuple[Spec, tuple[AuxiliaryTask, ...]]:
     check(config)
     tasks = registry.load_tasks(config.tasks, config.task)
     spec = describe(config)
+    check_fit(config, spec, tasks)
+    return spec, tasks
+
+
+def check_fit(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> None:
+    """Raises ConfigError for the first task that does not fit the environment."""
     for task in tasks:
         try:
             task.check(spec)
         except ValueError as error:
             raise ConfigError(f"task {task.name!r} does not fit {config.env}: {error}") from error
     check_recorded(config, sorted({field.key for field in recorded_fields(tasks, spec).values()}))
-    return spec, tasks
 
 
 def train(config: Config, *, show: bool = True) -> Run:
@@ -215,7 +220,7 @@ class Ticker:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 0 for success, 1 if training failed, 2 for invalid input."""
     try:
-        config, extras = flags.from_flags(argv or sys.argv)
+        config, extras = flags.from_flags(argv or ["python -m gunreal.train", *sys.argv[1:]])
         _train(config, extras.resume) if extras.resume else train(config)
     except (ConfigError, AgentFailure) as error:
         print(f"gunreal: {error}", file=sys.stderr)
@@ -226,9 +231,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def command() -> None:
+def command(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs `main` and ends the process."""
-    code = main()
+    code = main(argv)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # a regular exit takes 2 s more to tear down TensorFlow

@@ -32,7 +32,15 @@ def modules(package: ModuleType) -> list[str]:
 
 AGENT_SIDE = [
     *(name for room in ROOMS for name in modules(room)),
-    *("gunreal", "gunreal.train", "gunreal.runtime.ram", "gunreal.runtime.scheduler"),  # --help is quick, too
+    *(
+        "gunreal",
+        "gunreal.train",
+        "gunreal.__main__",
+        "gunreal.listing",
+        "gunreal.plot",
+        "gunreal.runtime.ram",
+        "gunreal.runtime.scheduler",
+    ),  # --help is quick, too
 ]
 
 

@@ -24,7 +24,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common import curves
 from common.command_line import Parser, check_positive, say
 from experiments import dispatcher
 from experiments.jobs import Job
@@ -35,6 +34,7 @@ from scores import comparison, games, page, plan
 
 from gunreal.config.schema import ConfigError
 from gunreal.config.units import parse_count
+from gunreal.records import curves
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[Contestant]]:

@@ -28,12 +28,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common import curves
 from common.command_line import Parser, check_positive, say
 from measuring import measure, summary, tune
 from measuring.machine import machine
 
 from gunreal.config.schema import Config, ConfigError
+from gunreal.records import curves
 from gunreal.train import prepare
 
 BASE = "base"

@@ -29,7 +29,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common import curves
 from common.command_line import Parser, check_positive, on_cores, say
 from experiments import dispatcher
 from peers import contestants, learning, speed
@@ -39,6 +38,7 @@ from scores import games, plan
 
 from gunreal.config.schema import Config, ConfigError
 from gunreal.config.units import parse_count
+from gunreal.records import curves
 
 _OTHERS = 10_000_000  # agent steps: the budget of the other systems' own settings
 _OF_SPEED = {"rounds": 4, "seconds": 30.0, "warmup": 10.0, "json": ""}

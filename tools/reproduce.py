@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common import curves
 from common.command_line import Parser, check_positive, say
 from experiments import adjustment, atari_papers, dispatcher, papers, report, speed_report, speed_rounds, trainings
 from experiments.speed import RATES, SpeedExperiment
@@ -26,6 +25,7 @@ from experiments.table import Experiment, GamesExperiment, LearningExperiment
 
 from gunreal.config.schema import ConfigError, close_match
 from gunreal.config.units import parse_count
+from gunreal.records import curves
 
 ALL: dict[str, Experiment] = {**papers.EXPERIMENTS, **atari_papers.EXPERIMENTS, **RATES}
 # Options that belong to one kind of experiment, with their defaults.

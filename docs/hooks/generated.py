@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import re
 from collections.abc import Callable
 from typing import Any
 
-from gunreal.config.schema import FIELDS, TYPES, Config
+from gunreal.config import usage
+from gunreal.config.schema import FIELDS, TYPES
 from gunreal.records import metrics
 
 _LIMITS = {"low": "at least {}", "above": "above {}", "high": "at most {}", "below": "below {}"}
@@ -24,24 +24,13 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def configuration() -> str:
-    """A heading and a table for each comment section of `gunreal.Config`."""
+    """A heading and a table for each section of `gunreal.Config`."""
     parts: list[str] = []
-    for section, names in sections().items():
+    for section, names in usage.sections().items():
         parts += [f"## {section}", "", "| name | default | meaning |", "|---|---|---|"]
         parts += [_row(name) for name in names]
         parts.append("")
     return "\n".join(parts)
-
-
-def sections() -> dict[str, list[str]]:
-    """The fields of `gunreal.Config` under the comments that divide them."""
-    found: dict[str, list[str]] = {}
-    for line in inspect.getsource(Config).splitlines():
-        if title := re.match(r"    # (.+)", line):
-            names = found[title[1]] = []
-        elif (field := re.match(r"    (\w+): ", line)) and field[1] in FIELDS:
-            names.append(field[1])
-    return found
 
 
 def metrics_table() -> str:

@@ -5,9 +5,7 @@ The flags live in their own `FlagValues`. Importing this library adds nothing to
 
 from __future__ import annotations
 
-import dataclasses
 import re
-import textwrap
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,18 +13,13 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
-from gunreal.config import folders
+from gunreal.config import folders, usage
 from gunreal.config.checks import check
 from gunreal.config.schema import FIELDS, TYPES, Config, ConfigError, close_match, load, typed
 from gunreal.config.units import parse_count, parse_size
 
 _TABLES = ("env_args", "task")
-_OTHERS = {
-    "config": "TOML file with values that replace the defaults",
-    "resume": "Name or folder of a run to continue",
-    "task_weight": "Task weights, as in pc=0.05,vr=1. Short for --task pc.weight=0.05,vr.weight=1",
-    "help": "Show this help and exit",
-}
+_OTHERS = {**usage.FILES, "task_weight": usage.TASK_WEIGHT, **usage.HELP}
 
 
 class Extras(NamedTuple):
@@ -48,7 +41,7 @@ def from_flags(argv: Sequence[str]) -> tuple[Config, Extras]:
     configuration of the run.
 
     Args:
-      argv: the command line, starting with the program's name as in `sys.argv`.
+      argv: the command line. Its first word is the command as it was called, such as "gunreal train".
 
     Returns:
       The configuration, and the command-line values that are not part of it.
@@ -56,11 +49,12 @@ def from_flags(argv: Sequence[str]) -> tuple[Config, Extras]:
     Raises:
       ConfigError: the command line is invalid. The message is one line that names the fix. The caller prints it and
         exits with code 2.
-      SystemExit: `--help` was given. The help has been printed.
+      SystemExit: `--help` or `--helpfull` was given. The help has been printed.
     """
     found = _parse(argv)
-    if found.pop("help", False):
-        print(usage(Path(argv[0]).name))
+    full, help = found.pop("helpfull", False), found.pop("help", False)
+    if full or help:
+        print(usage.text(argv[0], None if full else _shown(found)))
         raise SystemExit(0)
     resume, path = found.pop("resume", None), found.pop("config", None)
     for name, weight in found.pop("task_weight", {}).items():
@@ -74,26 +68,9 @@ def from_flags(argv: Sequence[str]) -> tuple[Config, Extras]:
     return config, Extras(None, given)
 
 
-def usage(program: str) -> str:
-    """The help text: every flag with its description and default."""
-    lines = [f"usage: {program} [--flag value] ...", ""]
-    for name, help in _OTHERS.items():
-        lines += _described(name, help)
-    for name, field in FIELDS.items():
-        default = "" if field.default in (dataclasses.MISSING, "", ()) else f" (default {_shown(field.default)})"
-        choices = f": {', '.join(field.metadata['choices'])}" if "choices" in field.metadata else ""
-        lines += _described(
-            name, field.metadata["help"] + (choices if ":" not in field.metadata["help"] else "") + default
-        )
-    return "\n".join(lines)
-
-
-def _shown(default: Any) -> str:
-    return str(default).lower() if isinstance(default, bool) else str(default)
-
-
-def _described(name: str, help: str) -> list[str]:
-    return textwrap.wrap(f"--{name:<22} {help}", 110, initial_indent="  ", subsequent_indent=" " * 27)
+def _shown(found: dict[str, Any]) -> frozenset[str]:
+    """The flags that `--help` shows: the common ones, or those that may change when a run is resumed."""
+    return folders.CHANGEABLE | usage.HELP.keys() if "resume" in found else usage.COMMON
 
 
 class _Parser(flags.ArgumentParser):
@@ -119,7 +96,7 @@ def _define() -> flags.FlagValues:
         else:
             flags.DEFINE(_Parser(_converter(name, kind)), name, None, help, flag_values=values)
     for name, help in _OTHERS.items():
-        if name == "help":
+        if name in usage.HELP:
             flags.DEFINE_boolean(name, None, help, flag_values=values)
         elif name == "task_weight":
             _define_pairs(name, help, values)
@@ -159,7 +136,7 @@ def read(values: flags.FlagValues, argv: Sequence[str], known: Sequence[str]) ->
     try:
         return values(list(argv))[1:]
     except flags.UnrecognizedFlagError as error:
-        hint = close_match(error.flagname, known) or "; use --help to list all flags"
+        hint = close_match(error.flagname, known) or "; use --helpfull to list all flags"
         raise ConfigError(f"unknown flag --{error.flagname}{hint}") from error
     except flags.Error as error:
         if "Non-boolean" in str(error):

@@ -40,7 +40,7 @@ ACTION_SETS: dict[str, dict[str, tuple[int, ...]]] = {
         "fire": (0, 0, 0, 0, 1, 0, 0),
     },
 }
-_LEVELS = (
+LEVELS = (
     *(f"nav_maze_{kind}_0{number}" for kind in ("static", "random_goal") for number in (1, 2, 3)),
     *("seekavoid_arena_01", "stairway_to_melon", "lt_chasm", "lt_hallway_slope", "lt_horseshoe_color"),
 )
@@ -232,5 +232,5 @@ def _explain(level: str, error: str, runfiles: str) -> str:
     if "connect" in error:
         return f"{error}: its runfiles are not in {runfiles}; set their folder with --env_args runfiles=FOLDER"
     if "Level not found" in error:
-        return f"unknown level{close_match(level, _LEVELS) or '; levels are named as in game_scripts/levels'}"
+        return f"unknown level{close_match(level, LEVELS) or '; levels are named as in game_scripts/levels'}"
     return f"{error}; see env_args.settings" if "setting" in error else error

@@ -88,7 +88,7 @@ def test_a_task_that_a_flag_leaves_out_takes_the_files_options_with_it(tmp_path)
     ("argv", "message"),
     [
         (["--agent=3"], "unknown flag --agent; did you mean agents?"),
-        (["--qqq=3"], "unknown flag --qqq; use --help to list all flags"),
+        (["--qqq=3"], "unknown flag --qqq; use --helpfull to list all flags"),
         (["--agents=x"], "flag --agents=x: 'x' is not a whole number"),
         (["--discount=x"], "flag --discount=x: 'x' is not a number"),
         (["--agents"], "Missing value for flag --agents"),
@@ -110,7 +110,7 @@ def test_errors_are_one_line_with_the_fix(argv, message):
 
 def test_help(capsys):
     with pytest.raises(SystemExit) as caught:
-        parse("--help")
+        parse("--helpfull")
     assert caught.value.code == 0
     text = capsys.readouterr().out
     assert all(f"--{name}" in text for name in [*FIELDS, "config", "resume", "task_weight"])

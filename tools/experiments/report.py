@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import curves
 
 from experiments import jobs, trainings
 from experiments.table import GamesExperiment, LearningExperiment
 from gunreal.config import folders
 from gunreal.config.schema import ConfigError
-from gunreal.records import metrics
+from gunreal.records import curves, metrics
 
 
 def find(experiment: LearningExperiment, logdir: Path, key: str, what: str) -> dict[str, list[Path]]:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import curves
 from measuring import summary
 
 from experiments import report, speed_rounds
 from experiments.speed import QUANTITIES, Quantity, SpeedExperiment
 from gunreal.config.schema import ConfigError
+from gunreal.records import curves
 
 
 def measure(experiment: SpeedExperiment, saved: Mapping[str, Any]) -> dict[str, Any]:

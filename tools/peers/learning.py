@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from common import curves
 from experiments.jobs import Job, first_reach
 from experiments.report import median, number
+
+from gunreal.records import curves
 
 NAME = "learn"
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import curves
+
+from gunreal.records import curves
 
 NAME = "atari"
 _AXES = (("step", "score_mean"), ("seconds", "score_mean"))

@@ -1,8 +1,7 @@
-"""Learning curves: reading them, putting seeds together, drawing them. What `plot.py` and `reproduce.py` share.
+"""Learning curves: reading them, merging seeds and drawing them.
 
-Seeds are put together as a median with a percentile bootstrap interval (Efron 1979; recommended for few runs by Agarwal
-et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice"). Their package rliable stratifies
-over tasks, of which a figure here has one, and brings pandas, statsmodels and seaborn with it; for one task it is this.
+Seeds are merged to a median with a percentile bootstrap interval (Efron 1979; recommended for few runs by Agarwal et
+al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice").
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ STATISTIC = (
     "median over seeds; band: its 95 % bootstrap interval (of up to 5 seeds: their range); thin: single runs, "
     "beyond what all seeds have"
 )
-# Okabe and Ito's colours (2008), which the colour-blind can tell apart, without their yellow: too light for lines.
+# Okabe and Ito's colours (2008), which people with color blindness can tell apart. Their yellow is too light for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _RESAMPLES, _POINTS = 1000, 500
-_TAIL = 0.02  # share of the common part: runs overshoot their budget by a few steps, which is nothing to show
+_TAIL = 0.02  # share of the common part; runs overshoot their budget by a few steps, which need not be shown
 Points = tuple[np.ndarray, np.ndarray]
 
 
 class Curve(NamedTuple):
-    """What is drawn: `x`, `y` float64 `[n]`; if it is of several runs, a band and what is beyond their common part too.
+    """What is drawn: `x` and `y`, float64 `[n]`. Several runs also have a band, and parts beyond their common one.
 
     Attributes:
       low: lower end of the band around `y`, `[n]`, or None.
       high: its upper end.
-      runs: how many it is of.
-      tails: `(x, y)` of the single runs behind the end of the shortest.
+      runs: number of runs.
+      tails: `(x, y)` of single runs after the end of the shortest.
     """
 
     label: str
@@ -68,18 +67,21 @@ class Panel(NamedTuple):
 
 
 def read(run_dir: Path, x: str, y: str, width: int = 1) -> Curve:
-    """A run's curve, smoothed; lines of metrics where either value is null are left out.
+    """The smoothed curve of a run. Lines of metrics in which a value is null are left out.
 
     Args:
-      width: of the moving mean, in lines of metrics.
+      run_dir: folder of the run.
+      x: key of `metrics.jsonl` for the horizontal axis.
+      y: key of `metrics.jsonl` for the vertical axis.
+      width: width of the moving mean, in lines of metrics.
 
     Raises:
-      ConfigError: there are no such values.
+      ConfigError: the run has no such values.
     """
     try:
         lines = metrics.read(run_dir / metrics.FILE)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{run_dir / metrics.FILE} can't be read: {error}") from error
+        raise ConfigError(f"{run_dir / metrics.FILE} cannot be read: {error}") from error
     points = [(line[x], line[y]) for line in lines if line.get(x) is not None and line.get(y) is not None]
     if not points:
         known = ", ".join(sorted({key for line in lines for key, value in line.items() if value is not None}))
@@ -92,13 +94,13 @@ def read(run_dir: Path, x: str, y: str, width: int = 1) -> Curve:
 
 
 def check_smoothing(width: int) -> None:
-    """Raises ConfigError where `width` is no width of a centred moving mean."""
+    """Raises ConfigError if `width` cannot be the width of a centered moving mean."""
     if width < 1 or width % 2 == 0:
-        raise ConfigError(f"--smooth is {width}, but has to be an odd number of points, 1 or more")
+        raise ConfigError(f"--smooth is {width}, but must be an odd number of points, 1 or more")
 
 
 def smooth(values: np.ndarray, width: int) -> np.ndarray:
-    """Centred moving mean over `width` (odd) points, of fewer at the ends."""
+    """Centered moving mean over `width` (odd) points, and over fewer at the ends. Shapes `[n]` and `[n]`."""
     half = width // 2
     sums = np.cumsum(np.concatenate(([0.0], values)))
     stop = np.minimum(np.arange(len(values)) + half + 1, len(values))
@@ -107,9 +109,12 @@ def smooth(values: np.ndarray, width: int) -> np.ndarray:
 
 
 def interval(values: np.ndarray) -> Points:
-    """95 % percentile bootstrap interval of the median of `values` `[runs, ...]` over the runs; low and high, `[...]`.
+    """95 % percentile bootstrap interval of the median of `values` `[runs, ...]` over the runs.
 
-    Of up to five runs it is their minimum and maximum: so few can't say more.
+    For up to five runs it is their minimum and maximum.
+
+    Returns:
+      Low and high, `[...]` each.
     """
     draws = np.random.default_rng(0).integers(len(values), size=(_RESAMPLES, len(values)))
     low, high = np.percentile(np.median(values[draws], axis=1), (2.5, 97.5), axis=0)
@@ -117,7 +122,7 @@ def interval(values: np.ndarray) -> Points:
 
 
 def merge(label: str, members: Sequence[Curve]) -> list[Curve]:
-    """One curve of several runs over the part that all of them have; they themselves, where there is no such part."""
+    """One curve of several runs over their common part, or the curves themselves if there is none."""
     first, last = max(curve.x[0] for curve in members), min(curve.x[-1] for curve in members)
     if len(members) == 1:
         return [members[0]._replace(label=label)]
@@ -137,7 +142,7 @@ def _tail(curve: Curve, start: float) -> Points:
 
 
 def panels(groups: Mapping[str, Sequence[Path]], axes: Iterable[tuple[str, str]], width: int = 1) -> list[Panel]:
-    """A panel for each pair of `axes`, with a curve for each group of runs' folders.
+    """A panel for each pair of keys in `axes`, with one curve for each group of runs.
 
     Raises:
       ConfigError: a run has no such values.
@@ -150,7 +155,7 @@ def panels(groups: Mapping[str, Sequence[Path]], axes: Iterable[tuple[str, str]]
 
 
 def check_matplotlib() -> None:
-    """Raises ConfigError where there is no matplotlib."""
+    """Raises ConfigError if matplotlib is not installed."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -166,7 +171,7 @@ def draw(drawn: Sequence[Panel], out: Path, title: str = "", note: str = "", wid
 
     Raises:
       ValueError: there is no such format.
-      OSError: the picture can't be written.
+      OSError: the picture cannot be written.
     """
     columns = len(drawn)
     size = (8 if columns == 1 else 6 * columns, 5)  # inches
@@ -183,28 +188,23 @@ def draw(drawn: Sequence[Panel], out: Path, title: str = "", note: str = "", wid
 
 @contextlib.contextmanager
 def picture(columns: int, size: tuple[float, float], out: Path, note: str = "") -> Iterator[tuple[Any, Any]]:
-    """Gives a figure and its axes, side by side, and writes what is then drawn there.
+    """Makes a figure with axes side by side, and writes it to `out` at the end.
 
     Args:
       size: in inches.
       note: a line of text below; long ones are wrapped.
     """
     import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     style: dict[Any, Any] = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}
-    with pyplot.rc_context(style):
-        figure, rows = pyplot.subplots(1, columns, figsize=size, layout="constrained", squeeze=False)
-        try:
-            yield figure, rows[0]
-            if note:
-                below = textwrap.fill(note, int(14.5 * size[0]), break_on_hyphens=False)
-                figure.supxlabel(below, fontsize=8, color="#444444", x=0.01, ha="left")
-            figure.savefig(out, dpi=150)
-        finally:
-            pyplot.close(figure)
+    with matplotlib.rc_context(style):
+        figure = Figure(figsize=size, layout="constrained")  # not pyplot's, which belongs to the caller's program
+        yield figure, figure.subplots(1, columns, squeeze=False)[0]
+        if note:
+            below = textwrap.fill(note, int(14.5 * size[0]), break_on_hyphens=False)
+            figure.supxlabel(below, fontsize=8, color="#444444", x=0.01, ha="left")
+        figure.savefig(out, dpi=150)
 
 
 def _draw_panel(axes: Any, panel: Panel, width: int) -> None:

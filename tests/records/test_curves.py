@@ -1,27 +1,16 @@
 from __future__ import annotations
 
 import itertools
-import json
 import sys
-from pathlib import Path
 
 import numpy as np
-import plot
 import pytest
-from common import curves
+from metrics_runs import make_run
 
-from gunreal.config.folders import prepare_run_dir
-from gunreal.config.schema import Config, ConfigError
+from gunreal.config.schema import ConfigError
+from gunreal.records import curves
 
 Curve = curves.Curve
-
-
-def make_run(folder: Path, name: str, scores: list[float | None]) -> Path:
-    """A run with a line of metrics every 100 steps and 2 seconds."""
-    path = prepare_run_dir(Config(logdir=str(folder), name=name))
-    lines = [{"step": 100 * i, "seconds": 2.0 * i, "score_mean": score} for i, score in enumerate(scores)]
-    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
 
 
 def test_read_leaves_out_nulls(tmp_path):
@@ -82,46 +71,6 @@ def test_runs_without_a_common_part_are_not_merged():
     assert [curve.label for curve in curves.merge("a", members)] == ["a (a_1)", "a (a_2)"]
 
 
-def make_runs(folder: Path, *names: str) -> list[Path]:
-    return [make_run(folder, name, [0, 1]) for name in names]
-
-
-def test_seeds_are_one_group(tmp_path):
-    pc1, pc2, pc10, vr, alone = make_runs(tmp_path, "pc-s1", "pc-s2", "pc-s10", "vr", "rp-s7")
-    groups = plot.group([str(pc1), str(vr), "pc-s2", "pc-s10", "rp-s7"], str(tmp_path))
-    assert groups == {"pc": [pc1, pc2, pc10], "vr": [vr], "rp-s7": [alone]}
-
-
-@pytest.mark.parametrize("names", [("pc", "vr"), ("Pong-v5", "Pong-v4"), ("a-20251121-093800", "a-20251121-093801")])
-def test_other_names_are_not_grouped(tmp_path, names):
-    assert plot.group(names, str(make_runs(tmp_path, *names)[0].parent)).keys() == set(names)
-
-
-def test_groups_can_be_switched_off(tmp_path):
-    make_runs(tmp_path, "pc-s1", "pc-s2")
-    assert list(plot.group(["pc-s1", "pc-s2"], str(tmp_path), suffix="")) == ["pc-s1", "pc-s2"]
-
-
-def test_labels_with_patterns(tmp_path, monkeypatch):
-    old, new, other = make_runs(tmp_path, "old-s1", "new-s2", "other")
-    (tmp_path / "old-s1.log").touch()
-    assert plot.group([f"all of it={tmp_path}/*-s?"]) == {"all of it": [new, old]}
-    assert plot.group(["both=o*", "b=new-s2"], str(tmp_path)) == {"both": [old, other], "b": [new]}
-    monkeypatch.chdir(tmp_path)
-    assert plot.group(["both=*-s?"]) == {"both": [Path("new-s2"), Path("old-s1")]}
-
-
-def test_a_name_with_an_equals_sign_is_a_run(tmp_path):
-    (path,) = make_runs(tmp_path, "lr=0.1")
-    assert plot.group(["lr=0.1"], str(tmp_path)) == {"lr=0.1": [path]}
-
-
-def test_a_link_is_shown_by_its_own_name(tmp_path):
-    (path,) = make_runs(tmp_path, "ablation-base-s1")
-    (tmp_path / "fig13-base-s1").symlink_to(path.name)
-    assert plot.group(["fig13-base-s1"], str(tmp_path)) == {"fig13-base-s1": [path]}
-
-
 def test_time_has_a_unit_that_suits_it():
     for seconds, unit in ((119, "seconds"), (120, "minutes"), (7199, "minutes"), (7200, "hours")):
         panel = curves.Panel("seconds", "score_mean", [Curve("a", np.array([0.0, seconds]), np.zeros(2))])
@@ -130,11 +79,11 @@ def test_time_has_a_unit_that_suits_it():
 
 def test_axes_say_what_they_show(tmp_path, monkeypatch):
     """Labels with units and the smoothing, one legend, a colour for each curve, the same in both panels."""
-    pyplot = pytest.importorskip("matplotlib.pyplot")
+    module = pytest.importorskip("matplotlib.figure")
     paths = [make_run(tmp_path, name, [0, i, 2 * i, 1]) for i, name in enumerate(("a-s1", "a-s2", "b"))]
     drawn = curves.panels({"all": paths[:2], "b": paths[2:]}, [("step", "score_mean"), ("seconds", "score_mean")], 3)
     figures = []
-    monkeypatch.setattr(pyplot, "close", figures.append)
+    monkeypatch.setattr(module.Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
     curves.draw(drawn, tmp_path / "a.svg", title="a title", note="a note", width=3)
     left, right = figures[0].axes
     assert (left.get_xlabel(), right.get_xlabel()) == ("agent steps", "training time (seconds)")
@@ -144,37 +93,6 @@ def test_axes_say_what_they_show(tmp_path, monkeypatch):
     assert colours[0] == colours[1] and len(set(colours[0])) == 2
     assert left.lines[0].get_ydata() == pytest.approx([0.25, 0.5, 5 / 6, 1])
     assert figures[0].legends[0].get_title().get_text() == "a title" and figures[0].get_supxlabel() == "a note"
-
-
-def test_command_draws(tmp_path, capsys):
-    pytest.importorskip("matplotlib")
-    import cv2
-
-    paths = [make_run(tmp_path, name, [None, -1, 0, i]) for i, name in enumerate(("a-s1", "a-s2", "b"))]
-    out = tmp_path / "curves.png"
-    common = ["--logdir", str(tmp_path), "--out", str(out)]
-    assert plot.main([*map(str, paths[:2]), "b", "--x", "seconds", *common]) == 0
-    assert capsys.readouterr().out == f"{out}\n"
-    picture = cv2.imread(str(out))
-    assert picture.shape == (750, 1200, 3) and picture.std() > 5
-    assert plot.main(["all=*", "--smooth", "3", *common]) == 0  # steps and time side by side
-    assert cv2.imread(str(out)).shape == (750, 1800, 3)
-
-
-def test_bad_input(tmp_path, capsys):
-    path = str(make_run(tmp_path, "a", [None, 1]))
-    pytest.importorskip("matplotlib")
-    for arguments, message in (
-        ([path + "x"], "not found"),
-        (["b=none*"], "no run matches 'none*'"),
-        ([path, "--y", "score"], "no values of score over step; it has score_mean, seconds, step"),
-        ([path, "--smooth", "2"], "odd number"),
-        ([path, "--group", "["], "no regular expression"),
-        ([path, "--out", str(tmp_path / "none" / "a.png")], "No such file"),
-        ([path, "--out", str(tmp_path / "a.abc")], "abc"),
-    ):
-        assert plot.main(arguments) == 2
-        assert message in capsys.readouterr().err
 
 
 def test_without_matplotlib(monkeypatch):

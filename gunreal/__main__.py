@@ -1,0 +1,81 @@
+"""`gunreal COMMAND`: trains, evaluates, resumes and plots runs, and lists what is installed.
+
+`python -m gunreal` is the same command. Only the modules of the given command are loaded.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gunreal.config.schema import ConfigError, close_match
+
+LISTS = {
+    "tasks": "List auxiliary tasks, their options, and whether they fit an environment",
+    "envs": "List environments by family, and how to install those that are missing",
+}
+COMMANDS = {
+    "train": "Train a policy",
+    "resume": "Continue a run",
+    "evaluate": "Play episodes with a trained policy and report their scores",
+    "plot": "Draw the learning curves of runs",
+    **LISTS,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command. Returns its exit code: 0 for success, 2 for invalid input."""
+    path, *words = argv or sys.argv
+    program = "python -m gunreal" if Path(path).name == "__main__.py" else "gunreal"
+    if not words or words[0] in ("--help", "-h", "help"):
+        print(usage(program))
+        return 0
+    command, *rest = words
+    try:
+        return _run(command, [f"{program} {command}", *rest])
+    except ConfigError as error:
+        print(f"gunreal: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # as in `gunreal envs | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for the flush at the exit
+        return 1
+
+
+def usage(program: str) -> str:
+    """The help text."""
+    lines = [f"  {name:<10} {help}" for name, help in COMMANDS.items()]
+    return "\n".join(
+        [f"usage: {program} COMMAND ...", "", *lines, "", f"{program} COMMAND --help explains the flags of a command."]
+    )
+
+
+def _run(command: str, argv: list[str]) -> int:
+    if command not in COMMANDS:
+        hint = close_match(command, COMMANDS) or f"; use one of {', '.join(COMMANDS)}"
+        raise ConfigError(f"unknown command {command!r}{hint}")
+    if command in LISTS:
+        from gunreal import listing
+
+        return listing.main(command, argv)
+    module: Any = importlib.import_module(f"gunreal.{'train' if command == 'resume' else command}")
+    if module.__name__ == "gunreal.train":
+        module.command(argv if command == "train" else _resumed(argv))
+    return module.main(argv)
+
+
+def _resumed(argv: list[str]) -> list[str]:
+    """The command line of a resume, in the flags of a training."""
+    program, *words = argv
+    if words and words[0] in ("--help", "--helpfull"):
+        words = ["RUN", "--help"]
+    if not words or words[0].startswith("-"):
+        raise ConfigError(f"name the run first, as in {program} NAME --steps 2M")
+    return [program, "--resume", *words]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""The help text of the training commands: their flags, by section."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from collections.abc import Container
+
+from gunreal.config.schema import FIELDS
+
+# Titles of the sections of `Config`, by the first field of each.
+SECTIONS = {"env": "Environment", "tasks": "Tasks", "logdir": "Run", "agents": "System", "backend": "Learner"}
+FILES = {
+    "config": "TOML file with values that replace the defaults",
+    "resume": "Name or folder of a run to continue",
+}
+TASK_WEIGHT = "Task weights, as in pc=0.05,vr=1. Short for --task pc.weight=0.05,vr.weight=1"
+HELP = {"help": "Show the most common flags and exit", "helpfull": "Show all flags and exit"}
+COMMON = frozenset(
+    ("config", "resume", "help", "helpfull")
+    + ("env", "env_args", "observation", "tasks", "task_weight", "logdir", "name", "steps", "seed", "serial")
+    + ("agents", "trainers", "backend", "network", "algorithm", "learning_rate", "entropy", "discount")
+)
+
+
+def sections() -> dict[str, list[str]]:
+    """The names of the fields, by the title of their section. Both are in the order of `Config`."""
+    found: dict[str, list[str]] = {}
+    for name in FIELDS:
+        if name in SECTIONS:
+            found[SECTIONS[name]] = []
+        found[list(found)[-1]].append(name)
+    return found
+
+
+def text(program: str, shown: Container[str] | None) -> str:
+    """The help text.
+
+    Args:
+      program: the command as it was called, such as "gunreal train".
+      shown: names of the flags to show. None shows all.
+    """
+    parts = {"Files": FILES}
+    for title, names in sections().items():
+        parts[title] = {name: _about(FIELDS[name]) for name in names}
+    parts["Tasks"]["task_weight"] = TASK_WEIGHT
+    parts["Help"] = HELP
+    lines = [f"usage: {program} [--flag value] ..."]
+    for title, flags in parts.items():
+        described = [_flag(name, help) for name, help in flags.items() if shown is None or name in shown]
+        if described:
+            lines += ["", f"{title}:", *described]
+    return "\n".join(lines)
+
+
+def _about(field: dataclasses.Field) -> str:
+    help, default = field.metadata["help"], field.default
+    if "choices" in field.metadata and ":" not in help:
+        help += f": {', '.join(field.metadata['choices'])}"
+    if default in (dataclasses.MISSING, "", ()):
+        return help
+    return f"{help} (default {str(default).lower() if isinstance(default, bool) else default})"
+
+
+def _flag(name: str, help: str) -> str:
+    return textwrap.fill(f"--{name:<22} {help}", 110, initial_indent="  ", subsequent_indent=" " * 27)

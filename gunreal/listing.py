@@ -1,0 +1,157 @@
+"""`gunreal tasks` and `gunreal envs`: what is installed, and what it needs.
+
+Nothing here loads a framework, and only `gunreal tasks --env` opens an environment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import importlib.util
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import gymnasium
+
+from gunreal.config import flags, plugins
+from gunreal.config.schema import Config, ConfigError
+from gunreal.envs.dmlab_levels import LEVELS
+from gunreal.tasks import registry
+
+_WIDTH = 100
+# Gymnasium's own environments with discrete actions and observations that the library can learn from.
+_CLASSIC = ("Acrobot", "CartPole", "CliffWalking", "FrozenLake", "MountainCar", "Taxi")
+
+
+def main(name: str, argv: Sequence[str]) -> int:
+    """Prints a list. Returns the exit code, 0.
+
+    Args:
+      name: "tasks" or "envs".
+      argv: the command line, starting with the command as it was called.
+
+    Raises:
+      ConfigError: the command line is invalid.
+    """
+    program, *words = argv
+    shown = "tasks [--env ID] [--flag value] ..." if name == "tasks" else name
+    if "--help" in words:
+        flags_of = "\n\nWith an environment, it says which tasks fit. All flags of a training are accepted."
+        print(f"usage: {program.removesuffix(name)}{shown}{flags_of if name == 'tasks' else ''}")
+        return 0
+    if name == "tasks":
+        config, extras = flags.from_flags(argv)
+        print("\n\n".join(tasks(config if "env" in extras.given else None)), flush=True)
+        return 0
+    if words:
+        raise ConfigError(f"unexpected argument {words[0]!r}; write {program}")
+    print("\n\n".join(envs()), flush=True)
+    return 0
+
+
+def tasks(config: Config | None = None) -> Iterator[str]:
+    """A paragraph about every installed task. With a configuration, it says whether the task fits the environment.
+
+    Raises:
+      ConfigError: the environment cannot be opened.
+    """
+    return _plugins(registry.TASK, None if config is None else _fit(config))
+
+
+def _plugins(kind: plugins.Kind, verdict: Callable[[type], str] | None = None) -> Iterator[str]:
+    for name, point in sorted(plugins.available(kind).items()):
+        try:
+            cls = plugins.load_class(kind, name)
+        except ConfigError as error:
+            yield f"{name}\n  cannot be used: {error}"
+            continue
+        package = point.dist.name if point.dist else "gunreal"
+        lines = [f"{name}: {_first_line(cls)}", f"options: {', '.join(_options(cls)) or 'none'}"]
+        lines += [f"from: {package}, {point.value}", *([verdict(cls)] if verdict else [])]
+        yield "\n  ".join(lines)
+
+
+def _fit(config: Config) -> Callable[[type], str]:
+    from gunreal.envs.make import describe
+    from gunreal.train import check_fit
+
+    spec = describe(config)
+
+    def verdict(cls: type) -> str:
+        try:
+            check_fit(config, spec, registry.load_tasks([f"{cls.__module__}:{cls.__qualname__}"]))
+        except ConfigError as error:
+            return f"does not fit: {str(error).partition(f'does not fit {config.env}: ')[2] or error}"
+        return f"fits {config.env}"
+
+    return verdict
+
+
+def _options(cls: type) -> Iterator[str]:
+    for field in dataclasses.fields(cls):
+        if field.init:
+            made = field.default_factory
+            default = field.default if made is dataclasses.MISSING else made()
+            yield field.name if default is dataclasses.MISSING else f"{field.name}={default!r}"
+
+
+def _first_line(cls: type) -> str:
+    return (inspect.getdoc(cls) or "no description").partition("\n")[0]
+
+
+def envs() -> Iterator[str]:
+    """A paragraph about every family of environments: how to get it if it is missing, and the ids."""
+    own = {name: str(spec.entry_point) for name, spec in gymnasium.registry.items() if spec.namespace == "gunreal"}
+    mazes = [name for name, entry in own.items() if "vizdoom" in entry]
+    yield _family("Small games of gunreal", "", [name for name in own if name not in mazes])
+    yield _family("Atari 2600 games, from ale-py", "", _registered("ale_py", r"ALE/\w+-v5"))
+    vizdoom = _missing("vizdoom", "pip install 'gunreal[vizdoom]'")
+    yield _family("First-person mazes of gunreal, in ViZDoom", vizdoom, mazes)
+    yield _family("ViZDoom's scenarios", vizdoom, _registered("vizdoom.gymnasium_wrapper", r"Vizdoom\w+-v\d+"))
+    lab = _missing("deepmind_lab", "build it from https://github.com/google-deepmind/lab")
+    yield _family("DeepMind Lab: these and all other levels, by their path", lab, [f"dmlab/{name}" for name in LEVELS])
+    yield _family("Gymnasium", "", _newest(_CLASSIC))
+    box2d = _missing("Box2D", "pip install 'gymnasium[box2d]'")
+    yield _family("Gymnasium, box2d", box2d, _newest(["LunarLander"]))
+    for package, names in _others().items():
+        yield _family(f"From the package {package}", "", names)
+    yield "Any other Gymnasium environment with discrete actions: --env module:Id imports the module that registers it."
+
+
+def _family(title: str, missing: str, names: Iterable[str]) -> str:
+    ids = textwrap.fill("  ".join(names), _WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+    return f"{title}{missing}\n{ids}".rstrip()
+
+
+def _missing(module: str, remedy: str) -> str:
+    return "" if importlib.util.find_spec(module) else f" (not installed: {remedy})"
+
+
+def _registered(module: str, pattern: str) -> list[str]:
+    """Ids of a package that registers them when it is imported. None if it is not installed."""
+    try:
+        gymnasium.register_envs(importlib.import_module(module))
+    except ImportError:
+        return []
+    return sorted(name for name in gymnasium.registry if re.fullmatch(pattern, name))
+
+
+def _newest(names: Iterable[str]) -> list[str]:
+    """The ids with the highest versions."""
+    versions = {
+        name: [spec.version or 0 for spec in gymnasium.registry.values() if (spec.namespace, spec.name) == (None, name)]
+        for name in names
+    }
+    return [f"{name}-v{max(found)}" for name, found in versions.items() if found]
+
+
+def _others() -> dict[str, list[str]]:
+    """Ids that other installed packages registered with Gymnasium, by package."""
+    found: dict[str, list[str]] = {}
+    for name, spec in gymnasium.registry.items():
+        package = spec.entry_point.partition(".")[0].partition(":")[0] if isinstance(spec.entry_point, str) else ""
+        if package not in ("", "gymnasium", "gunreal", "ale_py", "vizdoom"):
+            found.setdefault(package, []).append(name)
+    return found

@@ -1,0 +1,114 @@
+"""`gunreal plot RUN...`: draws the learning curves of runs.
+
+Runs whose names differ only in a seed at the end (`breakout-s1`, `breakout-s2`; `pc_1`, `pc_2`) are seeds of one curve.
+It shows their median and its bootstrap interval, over the part that all of them have. `LABEL=GLOB` draws all runs that
+match as one curve with that label, as in `gunreal plot base=runs/old/base* "all tasks=tasks-s?"`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from glob import iglob
+from pathlib import Path
+
+from gunreal.config import folders
+from gunreal.config.schema import ConfigError
+from gunreal.records import curves
+
+SEED = r"([-_]s|[-_]seed|_)\d{1,3}$"
+
+
+def group(names: Sequence[str], logdir: str = "runs", suffix: str = SEED) -> dict[str, list[Path]]:
+    """The folders of runs, by the label under which they are drawn as one curve.
+
+    Args:
+      names: runs, or LABEL=GLOB.
+      suffix: regular expression. Names that are equal without its match are one group. Empty does not group.
+
+    Raises:
+      ConfigError: a run does not exist, or `suffix` is not a regular expression.
+    """
+    try:
+        pattern = re.compile(suffix)
+    except re.error as error:
+        raise ConfigError(f"--group {suffix!r} is not a regular expression: {error}") from error
+    groups: dict[str, list[Path]] = {}
+    full: dict[str, str] = {}
+    for name in names:
+        label, equals, glob = name.partition("=")
+        if equals and not (Path(name).exists() or Path(logdir, name).exists()):
+            groups.setdefault(label, []).extend(_matches(glob, logdir))
+            continue
+        found = folders.find(name, logdir)
+        own = Path(name).name or found.name  # not the name of a link's target, which may be another experiment's
+        label = pattern.sub("", own) if suffix else own
+        full[label] = own
+        groups.setdefault(label, []).append(found)
+    return {full.get(label, label) if len(paths) == 1 else label: paths for label, paths in groups.items()}
+
+
+def _matches(glob: str, logdir: str) -> list[Path]:
+    """The runs that a pattern names, from here or under `logdir`."""
+    for pattern in (glob, str(Path(logdir, glob))):
+        found = sorted(path for path in map(Path, iglob(pattern)) if (path / folders.CONFIG).is_file())
+        if found:
+            return found
+    raise ConfigError(f"no run matches {glob!r}, from here or in {logdir}; quote it, and check --logdir")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command. Returns the exit code: 0 for success, 2 for invalid input.
+
+    Raises:
+      SystemExit: the help has been printed, or a flag is invalid.
+    """
+    argv = argv or ["python -m gunreal.plot", *sys.argv[1:]]
+    options = _parser(argv[0]).parse_args(argv[1:])
+    try:
+        curves.check_smoothing(options.smooth)
+        curves.check_matplotlib()
+        groups = group(options.runs, options.logdir, options.group)
+        drawn = curves.panels(groups, [(x, options.y) for x in options.x.split(",")], options.smooth)
+        note = f"Line: {curves.STATISTIC}." if any(len(paths) > 1 for paths in groups.values()) else ""
+        curves.draw(drawn, options.out, options.title, note, options.smooth)
+    except (ConfigError, OSError, ValueError) as error:  # matplotlib raises ValueError for an unknown picture format
+        print(f"gunreal: {error}", file=sys.stderr)
+        return 2
+    print(options.out)
+    return 0
+
+
+def _parser(program: str) -> argparse.ArgumentParser:
+    description = (__doc__ or "").partition(": ")[2]
+    parser = argparse.ArgumentParser(
+        program,
+        description=description[0].upper() + description[1:],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("runs", nargs="+", metavar="RUN", help="a run's folder, its name under --logdir, or LABEL=GLOB")
+    add("--logdir", default="runs", help="folder of runs (default: runs)")
+    add(
+        "--x",
+        default="step,seconds",
+        help="step, seconds, or other keys of metrics.jsonl, with a panel for each (default: step,seconds)",
+    )
+    add("--y", default="score_mean", help="a key of metrics.jsonl (default: score_mean)")
+    add("--smooth", type=int, default=1, metavar="N", help="width of the moving mean in points, odd (default: 1)")
+    add(
+        "--group",
+        default=SEED,
+        metavar="REGEX",
+        help="end of names that differs between seeds; empty draws every run alone",
+    )
+    add("--title", default="", help="title of the picture (default: none)")
+    add("--out", type=Path, default=Path("curves.png"), help="picture to write (default: curves.png)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+
+import gymnasium
+import pytest
+
+from gunreal import listing
+from gunreal.config import plugins
+from gunreal.config.schema import Config, ConfigError
+from gunreal.tasks import registry
+
+
+def paragraphs(found) -> dict[str, str]:
+    """The paragraphs by their first word."""
+    return {re.match(r"\w+", text)[0]: text for text in found}
+
+
+def test_tasks_have_a_description_and_their_options():
+    found = paragraphs(listing.tasks())
+    assert set(plugins.available(registry.TASK)) == set(found)
+    assert found["pc"].startswith("pc: n-step Q-learning of the change")
+    assert "options: weight=0.01, discount=0.9, cell=0" in found["pc"]
+    assert "from: gunreal, gunreal.tasks.pixel_control:PixelControl" in found["pc"]
+    assert "fit" not in found["pc"].splitlines()[-1]
+
+
+def test_tasks_that_fit_an_environment():
+    found = paragraphs(listing.tasks(Config(env="CartPole-v1")))
+    assert found["vr"].endswith("\n  fits CartPole-v1")
+    assert re.search(r"\n  does not fit: .*image", found["pc"])
+    assert re.search(r"\n  does not fit: .*cannot record \['depth'\]", paragraphs(listing.tasks(Config()))["depth"])
+
+
+def test_an_environment_that_does_not_exist():
+    with pytest.raises(ConfigError, match="unknown environment 'None-v0'"):
+        list(listing.tasks(Config(env="None-v0")))
+
+
+def test_a_broken_plug_in_does_not_hide_the_others(monkeypatch):
+    broken = EntryPoint("broken", "no_such_module:Task", registry.TASK.group)
+    points = {"broken": broken, "vr": plugins.available(registry.TASK)["vr"]}
+    monkeypatch.setattr(plugins, "available", lambda kind: points)
+    found = paragraphs(listing.tasks())
+    assert found["broken"].startswith("broken\n  cannot be used: cannot load task 'broken' from no_such_module:Task")
+    assert found["vr"].startswith("vr: Regression")
+
+
+def test_environments_by_family():
+    text = "\n".join(listing.envs())
+    for name in (
+        "gunreal/Catch-v0",
+        "ALE/Pong-v5",
+        "gunreal/NavMazeStatic-v0",
+        "dmlab/nav_maze_static_01",
+        "CartPole-v1",
+    ):
+        assert text.split().count(name) == 1
+    assert "MountainCarContinuous" not in text and "Reacher" not in text
+
+
+def test_what_is_missing_has_its_remedy(monkeypatch):
+    monkeypatch.setattr(listing.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "vizdoom.gymnasium_wrapper", None)
+    found = "\n\n".join(listing.envs())
+    assert "in ViZDoom (not installed: pip install 'gunreal[vizdoom]')\n  gunreal/NavMazeStatic-v0" in found
+    assert "ViZDoom's scenarios (not installed: pip install 'gunreal[vizdoom]')\n\n" in found
+    assert "(not installed: build it from https://github.com/google-deepmind/lab)\n  dmlab/" in found
+
+
+def test_environments_of_other_packages(monkeypatch):
+    monkeypatch.setitem(
+        gymnasium.registry, "Mine-v0", gymnasium.envs.registration.EnvSpec("Mine-v0", "my_package.sub:Env")
+    )
+    assert "From the package my_package\n  Mine-v0" in list(listing.envs())
+
+
+def test_lists_are_quick():
+    """They import no framework and open no environment."""
+    program = (
+        "import sys; from gunreal.__main__ import main\n"
+        "main(['gunreal', 'tasks']); main(['gunreal', 'envs'])\n"
+        "heavy = {'tensorflow', 'jax', 'keras', 'cv2', 'gunreal.train', 'gunreal.envs.atari'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import gunreal.__main__ as command
+from gunreal.config import folders
+from gunreal.config.schema import Config
+
+
+def run(*words: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "gunreal", *words], capture_output=True, text=True)
+
+
+def test_without_a_command_it_lists_the_commands(capsys):
+    assert command.main(["/bin/gunreal"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("usage: gunreal COMMAND") and all(f"\n  {name} " in text for name in command.COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["trian"], "unknown command 'trian'; did you mean train?"),
+        (["xyz"], "unknown command 'xyz'; use one of train, "),
+        (["resume"], "name the run first, as in gunreal resume NAME"),
+        (["resume", "--steps", "9"], "name the run first"),
+        (["envs", "Pong"], "unexpected argument 'Pong'"),
+        (["tasks", "--evn", "Pong"], "unknown flag --evn; did you mean env?"),
+        (["evaluate"], "give one run, as in `gunreal evaluate runs/NAME`"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(capsys, words, message):
+    assert command.main(["/bin/gunreal", *words]) == 2
+    output = capsys.readouterr()
+    assert output.out == "" and output.err.count("\n") == 1
+    assert output.err.startswith("gunreal: ") and message in output.err
+
+
+def test_the_exit_code_of_a_training_reaches_the_shell():
+    done = run("train", "--t_max", "0")
+    assert (done.returncode, done.stdout) == (2, "") and "t_max is 0" in done.stderr
+
+
+@pytest.mark.parametrize("name", [*command.COMMANDS])
+def test_help_names_the_command_as_it_was_called(capsys, name):
+    with pytest.raises(SystemExit) if name not in command.LISTS else pytest.MonkeyPatch.context():
+        command.main(["/bin/gunreal", name, "--help"])
+    assert capsys.readouterr().out.startswith(f"usage: gunreal {name}")
+
+
+@pytest.mark.parametrize("module", ["gunreal.train", "gunreal.evaluate"])
+def test_help_of_the_modules(module):
+    done = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"usage: python -m {module} ")
+
+
+def test_the_help_of_resume_lists_what_may_change(capsys):
+    with pytest.raises(SystemExit):
+        command.main(["gunreal", "resume", "--help"])
+    text = capsys.readouterr().out
+    assert "--steps" in text and "--discount" not in text
+
+
+def test_a_closed_pipe_is_no_error():
+    done = subprocess.run(f"{sys.executable} -m gunreal envs | head -1", shell=True, capture_output=True, text=True)
+    assert done.stdout == "Small games of gunreal\n" and done.stderr == ""
+
+
+def test_resume_finds_the_run(tmp_path, capsys):
+    folders.prepare_run_dir(Config(logdir=str(tmp_path), name="catch"))
+    done = run("resume", "catch", "--logdir", str(tmp_path), "--discount", "0.5")
+    assert done.returncode == 2 and "a resumed run cannot change discount" in done.stderr

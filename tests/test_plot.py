@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from metrics_runs import make_run
+
+from gunreal import plot
+
+
+def make_runs(folder: Path, *names: str) -> list[Path]:
+    return [make_run(folder, name, [0, 1]) for name in names]
+
+
+def test_seeds_are_one_group(tmp_path):
+    pc1, pc2, pc10, vr, alone = make_runs(tmp_path, "pc-s1", "pc-s2", "pc-s10", "vr", "rp-s7")
+    groups = plot.group([str(pc1), str(vr), "pc-s2", "pc-s10", "rp-s7"], str(tmp_path))
+    assert groups == {"pc": [pc1, pc2, pc10], "vr": [vr], "rp-s7": [alone]}
+
+
+@pytest.mark.parametrize("names", [("pc", "vr"), ("Pong-v5", "Pong-v4"), ("a-20251121-093800", "a-20251121-093801")])
+def test_other_names_are_not_grouped(tmp_path, names):
+    assert plot.group(names, str(make_runs(tmp_path, *names)[0].parent)).keys() == set(names)
+
+
+def test_groups_can_be_switched_off(tmp_path):
+    make_runs(tmp_path, "pc-s1", "pc-s2")
+    assert list(plot.group(["pc-s1", "pc-s2"], str(tmp_path), suffix="")) == ["pc-s1", "pc-s2"]
+
+
+def test_labels_with_patterns(tmp_path, monkeypatch):
+    old, new, other = make_runs(tmp_path, "old-s1", "new-s2", "other")
+    (tmp_path / "old-s1.log").touch()
+    assert plot.group([f"all of it={tmp_path}/*-s?"]) == {"all of it": [new, old]}
+    assert plot.group(["both=o*", "b=new-s2"], str(tmp_path)) == {"both": [old, other], "b": [new]}
+    monkeypatch.chdir(tmp_path)
+    assert plot.group(["both=*-s?"]) == {"both": [Path("new-s2"), Path("old-s1")]}
+
+
+def test_a_name_with_an_equals_sign_is_a_run(tmp_path):
+    (path,) = make_runs(tmp_path, "lr=0.1")
+    assert plot.group(["lr=0.1"], str(tmp_path)) == {"lr=0.1": [path]}
+
+
+def test_a_link_is_shown_by_its_own_name(tmp_path):
+    (path,) = make_runs(tmp_path, "ablation-base-s1")
+    (tmp_path / "fig13-base-s1").symlink_to(path.name)
+    assert plot.group(["fig13-base-s1"], str(tmp_path)) == {"fig13-base-s1": [path]}
+
+
+def test_command_draws(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    import cv2
+
+    paths = [make_run(tmp_path, name, [None, -1, 0, i]) for i, name in enumerate(("a-s1", "a-s2", "b"))]
+    out = tmp_path / "curves.png"
+    common = ["--logdir", str(tmp_path), "--out", str(out)]
+    assert plot.main(["plot", *map(str, paths[:2]), "b", "--x", "seconds", *common]) == 0
+    assert capsys.readouterr().out == f"{out}\n"
+    picture = cv2.imread(str(out))
+    assert picture.shape == (750, 1200, 3) and picture.std() > 5
+    assert plot.main(["plot", "all=*", "--smooth", "3", *common]) == 0  # steps and time side by side
+    assert cv2.imread(str(out)).shape == (750, 1800, 3)
+
+
+def test_bad_input(tmp_path, capsys):
+    path = str(make_run(tmp_path, "a", [None, 1]))
+    pytest.importorskip("matplotlib")
+    for arguments, message in (
+        ([path + "x"], "not found"),
+        (["b=none*"], "no run matches 'none*'"),
+        ([path, "--y", "score"], "no values of score over step; it has score_mean, seconds, step"),
+        ([path, "--smooth", "2"], "odd number"),
+        ([path, "--group", "["], "not a regular expression"),
+        ([path, "--out", str(tmp_path / "none" / "a.png")], "No such file"),
+        ([path, "--out", str(tmp_path / "a.abc")], "abc"),
+    ):
+        assert plot.main(["plot", *arguments]) == 2
+        assert message in capsys.readouterr().err
