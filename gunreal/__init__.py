@@ -1,6 +1,6 @@
 """gunreal: GA3C with UNREAL's auxiliary tasks as plug-ins.
 
-A script needs only `train`, `resume`, `load` and `Config`.
+A script needs only `train`, `resume`, `load` and `Config`, and a task of one's own `AuxiliaryTask` and `check_task`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from gunreal.config.schema import Config, ConfigError
 
 if TYPE_CHECKING:
     from gunreal.run import Run, load
+    from gunreal.tasks.base import AuxiliaryTask
+    from gunreal.testing import check_task
     from gunreal.train import resume, train
 
-__all__ = ["Config", "ConfigError", "Run", "load", "resume", "train"]
+__all__ = ["AuxiliaryTask", "Config", "ConfigError", "Run", "check_task", "load", "resume", "train"]
 __version__ = "0.1.0"
 
 _LAZY = {"train": "gunreal.train", "resume": "gunreal.train", "load": "gunreal.run", "Run": "gunreal.run"}
+_LAZY |= {"AuxiliaryTask": "gunreal.tasks.base", "check_task": "gunreal.testing"}
 
 
 def __getattr__(name: str) -> Any:

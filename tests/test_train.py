@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import json
 import os
 import signal
@@ -229,6 +231,39 @@ def test_what_resume_refuses(tmp_path, monkeypatch, name, overrides, message):
     saved_run(tmp_path)
     with pytest.raises(gunreal.ConfigError, match=message):
         gunreal.resume(name, **overrides)
+
+
+MINE = """
+from gunreal import AuxiliaryTask
+from gunreal.envs.catch import Catch
+from gunreal.tasks.value_replay import ValueReplay
+
+
+class Mine(ValueReplay):
+    name = "mine"
+
+
+def make(rows):
+    return Catch(rows=rows)
+"""
+
+
+def test_an_environment_and_a_task_from_python(tmp_path, monkeypatch):
+    """A parallel run takes both from a module. The saved names are enough to resume and to evaluate it."""
+    (tmp_path / "of_mine.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    mine = importlib.import_module("of_mine")
+    config = gunreal.Config(
+        env=mine.make, env_args={"rows": 5}, tasks=(mine.Mine,), task={"mine": {"weight": 0.5}}, agents=4, steps=200
+    )
+    run = gunreal.train(dataclasses.replace(config, name="mine", hidden=8, frame_size=36), show=False)
+    assert run.config.env == "of_mine:make" and run.config.tasks == ("of_mine:Mine",)
+    assert run.tasks[0].weight == 0.5 and run.metrics[-1]["episodes"] > 0
+    assert gunreal.resume(run, steps=400, show=False).step >= 400
+    command = [sys.executable, "-m", "gunreal.evaluate", "mine", "--episodes", "2", "--json"]
+    played = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert played["lengths"] == [4, 4]  # steps of a fall through 5 rows
 
 
 def test_train_can_be_replaced(monkeypatch):

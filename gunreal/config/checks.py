@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, is_number, largest_share, per_process
+from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, largest_share, per_process
+from gunreal.config.values import is_number
 
 _MIN_MEMORY = 64 * 2**20
 

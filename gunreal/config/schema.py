@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
-import numbers
 import os
 import tomllib
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
 from gunreal.config import units
+from gunreal.config.values import converted
 
 
 def field(default: Any, help: str, **limits: Any) -> Any:
@@ -35,8 +34,8 @@ class Config:
     """The configuration of a run. Every field is also a command-line flag and a TOML key of the same name.
 
     Values are converted to the type of their field: `agents=16.0` becomes 16, and a list of tasks becomes a tuple. A
-    value that cannot be converted raises `ConfigError`. `gunreal.config.checks.check` checks all other rules. Its
-    `ConfigError` names the fix in one line.
+    function or class for `env`, and a class in `tasks`, become "module:name". A value that cannot be converted raises
+    `ConfigError`. `gunreal.config.checks.check` checks all other rules. Its `ConfigError` names the fix in one line.
     """
 
     def __post_init__(self) -> None:
@@ -44,7 +43,9 @@ class Config:
             object.__setattr__(self, name, typed(name, getattr(self, name)))  # past the frozen attributes
 
     # Environment
-    env: str = field("ALE/Pong-v5", "Environment: a Gymnasium id, or module:id to import a module first")
+    env: str = field(
+        "ALE/Pong-v5", "Environment: a Gymnasium id, module:id to import a module first, or module:function"
+    )
     env_args: dict[str, Any] = field({}, "Keyword arguments for gymnasium.make, as in key=value,key=value")
     protocol: str = field(
         "deterministic",
@@ -208,38 +209,15 @@ def close_match(word: str, known: Iterable[str]) -> str:
 
 
 def typed(name: str, value: Any) -> Any:
-    """Converts `value` to the type of field `name`.
-
-    Whole floats such as 8e6 become int, int becomes float, and a list becomes a tuple.
+    """Converts `value` to the type of field `name`, as `gunreal.config.values.converted` describes.
 
     Raises:
       ConfigError: the value has another type.
     """
-    kind = TYPES[name]
-    if kind is int and is_number(value) and float(value).is_integer():
-        return int(value)
-    if kind is float and is_number(value):
-        return float(value)
-    if kind in (str, bool) and isinstance(value, kind):
-        return value
-    if name == "tasks" and isinstance(value, list | tuple) and all(isinstance(task, str) for task in value):
-        return tuple(value)
-    if name == "env_args" and _is_table(value):
-        return value
-    if name == "task" and _is_table(value) and all(_is_table(options) for options in value.values()):
-        return value
-    kinds = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
-    tables = {"tasks": "a list of strings", "task": "a table of options for each task", "env_args": "a table"}
-    raise ConfigError(f"{name} is {value!r}, but must be {kinds.get(kind) or tables[name]}")
-
-
-def is_number(value: Any) -> bool:
-    """Whether `value` is a finite number. Booleans do not count as numbers."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+    try:
+        return converted(name, TYPES[name], value)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def load(path: str | Path) -> dict[str, Any]:

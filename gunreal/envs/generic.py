@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
@@ -74,7 +75,11 @@ def open_env(config: Config) -> gymnasium.Env:
     except ModuleNotFoundError as e:
         if not e.name or not f"{module}.".startswith(f"{e.name}."):
             raise  # the module exists, and one of its own imports failed
-        raise ConfigError(f"no module {module!r} for {config.env}; install it or correct the id (module:Id)") from None
+        raise ConfigError(
+            f"no module {module!r} for {config.env}; install it, start where it is (PYTHONPATH), or correct the name"
+        ) from None
+    if module and env_id not in gymnasium.registry and callable(found := getattr(sys.modules[module], env_id, None)):
+        return _from_function(config, found)
     if env_id not in gymnasium.registry:
         with contextlib.suppress(ImportError):
             import ale_py
@@ -97,6 +102,23 @@ def open_env(config: Config) -> gymnasium.Env:
         raise ConfigError(f"env_args do not fit {config.env}: {str(e).partition(' was raised')[0]}") from None
     except gymnasium.error.Error as e:
         raise ConfigError(f"{config.env}: {' '.join(str(e).split())}") from None
+
+
+def _from_function(config: Config, function: Callable[..., Any]) -> gymnasium.Env:
+    """Calls the function or class that `config.env` names with the `env_args`."""
+    if config.env.partition(":")[0].partition(".")[0] in sys.stdlib_module_names:
+        raise ConfigError(
+            f"{config.env} belongs to Python itself and makes no environment; name a function of your own"
+        )
+    try:
+        env = function(**config.env_args)
+    except TypeError as e:
+        if e.__traceback__ and e.__traceback__.tb_next:
+            raise  # from inside the function
+        raise ConfigError(f"env_args do not fit {config.env}: {e}") from None
+    if not isinstance(env, gymnasium.Env):
+        raise ConfigError(f"{config.env} returned a {type(env).__name__}; return a gymnasium.Env")
+    return env
 
 
 def _register_vizdoom(config: Config) -> None:

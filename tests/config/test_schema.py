@@ -40,7 +40,7 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"reward_clip": -2.0}, "at least -1"),
         ({"tasks": ("pc", "pc")}, "named twice"),
         ({"tasks": ("pc", "")}, "empty name"),
-        ({"tasks": "pc"}, "a list of strings"),
+        ({"tasks": "pc"}, "a list of names and classes"),
         ({"task": {"pc": {"weight": 0.1}}}, "add it to tasks"),
         ({"tasks": ("pc",), "task": {"pcc": {}}}, "did you mean pc?"),
         ({"tasks": ("pc",), "task": {"pc": {"weight": -1}}}, "at least 0"),

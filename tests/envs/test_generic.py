@@ -177,6 +177,14 @@ def test_module_ids_and_registration():
     assert describe(Config(env="gunreal.envs:gunreal/Catch-v0")).num_actions == 3
 
 
+def test_functions_make_environments():
+    """By name, with the arguments of `env_args`; a registered id of the same name goes first."""
+    made = describe(Config(env="gunreal.envs.catch:Catch", observation="rgb"))
+    assert made.num_actions == 3 and made.frame == (3, 84, 84)
+    small = describe(Config(env="gunreal.envs.maze:RareGoalMaze", env_args={"size": 7}))
+    assert small.num_actions == describe(Config(env="gunreal/RareGoalMaze-v0")).num_actions
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
@@ -184,6 +192,10 @@ def test_module_ids_and_registration():
         (Config(env="Pong-v5"), "did you mean .*ALE/Pong-v5"),
         (Config(env="gunreal/Cach-v0"), "did you mean gunreal/Catch-v0"),
         (Config(env="nomodule:Id-v0"), "no module 'nomodule'"),
+        (Config(env="gunreal.envs.catch:Catch", env_args={"gravity": 1}), "env_args do not fit gunreal.*'gravity'"),
+        (Config(env="subprocess:run", env_args={"args": "true"}), "belongs to Python itself"),
+        (Config(env="numpy:zeros", env_args={"shape": 3}), "numpy:zeros returned a ndarray; return a gymnasium.Env"),
+        (Config(env="gunreal.envs.catch:Cach"), "unknown environment 'Cach'"),
         (Config(env="CartPole-v1", env_args={"gravity": 1}), "env_args do not fit CartPole-v1: .*'gravity'"),
         (Config(env="Pendulum-v1"), "continuous actions; wrap it"),
         (fake(action=spaces.MultiDiscrete([2, 2])), "MultiDiscrete actions"),
