@@ -7,16 +7,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from gunreal.acting.episodes import play
+from gunreal.acting.policy import Policy
 from gunreal.acting.predictor import sample_actions
 from gunreal.config import folders
 from gunreal.config.schema import Config, ConfigError
-from gunreal.envs.make import describe
+from gunreal.envs.make import examine, make_raw
+from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec
 from gunreal.learning.learner import Learner
-from gunreal.records import checkpoint, metrics
+from gunreal.records import checkpoint, interface, metrics
 from gunreal.tasks import registry
 from gunreal.tasks.base import AuxiliaryTask
 
@@ -45,8 +48,13 @@ class Run:
 
     @cached_property
     def spec(self) -> Spec:
-        """Shapes of observations and actions. Opens the environment once."""
-        return describe(self.config)
+        """Shapes of observations and actions."""
+        return self._interface[0]
+
+    @cached_property
+    def _interface(self) -> tuple[Spec, Raw]:
+        """The interface that the run saved. If its folder has none, the environment is opened once."""
+        return interface.load(self.path) or examine(self.config)
 
     @property
     def checkpoint(self) -> Path:
@@ -63,8 +71,8 @@ class Run:
         """The network with the checkpoint's weights. The first access loads Keras.
 
         Raises:
-          ConfigError: the checkpoint belongs to another run, Keras is loaded with another backend, or the environment
-            or a task is no longer installed.
+          ConfigError: the checkpoint belongs to another run, Keras is loaded with another backend, or a task is no
+            longer installed.
           FileNotFoundError: there is no intact checkpoint.
         """
         return self._restored[0]
@@ -83,8 +91,36 @@ class Run:
             raise ConfigError(f"{saved.path} is not a checkpoint of {self.path}: {error}") from error
         return learner, saved.path, saved.step
 
+    def policy(self, num_envs: int | None = None, *, sample: bool = True, seed: int = 1) -> Policy:
+        """The policy for a loop of one's own, on the environment's own observations.
+
+        The environment need not be installed.
+
+        Args:
+          num_envs: number of environments that are acted in at the same time, with a batch axis. None is a single
+            environment without one.
+          sample: whether to sample actions from the policy, as in training and evaluation, instead of taking the most
+            probable one.
+          seed: random seed of the sampled actions.
+
+        Raises:
+          ConfigError: as `learner`.
+          FileNotFoundError: there is no intact checkpoint.
+        """
+        return Policy(self.learner, self.config, *self._interface, num_envs, sample=sample, seed=seed)
+
+    def make_env(self) -> gymnasium.Env:
+        """Opens the environment of the run as a Gymnasium environment, with the observations that `policy` acts on.
+
+        Atari games have the run's frame skip, protocol and actions. Other environments have the run's `env_args`.
+
+        Raises:
+          ConfigError: the environment is not installed.
+        """
+        return make_raw(self.config)
+
     def act(self, observation: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
-        """Chooses actions with the policy.
+        """Chooses actions for observations that are stacked already. `policy` acts on an environment's own ones.
 
         Args:
           observation: `[*spec.observation]` or a batch `[n, *spec.observation]`. It stacks the newest frames along the
@@ -100,7 +136,7 @@ class Run:
         """
         spec, observation = self.spec, np.asarray(observation)
         if spec.state:
-            raise ValueError('a recurrent network needs a past; use learner.predict("base", observations, past)')
+            raise ValueError("a recurrent network needs a past; use run.policy(), which carries it")
         lead = observation.ndim - len(spec.observation)
         fits = lead in (0, 1) and observation.shape[lead:] == spec.observation
         if not (fits and np.can_cast(observation.dtype, spec.dtype, "same_kind")):

@@ -11,16 +11,17 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from gunreal.acting.pool import AgentFailure
 from gunreal.acting.process import EXIT_BAD_INPUT
 from gunreal.config import flags, folders
 from gunreal.config.checks import check
 from gunreal.config.schema import Config, ConfigError
-from gunreal.envs.make import check_recorded, describe
+from gunreal.envs.make import check_recorded, examine
+from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec
-from gunreal.records import checkpoint, metrics
+from gunreal.records import checkpoint, interface, metrics
 from gunreal.runtime import signals
 from gunreal.tasks import registry
 from gunreal.tasks.base import AuxiliaryTask
@@ -31,20 +32,25 @@ if TYPE_CHECKING:
     from gunreal.runtime.system import System
 
 
-def prepare(config: Config) -> tuple[Spec, tuple[AuxiliaryTask, ...]]:
-    """Checks the configuration, the tasks and the environment before anything starts.
+class Prepared(NamedTuple):
+    """What a run starts with: the interface of the environment, the tasks, and what the environment itself observes."""
 
-    Returns:
-      The interface of the environment, and the tasks with their options set.
+    spec: Spec
+    tasks: tuple[AuxiliaryTask, ...]
+    raw: Raw
+
+
+def prepare(config: Config) -> Prepared:
+    """Checks the configuration, the tasks and the environment before anything starts.
 
     Raises:
       ConfigError: the run cannot start. The message is one line that names the fix.
     """
     check(config)
     tasks = registry.load_tasks(config.tasks, config.task)
-    spec = describe(config)
+    spec, raw = examine(config)
     check_fit(config, spec, tasks)
-    return spec, tasks
+    return Prepared(spec, tasks, raw)
 
 
 def check_fit(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> None:
@@ -104,7 +110,7 @@ def _train(config: Config, resumed_dir: Path | None, show: bool = True) -> Run:
     from gunreal.run import load
     from gunreal.runtime.system import System
 
-    spec, tasks = prepare(config)
+    spec, tasks, raw = prepare(config)
     with signals.handled() as interruption:
         run_dir = resumed_dir or folders.prepare_run_dir(config)
         with folders.locked(run_dir):
@@ -112,6 +118,7 @@ def _train(config: Config, resumed_dir: Path | None, show: bool = True) -> Run:
             if resumed_dir:
                 folders.save_resumed(config, run_dir)
             try:
+                interface.save(run_dir, spec, raw)
                 system = System(dataclasses.replace(config, name=run_dir.name), spec, tasks, run_dir, resumed)
                 interruption.stops(system.stop)
                 _run(system, show)

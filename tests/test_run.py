@@ -15,8 +15,8 @@ from trained import catch_run
 
 import gunreal
 from gunreal.acting.predictor import sample_actions
-from gunreal.envs.make import make
-from gunreal.records import checkpoint
+from gunreal.envs.make import describe, make
+from gunreal.records import checkpoint, interface
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +70,41 @@ def test_act_takes_only_what_fits(run, observations):
     for wrong in (observations / 255, observations[0, :3], observations[None], observations.astype(np.int64)):
         with pytest.raises(ValueError, match=r"act\(\) takes uint8 \[4, 84, 84\], or a batch"):
             run.act(wrong)
+
+
+def test_a_policy_needs_neither_the_environment_nor_its_package(run, tmp_path):
+    from gunreal.config.schema import save
+
+    shutil.copytree(run.path, tmp_path / "moved")
+    save(dataclasses.replace(run.config, env="not_installed:Gone-v0"), tmp_path / "moved" / "config.toml")
+    gone = gunreal.load(tmp_path / "moved")
+    with pytest.raises(gunreal.ConfigError, match="no module 'not_installed'"):
+        gone.make_env()
+    policy, env = gone.policy(sample=False), run.make_env()
+    assert policy.reset() >= 0
+    observation, _ = env.reset(seed=1)
+    assert policy.act(observation) == run.act(np.repeat(observation.transpose(2, 0, 1), 4, axis=0))
+    assert run.spec == gone.spec == interface.load(run.path)[0] == describe(run.config)
+
+
+def test_the_policy_earns_what_evaluation_does(run):
+    policy, env, scores = run.policy(seed=2), run.make_env(), []
+    for _ in range(5):
+        observation, score, done = env.reset(seed=policy.reset())[0], 0.0, False
+        while not done:
+            observation, reward, done, _, _ = env.step(policy.act(observation))
+            score += reward
+        scores.append(score)
+    assert scores == run.evaluate(5, seed=2).tolist()
+
+
+def test_a_run_without_a_saved_interface_opens_its_environment(run, tmp_path):
+    shutil.copytree(run.path, tmp_path / "old")
+    (tmp_path / "old" / interface.FILE).unlink()
+    assert gunreal.load(tmp_path / "old").spec == run.spec
+    (tmp_path / "old" / interface.FILE).write_text("{}")
+    with pytest.raises(gunreal.ConfigError, match=r"cannot read .*spec.json \(KeyError.*; delete it"):
+        _ = gunreal.load(tmp_path / "old").spec
 
 
 class Memory(gymnasium.Env):

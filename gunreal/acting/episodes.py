@@ -8,17 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gunreal.acting.predictor import sample_actions
+from gunreal.acting.policy import Memory, decide
 from gunreal.config.schema import Config
 from gunreal.envs.make import make
-from gunreal.experience.replay import Past, blank_past, concatenate_pasts
-from gunreal.experience.returns import clip_rewards
+from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
 from gunreal.learning.learner import Learner
 
 MAX_STEPS = 27_000  # 108 000 frames, half an hour of Atari, which is ALE's own limit
 _ENVIRONMENTS = 16
-_STREAM = 1  # fourth word of an episode's seed; training uses three words, which equals a fourth word of 0
 Watch = Callable[[np.ndarray, float, Past | None], None]
 
 
@@ -80,11 +78,9 @@ def play(
         for player in players:
             player.begin()
         while players:
-            observations = np.stack([player.observation for player in players])
-            past = concatenate_pasts([player.past for player in players])
-            logits, _, *states = learner.predict("base", observations, past)
-            for i, player in enumerate(players):
-                if episode := player.step(logits[i], [state[i] for state in states], sample, max_steps):
+            actions = decide(learner, [player.memory for player in players], sample)
+            for player, action in zip(players, actions, strict=True):
+                if episode := player.step(action, max_steps):
                     yield episode
                     player.begin()
             players = [player for player in players if player.playing]
@@ -94,8 +90,8 @@ class _Player:
     """One environment and the episodes that it plays one after the other."""
 
     def __init__(self, config: Config, spec: Spec, numbers: Iterator[int], seed: int, watch: Watch | None):
-        self._env, self._spec, self._numbers, self._seed, self._watch = make(config, 1), spec, numbers, seed, watch
-        self.playing = True
+        self._env, self._numbers, self._seed, self._watch = make(config, 1), numbers, seed, watch
+        self.memory, self.playing = Memory(spec), True
 
     def begin(self) -> None:
         """Starts the next episode, or sets `playing` to False if there is none."""
@@ -104,34 +100,23 @@ class _Player:
             self.playing = False
             return
         self._number, self._length, self._score = number, 0, 0.0
-        self._rng = np.random.default_rng([self._seed, number, 0, _STREAM])
-        self._episode_seed = int(self._rng.integers(2**31))
+        self._episode_seed = self.memory.begin(self._seed, number)
         self._advance(0, reset=True)
 
-    def step(self, logits: np.ndarray, state: list[np.ndarray], sample: bool, max_steps: int) -> Episode | None:
-        """Takes one step with `logits` `[A]` and a recurrent network's new `state`. Returns the episode if it ended."""
-        action = sample_actions(logits[None], self._rng)[0][0] if sample else logits.argmax()
-        if self.past:
-            self.past.state[0] = state[0]
-        done = self._advance(int(action), reset=False)
+    def step(self, action: int, max_steps: int) -> Episode | None:
+        """Takes one step. Returns the episode if it ended."""
+        done = self._advance(action, reset=False)
         self._length += 1
         cut = not done and self._length >= max_steps
         return Episode(self._number, self._episode_seed, self._score, self._length, cut) if done or cut else None
 
     def _advance(self, action: int, reset: bool) -> bool:
         step = self._env.step(np.array([action], np.int32), np.array([reset]), np.array([self._episode_seed], np.int64))
-        (frame,) = step.frame
-        if reset:
-            self.observation = np.concatenate([frame] * self._spec.stack)
-            self.past = blank_past(self._spec, 1)
-        else:
-            self.observation = np.concatenate((self.observation[len(frame) :], frame))
-            if self.past:
-                self.past.last_action[:] = action
-                self.past.last_reward[:] = clip_rewards(step.reward, self._spec.reward_clip)
-        self._score += float(step.reward[0])
+        reward = float(step.reward[0])
+        self.memory.see(step.frame[0], reward)
+        self._score += reward
         if self._watch and self._number == 0:
-            self._watch(self.observation, self._score, self.past)
+            self._watch(self.memory.observation, self._score, self.memory.past)
         return bool(step.terminated[0] or step.truncated[0])
 
     def close(self) -> None:

@@ -202,7 +202,7 @@ def test_one_batch_more_is_ready_than_are_computed():
 def test_removed_agents_return_their_memory(tmp_path):
     """Three of four processes go: so do their replay rings and what they had for themselves."""
     config = Config(env="gunreal/Catch-v0", agents=8, agents_per_process=2, replay_size=1000, steps=10**9, t_max=5)
-    system = System(config, *prepare(config), tmp_path, None)
+    system = System(config, *prepare(config)[:2], tmp_path, None)
     seen = {}
 
     def tick():

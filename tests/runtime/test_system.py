@@ -75,7 +75,7 @@ def system(tmp_path):
 def make_system(folder, resumed=None, **options):
     options = {"tasks": ("vr", "rp"), "agents": 2, "agents_per_process": 2, "hidden": 8, "steps": 100} | options
     config = Config(env="CartPole-v1", **options)
-    return System(config, *prepare(config), folder, resumed)
+    return System(config, *prepare(config)[:2], folder, resumed)
 
 
 def test_stop_keeps_the_first_reason(system):

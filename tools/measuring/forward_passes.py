@@ -112,7 +112,7 @@ def both_ways(config: Config, spec: Spec) -> TensorFlow | Jax:
 def compare(config: Config, size: int, batch: int, rounds: int) -> dict[str, float]:
     """Milliseconds of "predict", "train", "keep" and "continued" for a batch, and "difference", relative to the largest
     gradient of a weight."""
-    spec, _ = prepare(config)
+    spec = prepare(config).spec
     ways = both_ways(config, spec)
     rng = np.random.default_rng(0)
     observations = rng.integers(0, 256, (batch, *spec.observation)).astype(spec.dtype)

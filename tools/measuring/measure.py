@@ -126,7 +126,7 @@ def watched(config: Config, watch: Callable[[System], W]) -> tuple[System, W]:
     Returns:
       The system, closed, and its watcher.
     """
-    spec, tasks = prepare(config)
+    spec, tasks, _ = prepare(config)
     with tempfile.TemporaryDirectory() as folder:
         system = System(config, spec, tasks, Path(folder), None)
         try:

@@ -1,0 +1,41 @@
+"""`spec.json`: the interface of a run's environment, so that its policy can be used without the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from gunreal.config.schema import ConfigError
+from gunreal.envs.raw import Raw
+from gunreal.experience.spec import Spec
+
+FILE = "spec.json"
+
+
+def save(run_dir: Path, spec: Spec, raw: Raw) -> None:
+    """Writes the interface to a run's folder. The file is replaced as a whole, or not at all. Raises OSError."""
+    temporary = run_dir / f"{FILE}.tmp"
+    try:
+        temporary.write_text(json.dumps({"spec": spec._asdict(), "raw": raw.to_json()}, indent=1) + "\n")
+        os.replace(temporary, run_dir / FILE)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load(run_dir: Path) -> tuple[Spec, Raw] | None:
+    """The interface in a run's folder, or None if there is no file.
+
+    Raises:
+      ConfigError: the file cannot be read. The message is one line that names the fix.
+    """
+    path = run_dir / FILE
+    try:
+        found = json.loads(path.read_text())
+        return Spec(**{**found["spec"], "frame": tuple(found["spec"]["frame"])}), Raw.from_json(found["raw"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"cannot read {path} ({type(error).__name__}: {error}); delete it, and the environment is opened instead"
+        ) from error
