@@ -1,19 +1,20 @@
-"""Compares systems on Atari games: `python tools/atari.py [--steps 1M] [--seeds 2] [options] [-- FLAGS]`.
-
-Every system is trained on every game with every seed, and writes the same learning curve. The same command again goes
-on where the last one was stopped: finished runs stay, gunreal's runs resume from their checkpoints, and another
-system's unfinished run starts again. Results are drawn after every run: atari.png and atari-GAME.png, atari.md and
-atari.json, in the folder of runs. They compare raw and human-normalised scores at equal agent steps and at equal
-minutes of training. FLAGS are training flags for every gunreal.
-
-All systems have the papers' protocol: every action is held for 4 frames, without sticky actions, a game starts with at
-most 30 no-ops, and the raw score of the whole game counts, even for a system that trains on single lives.
+"""How do gunreal, Stable-Baselines3 and Sample Factory score on Atari games?
 
   python tools/atari.py --python sb3=~/venvs/sb3/bin/python --python sf=~/venvs/sf/bin/python
   python tools/atari.py --games Pong,Breakout --systems gunreal,gunreal-tasks --steps 500k --seeds 1
   python tools/atari.py --systems gunreal,gunreal:algorithm=ppo --draw
 
-Exit code: 0; 1 if a run failed; 2 if the input was bad; 130 if stopped.
+The program trains every system on every game with every seed. It compares raw and human-normalized scores at equal
+agent steps and at equal training times. After each run it writes atari.png, atari-GAME.png, atari.md and atari.json to
+the folder of runs. Training flags after -- apply to all gunreal systems.
+
+If the program is stopped, the same command continues: finished runs are kept, gunreal's runs resume from their
+checkpoints, and unfinished runs of other systems start again.
+
+All systems use the protocol of the papers: an action repeat of 4 frames, no sticky actions, and up to 30 no-ops at the
+start of a game. A score is the raw score of a whole game, even for a system that trains on single lives.
+
+Exit codes: 0 on success, 1 if a run failed, 2 for bad input, 130 if stopped.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from gunreal.records import curves
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[Contestant]]:
-    """The options, and who is compared.
+    """Returns the options and the systems to compare.
 
     Raises:
       ConfigError: a bad option.
@@ -46,16 +47,19 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[Contestant]]:
     end = argv.index("--") if "--" in argv else len(argv)
     parser = Parser("atari.py", __doc__)
     contestants.add_options(parser, LEARNING, "systems", "learn")
-    known = f"games, separated by commas: {', '.join(games.GAMES)} (default: all but Pong)"
+    known = f"comma-separated games: {', '.join(games.GAMES)} (default: all but Pong)"
     parser.add_argument("--games", default="", metavar="A,B", help=known)
-    parser.add_argument("--steps", default="1M", metavar="N", help="budget of a run in agent steps (default: 1M)")
-    parser.add_argument("--seeds", type=int, default=2, metavar="N", help="seeds 1 to N (default: 2)")
-    parser.add_argument("--parallel", type=int, default=1, metavar="N", help="trainings at once (default: 1)")
+    parser.add_argument("--steps", default="1M", metavar="N", help="length of a run, in agent steps (default: 1M)")
+    parser.add_argument("--seeds", type=int, default=2, metavar="N", help="number of seeds (default: 2)")
+    parser.add_argument("--parallel", type=int, default=1, metavar="N", help="number of concurrent runs (default: 1)")
     parser.add_argument(
-        "--minutes", type=float, metavar="N", help="training time to compare at (default: the shortest finished run's)"
+        "--minutes",
+        type=float,
+        metavar="N",
+        help="training time at which to compare, in minutes (default: that of the shortest finished run)",
     )
     parser.add_argument("--logdir", type=Path, default=Path("runs/atari"), help="folder of runs (default: runs/atari)")
-    parser.add_argument("--draw", action="store_true", help="train nothing; draw what is there, also unfinished runs")
+    parser.add_argument("--draw", action="store_true", help="draw existing runs, finished or not, without training")
     options = parser.parse_args(argv[:end])
     for name in ("seeds", "parallel", "minutes"):
         if getattr(options, name) is not None:
@@ -69,7 +73,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[Contestant]]:
 
 
 def draw(options: argparse.Namespace, systems: Sequence[Contestant], jobs: Sequence[Job]) -> None:
-    """Writes the results so far. Raises ConfigError where no run has a score yet."""
+    """Writes the results so far. Raises ConfigError if no run has a score yet."""
     of = {
         plan.run_name(system.label, game, seed): (system.label, game)
         for system in systems
@@ -93,7 +97,7 @@ def draw(options: argparse.Namespace, systems: Sequence[Contestant], jobs: Seque
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns the exit code."""
+    """Runs the command and returns its exit code."""
     try:
         options, systems = parse(sys.argv[1:] if argv is None else argv)
         curves.check_matplotlib()
@@ -107,10 +111,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         plan.check(jobs)
         with dispatcher.locked(options.logdir) as lock:
             working = dispatcher.Dispatcher(jobs, options.parallel, lock, say)
-            say(f"{len(jobs)} runs of {options.steps:,} agent steps, {sum(job.finished() for job in jobs)} finished")
+            finished = sum(job.finished() for job in jobs)
+            say(f"{len(jobs)} runs of {options.steps:,} agent steps, of which {finished} have finished")
             working.train(lambda: dispatcher.attempt(lambda: draw(options, systems, jobs), say))
         if working.stopping:
-            say(f"stopped; to go on: {shlex.join(['python', *sys.argv])}")
+            say(f"stopped; to continue, run: {shlex.join(['python', *sys.argv])}")
             return 130
         return 1 if working.failed else 0
     except (OSError, ValueError) as error:  # ConfigError is one

@@ -1,18 +1,25 @@
-"""Measures how near the whole system comes to what its parts can do: `python tools/benchmark.py [training flags]`.
+"""How fast does gunreal train on this machine, and how close is that to the limit set by its parts?
 
-Four rates are measured, all in agent steps a second, without tasks and with pc,vr,rp (or what --tasks names):
-  environments  all of them stepped by all cores, with nothing else running
-  predictions   policy and value, at the mean batch size that the system had, and over batch sizes
-  training      updates with all tasks, at the system's training batch
-  whole system  acted and trained, with everything that it does
-On shared cores the limit is the number of cores / (CPU time of the three parts for one agent step), which cores that
-are never idle could reach. With a GPU it is min(environments, 1 / (1/predictions + 1/training)). The tasks' bootstraps,
-two more predictions in t_max steps for pc and vr, are not part of the limit. Rounds alternate between the sets of
-tasks, so that a noisy machine disturbs them alike. A round counts if acted and trained steps are within 5 %.
+  python tools/benchmark.py --env ALE/Breakout-v5
+  python tools/benchmark.py --tune --tasks pc,vr,rp
 
-The tool also reports how long agents wait, batch sizes, queues, policy lag, bytes and CPU time of an agent step, where
-the server's Python threads spend their time, and memory. With --tune it searches for the fastest settings instead, and
-writes them to a file for --config.
+The benchmark measures four rates in agent steps per second, with and without auxiliary tasks:
+  environments  stepping all environments on all cores, with nothing else running
+  predictions   policy and value, at the system's mean batch size and at other batch sizes
+  training      updates with all tasks, at the system's training batch size
+  whole system  acting and training together, as in a normal run
+
+The limit is the rate that the system would reach without any overhead. On a CPU it is the number of cores divided by
+the CPU time that the three parts need per agent step. With a GPU it is min(environments, 1 / (1/predictions +
+1/training)). It does not include the bootstrap predictions of the tasks.
+
+Rounds alternate between the sets of tasks, so that other load on the machine affects all of them equally. A round is
+balanced if the rates of acting and training differ by at most 5 %. Only balanced rounds count if there are any.
+
+The report also shows waiting times of agents, batch sizes, queue lengths, policy lag, memory, and for each agent step
+the bytes moved and the CPU time used. A profile shows where the Python threads of the server spend their time.
+
+With --tune, the program searches for the fastest settings instead and writes them to a file for --config.
 """
 
 from __future__ import annotations
@@ -40,31 +47,33 @@ BASE = "base"
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:
-    """The tool's own options, and the configuration that the other flags make; `options.given` has its given fields.
+    """Returns the options of this program and the training configuration.
+
+    `options.given` contains the fields of the configuration that were given on the command line.
 
     Raises:
       ConfigError: a bad option or flag.
     """
     parser = Parser("benchmark.py", __doc__)
     parser.add_argument(
-        "--task_sets", default="", help='sets of tasks to measure, as in "base pc,vr,rp" (default: base, and --tasks)'
+        "--task_sets",
+        default="",
+        help='space-separated sets of tasks, such as "base pc,vr,rp" (default: base and --tasks, or pc,vr,rp)',
     )
     parser.add_argument(
-        "--seconds", type=float, default=None, help="length of a measurement (default: 8; with --tune: 6)"
+        "--seconds", type=float, default=None, help="length of a measurement, in seconds (default: 8; with --tune: 6)"
     )
-    parser.add_argument("--rounds", type=int, default=3, help="rounds, of which medians are taken (default: 3)")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds; the medians are shown (default: 3)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file for the numbers of all rounds (default: none)")
     parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="file for all numbers, also those of each round (default: none)"
-    )
-    parser.add_argument(
-        "--png", type=Path, metavar="FILE", help="file for the picture; needs matplotlib (default: none)"
+        "--png", type=Path, metavar="FILE", help="file for the figure; needs matplotlib (default: none)"
     )
     parser.add_argument("--tune", action="store_true", help="search for the settings with the highest training rate")
     parser.add_argument(
-        "--lag", type=float, default=10.0, help="with --tune: highest mean policy lag, in updates (default: 10)"
+        "--lag", type=float, default=10.0, help="highest mean policy lag with --tune, in updates (default: 10)"
     )
     parser.add_argument(
-        "--toml", type=Path, default=Path("tuned.toml"), help="with --tune: file to write (default: tuned.toml)"
+        "--toml", type=Path, default=Path("tuned.toml"), help="output file of --tune (default: tuned.toml)"
     )
     options, config, extras = parser.parse_with_training_flags(argv)
     options.given = extras.given
@@ -77,11 +86,13 @@ def _check(options: argparse.Namespace, config: Config, resumed: bool) -> None:
     for name in ("seconds", "rounds", "lag"):
         check_positive(name, getattr(options, name))
     if options.tune and (options.task_sets or options.json or options.png):
-        raise ConfigError("--tune is for one set of tasks, and writes --toml; leave --task_sets, --json and --png out")
+        raise ConfigError("--tune searches for one set of tasks; leave out --task_sets, --json and --png")
     if resumed:
-        raise ConfigError("nothing is resumed here; measure the run's configuration, --config runs/NAME/config.toml")
+        raise ConfigError(
+            "--resume is not supported here; use --config runs/NAME/config.toml to measure a run's settings"
+        )
     if config.serial or config.scheduler != "off":
-        raise ConfigError("what is measured has agent processes and fixed counts; leave --serial and --scheduler out")
+        raise ConfigError("--serial and --scheduler can't be measured here; leave them out")
     outputs = [options.toml] if options.tune else [path for path in (options.json, options.png) if path]
     for path in outputs:
         if (
@@ -89,15 +100,15 @@ def _check(options: argparse.Namespace, config: Config, resumed: bool) -> None:
             or not os.access(path.resolve().parent, os.W_OK)
             or (path.exists() and not os.access(path, os.W_OK))
         ):
-            raise ConfigError(f"can't write {path}; choose a file in a folder that exists and is writable")
+            raise ConfigError(f"can't write {path}; choose a file in an existing, writable folder")
     if options.png:
         curves.check_matplotlib()
         if options.png.suffix != ".png":
-            raise ConfigError(f"--png {options.png} has to end with .png")
+            raise ConfigError(f"--png {options.png}: the name must end with .png")
 
 
 def variants(config: Config, task_sets: str) -> dict[str, Config]:
-    """The configuration with each set of tasks, by its name; a task's options go with it."""
+    """Returns a configuration for each set of tasks. Options of a task are kept where the task is used."""
     names = task_sets.split() or [BASE, ",".join(config.tasks) or "pc,vr,rp"]
     found = {}
     for name in names:
@@ -108,7 +119,7 @@ def variants(config: Config, task_sets: str) -> dict[str, Config]:
 
 
 def describe(config: Config, row: summary.Row, about: dict[str, Any], options: argparse.Namespace) -> str:
-    """One line that says what was measured, where and how."""
+    """Describes the measured system, the machine and the measurement in one line."""
     device = "a GPU" if row["gpu"] else "the CPU"
     return (
         f"{config.env}, {row['agents']:.0f} agents in {row['processes']:.0f} processes, "
@@ -119,7 +130,7 @@ def describe(config: Config, row: summary.Row, about: dict[str, Any], options: a
 
 
 def benchmark(options: argparse.Namespace, config: Config) -> int:
-    """Measures, prints and writes; returns the exit code."""
+    """Measures all sets of tasks, prints and writes the results, and returns the exit code."""
     chosen = variants(config, options.task_sets)
     for variant in chosen.values():
         prepare(variant)
@@ -130,7 +141,7 @@ def benchmark(options: argparse.Namespace, config: Config) -> int:
             row = measure.row(variant, options.seconds)
             rows[name].append(row)
             found = f"{row['pps']:,.0f} agent steps/s, {row['share']:.2f} of the limit"
-            note = "" if row["balanced"] else f", not balanced: {row['tps']:,.0f} trained"
+            note = "" if row["balanced"] else f", not balanced: {row['tps']:,.0f} steps/s trained"
             say(f"round {number + 1} of {options.rounds}, {name}: {found}{note}")
     results = {name: summary.medians(of) for name, of in rows.items()}
     title = describe(config, next(iter(results.values())), about, options)
@@ -142,14 +153,12 @@ def benchmark(options: argparse.Namespace, config: Config) -> int:
         summary.draw(results, about["cores"], title, options.png)
     unbalanced = [name for name, row in results.items() if not row["balanced"]]
     if unbalanced:
-        say(
-            f"no round of {', '.join(unbalanced)} was balanced: their medians are of all; measure longer with --seconds"
-        )
+        say(f"no round of {', '.join(unbalanced)} was balanced, so all rounds count; use a larger --seconds")
     return 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns the exit code: 0, 1 where a measurement failed, 2 where the input was bad, 130 stopped."""
+    """Returns the exit code: 0 on success, 1 if a measurement failed, 2 for bad input, 130 if interrupted."""
     try:
         options, config = parse(sys.argv[1:] if argv is None else argv)
         if options.tune:

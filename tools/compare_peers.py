@@ -1,21 +1,21 @@
-"""Compares gunreal with other systems on the same cores: `python tools/compare_peers.py [options] [-- FLAGS]`.
+"""How fast do gunreal and other systems train on the same cores, and how soon do they reach a score?
 
-Speed: each system that can be imported trains on Pong in turn, in a process of its own, with the same network and the
-same protocol. Rounds go forth and back (A B C C B A), and their medians are compared: agent steps a second, CPU
-milliseconds of an agent step, and memory.
-
-Learning (--learn): each system trains one after the other, with its own Atari settings, until the mean of the last 100
-games is --score. Compared are the agent steps and the minutes until then. Runs are kept in --logdir: the same command
-again goes on where the last one was stopped, and another system's unfinished run starts again.
-
-Systems are looked for in this interpreter, unless --python names theirs. FLAGS are training flags for every gunreal.
-A system may have other settings of its own. CleanRL is not compared: its newest release on PyPI (1.2.0) is scripts for
-Python 3.10 and gym 0.23, and has no PQN.
-
-  python tools/compare_peers.py --peers sb3,sb3:threads=1,sb3:envs=16:n_steps=5 --python sb3=~/venvs/sb3/bin/python
+  python tools/compare_peers.py --peers gunreal,sb3,sb3:envs=16:n_steps=5 --python sb3=~/venvs/sb3/bin/python
   python tools/compare_peers.py --learn --python sb3=~/venvs/sb3/bin/python --python sf=~/venvs/sf/bin/python
 
-Exit code: 0; 1 if a system that is present failed; 2 if the input was bad; 130 if stopped.
+By default the program compares speed. Each system trains on Pong in a process of its own, with the same network and
+the same protocol. Successive rounds reverse the order of the systems (A B C, C B A). The table shows medians over the
+rounds: agent steps per second, CPU time per agent step, and memory.
+
+With --learn it compares learning. The systems train one after the other, with their own recommended Atari settings,
+until the mean score of the last 100 games reaches --score. The table shows the agent steps and the minutes that each
+system needed. If the program is stopped, the same command continues, but unfinished runs of other systems start again.
+
+Use --python if a system is installed in another virtual environment. Training flags after -- apply to all gunreal
+systems. Settings of a single system follow its name, separated by colons. CleanRL is not included, because its newest
+release on PyPI (1.2.0) consists of scripts for Python 3.10 and gym 0.23.
+
+Exit codes: 0 on success, 1 if an installed system failed, 2 for bad input, 130 if stopped.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from gunreal.config.schema import Config, ConfigError
 from gunreal.config.units import parse_count
 from gunreal.records import curves
 
-_OTHERS = 10_000_000  # agent steps: the budget of the other systems' own settings
+_OTHERS = 10_000_000  # agent steps: the budget that the other systems' settings are made for
 _OF_SPEED = {"rounds": 4, "seconds": 30.0, "warmup": 10.0, "json": ""}
 _OF_LEARNING = {"score": 18.0, "env": "Pong", "steps": "", "seeds": 1, "logdir": ""}
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[Contestant]]:
-    """The options, and who is compared.
+    """Returns the options and the systems to compare.
 
     Raises:
       ConfigError: a bad option.
@@ -57,7 +57,8 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[Contestant]]:
     args = _parser(names, driver).parse_args(argv[:end])
     for name in _OF_SPEED if learn else _OF_LEARNING:
         if getattr(args, name) is not None:
-            raise ConfigError(f"--{name} {'does not go with' if learn else 'needs'} --learn; correct it")
+            state = "can't be used with" if learn else "needs"
+            raise ConfigError(f"--{name} {state} --learn; {'leave it out' if learn else 'add --learn'}")
     for name, default in (_OF_LEARNING if learn else _OF_SPEED).items():
         if getattr(args, name) is None:
             setattr(args, name, default)
@@ -68,37 +69,41 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[Contestant]]:
 def _parser(names: Sequence[str], driver: str) -> Parser:
     parser = Parser("compare_peers.py", __doc__)
     contestants.add_options(parser, names, "peers", driver)
-    parser.add_argument("--cores", type=int, default=2, metavar="N", help="cores that each may use (default: 2)")
-    parser.add_argument("--learn", action="store_true", help="compare the time to a score; see --learn --help")
-    fast = parser.add_argument_group("speed")
-    fast.add_argument("--rounds", type=int, metavar="N", help="measurements of each system (default: 4)")
-    fast.add_argument("--seconds", type=float, metavar="S", help="length of a measurement (default: 30)")
-    fast.add_argument("--warmup", type=float, metavar="S", help="seconds before a measurement (default: 10)")
+    parser.add_argument(
+        "--cores", type=int, default=2, metavar="N", help="number of cores for each system (default: 2)"
+    )
+    parser.add_argument(
+        "--learn", action="store_true", help="compare the time to reach a score (its systems: --learn --help)"
+    )
+    fast = parser.add_argument_group("options for comparing speed")
+    fast.add_argument("--rounds", type=int, metavar="N", help="number of measurements of each system (default: 4)")
+    fast.add_argument("--seconds", type=float, metavar="S", help="length of a measurement, in seconds (default: 30)")
+    fast.add_argument("--warmup", type=float, metavar="S", help="time before a measurement, in seconds (default: 10)")
     fast.add_argument("--json", metavar="FILE", help="file for the results (default: none)")
-    learn = parser.add_argument_group("learning")
-    learn.add_argument("--score", type=float, metavar="X", help="mean of the last 100 games to reach (default: 18)")
-    learn.add_argument("--env", metavar="GAME", help=f"one of {', '.join(games.GAMES)} (default: Pong)")
+    learn = parser.add_argument_group("options for comparing learning (--learn)")
+    learn.add_argument("--score", type=float, metavar="X", help="target for the mean of 100 games (default: 18)")
+    learn.add_argument("--env", metavar="GAME", help=f"game, one of {', '.join(games.GAMES)} (default: Pong)")
     learn.add_argument(
         "--steps",
         metavar="N",
-        help="budget of a run in agent steps, over which rates fall (default: 1M for gunreal, 10M for others)",
+        help="longest run, in agent steps; sets the decay of learning rates (default: 1M for gunreal, 10M for others)",
     )
-    learn.add_argument("--seeds", type=int, metavar="N", help="seeds 1 to N (default: 1)")
+    learn.add_argument("--seeds", type=int, metavar="N", help="number of seeds (default: 1)")
     learn.add_argument("--logdir", metavar="FOLDER", help="folder of runs and results (default: runs/learn-GAME)")
     return parser
 
 
 def _check_speed(args: argparse.Namespace) -> None:
     if args.rounds < 1 or args.seconds <= 0 or args.warmup < 0:
-        raise ConfigError("rounds has to be at least 1, seconds above 0 and warmup at least 0; correct them")
+        raise ConfigError("--rounds must be at least 1, --seconds positive and --warmup not negative")
     if args.json and not Path(args.json).resolve().parent.is_dir():
-        raise ConfigError(f"the folder of --json {args.json} does not exist; make it, or name another")
+        raise ConfigError(f"the folder of --json {args.json} does not exist; create it or choose another")
 
 
 def _check_learning(args: argparse.Namespace) -> None:
     check_positive("seeds", args.seeds)
     if not math.isfinite(args.score):
-        raise ConfigError(f"--score is {args.score:g}, but has to be a finite number")
+        raise ConfigError(f"--score is {args.score:g}, but must be a finite number")
     (args.env,) = games.parse(args.env)[:1]
     args.logdir = Path(args.logdir or f"runs/learn-{args.env}")
     try:
@@ -108,7 +113,7 @@ def _check_learning(args: argparse.Namespace) -> None:
 
 
 def compare_speed(args: argparse.Namespace, chosen: Sequence[Contestant]) -> int:
-    """Measures the systems in rounds; returns the exit code."""
+    """Measures the systems in rounds and returns the exit code."""
     results = speed.compare(chosen, args.rounds, args.warmup, args.seconds)
     best = speed.summarise(results)
     print(speed.table(results, best))
@@ -119,7 +124,7 @@ def compare_speed(args: argparse.Namespace, chosen: Sequence[Contestant]) -> int
 
 
 def compare_learning(args: argparse.Namespace, chosen: Sequence[Contestant]) -> int:
-    """Trains the systems one after the other until they have the score; returns the exit code."""
+    """Trains the systems one after the other until they reach the score, and returns the exit code."""
     curves.check_matplotlib()
     known = plan.describe(chosen)
     budget = {
@@ -142,13 +147,13 @@ def compare_learning(args: argparse.Namespace, chosen: Sequence[Contestant]) -> 
         working.train(lambda: None)
     dispatcher.attempt(draw, say)
     if working.stopping:
-        say(f"stopped; to go on: {shlex.join(['python', *sys.argv])}")
+        say(f"stopped; to continue, run: {shlex.join(['python', *sys.argv])}")
         return 128 + signal.SIGINT
     return 1 if working.failed else 0
 
 
 def main(argv: Sequence[str]) -> int:
-    """The command; returns the exit code."""
+    """Runs the command and returns its exit code."""
     try:
         args, chosen = parse(argv)
         with on_cores(args.cores):

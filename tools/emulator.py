@@ -1,7 +1,10 @@
-"""The emulator beside ale-py: `verify` compares them frame by frame, `bench` measures their speed in turn.
+"""Does gunreal's Atari emulator behave like ale-py, and how fast is it?
 
-python tools/emulator.py verify --games all --frames 10000 --seed 0
-python tools/emulator.py bench --games pong,breakout --rounds 3
+  python tools/emulator.py verify --games all --frames 10000 --seed 0
+  python tools/emulator.py bench --games pong,breakout --rounds 3
+
+`verify` plays the same random actions on both emulators and compares them frame by frame. `bench` measures the speed
+of both in turn. Exit codes: 0 on success, 1 if a supported game differs, 2 for bad input.
 """
 
 from __future__ import annotations
@@ -21,17 +24,23 @@ TWENTY = ("hero", "alien", "asterix", "asteroids", "battle_zone", "beam_rider", 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command; 1 if a claimed game differs, 2 for bad arguments."""
-    parser = argparse.ArgumentParser(prog="emulator.py", description=__doc__.splitlines()[0])
+    """Runs the command. Returns 1 if a supported game differs, 2 for bad input, else 0."""
+    parser = argparse.ArgumentParser(
+        prog="emulator.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, text in (("verify", "compare with ale-py frame by frame"), ("bench", "measure speed beside ale-py")):
+    for name, text in (("verify", "compare with ale-py frame by frame"), ("bench", "compare the speed with ale-py's")):
         command = commands.add_parser(name, help=text)
-        command.add_argument("--games", default="twenty", help="all, twenty, or names with commas")
+        command.add_argument(
+            "--games", default="twenty", help="all, twenty, or comma-separated names (default: twenty)"
+        )
         frames = 10_000 if name == "verify" else 4_000
-        command.add_argument("--frames", type=int, default=frames, help="frames of a game (default: %(default)s)")
-        command.add_argument("--seed", type=int, default=0, help="of the random actions")
+        command.add_argument("--frames", type=int, default=frames, help="frames per game (default: %(default)s)")
+        command.add_argument("--seed", type=int, default=0, help="seed of the random actions (default: 0)")
         if name == "bench":
-            command.add_argument("--rounds", type=int, default=3, help="measurements of each, in turn")
+            command.add_argument(
+                "--rounds", type=int, default=3, help="number of measurements of each emulator (default: 3)"
+            )
     options = parser.parse_args(arguments)
     try:
         names = [find_game(name).name for name in _names(options.games)]

@@ -1,8 +1,10 @@
-"""Measures what a ViZDoom environment costs beside its engine: `python tools/env_rate.py [training flags]`.
+"""How much slower is a ViZDoom environment than its game engine?
 
-Compared are the agent steps a second of a group of environments, stepped as an agent process steps it, and of as many
-bare engines on the same map, which only act and copy their smallest picture. Both take random actions in this process,
-in turns of some milliseconds. The rates are those of the median turn, which other processes hardly disturb.
+  python tools/env_rate.py --env gunreal/NavMazeStatic-v0
+
+The program steps a group of environments as an agent process does. It compares their rate with that of as many bare
+ViZDoom engines on the same map, which only act and return their smallest image. Both sides take random actions in this
+process, in short alternating turns. The rates, in agent steps per second, are those of the median turn.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ _TURN = 5  # steps of all environments
 
 
 def stepper(config: Config, count: int) -> Callable[[np.ndarray], None]:
-    """A function that does one agent step of each environment."""
+    """Returns a function that takes one agent step in each environment."""
     env = make(config, count)
     seeds = np.arange(count)
     done = np.ones(count, bool)
@@ -39,7 +41,7 @@ def stepper(config: Config, count: int) -> Callable[[np.ndarray], None]:
 
 
 def bare(config: Config, count: int) -> Callable[[np.ndarray], None]:
-    """A function that does one agent step of each engine, and nothing else."""
+    """Returns a function that takes one agent step in each bare engine."""
     envs = [gymnasium.make(config.env, pixels=config.observation, **config.env_args).unwrapped for _ in range(count)]
     games = []
     for seed, env in enumerate(envs):
@@ -55,7 +57,7 @@ def bare(config: Config, count: int) -> Callable[[np.ndarray], None]:
 
 
 def duration(step: Callable[[np.ndarray], None], actions: np.ndarray) -> float:
-    """Seconds of a step of all environments; `actions` is int32 `[steps, environments]`."""
+    """Returns the mean seconds that one step of all environments takes; `actions` is int32 `[steps, environments]`."""
     start = time.perf_counter()
     for row in actions:
         step(row)
@@ -63,7 +65,7 @@ def duration(step: Callable[[np.ndarray], None], actions: np.ndarray) -> float:
 
 
 def compare(config: Config, seconds: float) -> tuple[int, float, float]:
-    """The number of environments, and the agent steps/s of a group of them and of the bare engines."""
+    """Returns the number of environments, and the agent steps per second of the environments and of the engines."""
     count = -(-per_process(config) // 2)  # an agent process steps one half while the other waits
     sides = bare(config, count), stepper(config, count)
     turns: tuple[list[float], list[float]] = ([], [])
@@ -80,17 +82,21 @@ def compare(config: Config, seconds: float) -> tuple[int, float, float]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """The command; returns the exit code."""
+    """Runs the command and returns its exit code."""
     try:
         parser = Parser("env_rate.py", __doc__)
         parser.add_argument(
-            "--seconds", type=float, default=20.0, metavar="N", help="seconds of measuring (default: 20)"
+            "--seconds",
+            type=float,
+            default=20.0,
+            metavar="N",
+            help="length of the measurement, in seconds (default: 20)",
         )
         options, config, _ = parser.parse_with_training_flags(["--env", "gunreal/NavMazeStatic-v0", *argv])
         check_positive("seconds", options.seconds)
         prepare(config)
         if vizdoom_maze.__name__ not in str(gymnasium.spec(config.env).entry_point):
-            raise ConfigError(f"{config.env} is none of gunreal's environments in ViZDoom; name one with --env")
+            raise ConfigError(f"{config.env} is not one of gunreal's ViZDoom environments; choose one with --env")
         count, env, engine = compare(config, options.seconds)
     except ConfigError as error:
         print(f"env_rate.py: {error}", file=sys.stderr)

@@ -1,10 +1,15 @@
-"""Runs and draws the papers' experiments: `python tools/reproduce.py fig13 [--steps 1.5M] [--seeds 3] [-- FLAGS]`.
+"""Reproduces an experiment of the papers: trains or measures its settings and compares the results with the paper.
 
-An experiment about learning trains every setting with every seed, as runs `EXPERIMENT-SETTING-sSEED` under --logdir.
-An experiment about speed measures every setting for some seconds, in rounds. EXPERIMENT.png then has the picture,
-EXPERIMENT.md and EXPERIMENT.json have the numbers beside the paper's. The same command again goes on where the last one
-was stopped by Ctrl-C, which has the trainings save themselves. Finished runs are not repeated. FLAGS are training flags
-for every run.
+  python tools/reproduce.py fig13 --steps 500k --seeds 2
+  python tools/reproduce.py ga3c-table2
+  python tools/reproduce.py recurrence -- --entropy 0.003
+
+A learning experiment trains every setting with every seed. Its runs are called EXPERIMENT-SETTING-sSEED and are stored
+in --logdir. A speed experiment measures every setting for some seconds in several rounds. Both write EXPERIMENT.png,
+EXPERIMENT.md and EXPERIMENT.json. Training flags after -- apply to all runs.
+
+Ctrl-C stops the program after the running trainings have saved a checkpoint. The same command then continues, and
+finished runs are not repeated.
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ _OF_RATES: dict[str, float] = {"seconds": 8, "rounds": 3}
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """The options, and the flags for every training.
+    """Returns the options and the training flags for all runs.
 
     Raises:
       ConfigError: a bad option.
@@ -47,7 +52,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         own, others, kind = others, own, "speed"
     for name in others:
         if getattr(options, name) is not None:
-            raise ConfigError(f"--{name} has no meaning for {experiment.name}, which is about {kind}; leave it out")
+            raise ConfigError(f"--{name} can't be used with {experiment.name}, a {kind} experiment; leave it out")
     for name, default in own.items():
         given = getattr(options, name)
         if given is None:
@@ -71,84 +76,91 @@ def _parser() -> Parser:
     learned = {name: of for name, of in ALL.items() if isinstance(of, LearningExperiment)}
     kinds: list[tuple[str, dict[str, Any]]] = [("learning", learned), ("speed", RATES)]
     parser.epilog = "\n\n".join(
-        f"experiments about {kind}:\n" + "\n".join(f"  {name:<11} {of.title}" for name, of in known.items())
+        f"{kind} experiments:\n" + "\n".join(f"  {name:<11} {of.title}" for name, of in known.items())
         for kind, known in kinds
     )
-    parser.add_argument("experiment", metavar="EXPERIMENT", help="one of those below")
+    parser.add_argument("experiment", metavar="EXPERIMENT", help="name of an experiment, from the lists below")
     parser.add_argument(
-        "--env", default="", help="environment (default: DeepMind Lab's level if installed, else its equivalent)"
+        "--env", default="", help="environment (default: the paper's, or gunreal's own maze without DeepMind Lab)"
     )
     parser.add_argument(
-        "--games", default="", metavar="A,B", help="games of an experiment on several games (default: all)"
+        "--games", default="", metavar="A,B", help="comma-separated games, for experiments on several (default: all)"
     )
-    parser.add_argument("--settings", default="", metavar="A,B", help="settings to run (default: all)")
-    parser.add_argument("--logdir", default="", help="folder of runs and results (default: runs/ENVIRONMENT)")
-    parser.add_argument("--draw", action="store_true", help="run nothing; draw what is there, also unfinished runs")
-    learning = parser.add_argument_group("experiments about learning")
-    learning.add_argument("--steps", metavar="N", help="budget of a run in agent steps, such as 1.5M or 1500000")
-    learning.add_argument(
-        "--minutes", type=float, metavar="N", help="minutes of training after which a run ends (default: no limit)"
+    parser.add_argument("--settings", default="", metavar="A,B", help="comma-separated settings (default: all)")
+    parser.add_argument(
+        "--logdir", default="", help="folder of runs and results (default: runs/ENVIRONMENT, or runs/EXPERIMENT)"
     )
-    learning.add_argument("--seeds", type=int, metavar="N", help="seeds 1 to N (default: 3)")
+    parser.add_argument("--draw", action="store_true", help="draw existing results, finished or not, without running")
+    learning = parser.add_argument_group("options of learning experiments")
     learning.add_argument(
-        "--parallel", type=int, metavar="N", help="trainings at once; they slow each other (default: 1)"
+        "--steps", metavar="N", help="length of a run in agent steps, such as 1.5M (default: the experiment's)"
+    )
+    learning.add_argument(
+        "--minutes", type=float, metavar="N", help="longest training time of a run, in minutes (default: no limit)"
+    )
+    learning.add_argument("--seeds", type=int, metavar="N", help="number of seeds (default: 3)")
+    learning.add_argument(
+        "--parallel", type=int, metavar="N", help="number of concurrent runs, which slow each other down (default: 1)"
     )
     learning.add_argument(
         "--smooth",
         type=int,
         metavar="N",
-        help="width of the moving mean in lines of metrics, an odd number (default: 1)",
+        help="width of the moving average in lines of metrics, an odd number (default: 1)",
     )
-    speed = parser.add_argument_group("experiments about speed")
+    speed = parser.add_argument_group("options of speed experiments")
     speed.add_argument(
-        "--seconds", type=float, metavar="N", help="seconds of warm-up; measured is twice as long (default: 8)"
+        "--seconds",
+        type=float,
+        metavar="N",
+        help="length of the warm-up, in seconds; a measurement is twice as long (default: 8)",
     )
-    speed.add_argument("--rounds", type=int, metavar="N", help="rounds, of which medians are taken (default: 3)")
+    speed.add_argument("--rounds", type=int, metavar="N", help="number of rounds; the medians are shown (default: 3)")
     return parser
 
 
 def _check_number(name: str, value: float) -> None:
     if isinstance(value, int):
         if value < 1:
-            raise ConfigError(f"--{name} is {value}, but has to be at least 1")
+            raise ConfigError(f"--{name} is {value}, but must be at least 1")
     else:
         check_positive(name, value)
 
 
 def _choose(name: str, settings: str) -> Experiment:
-    """The experiment with the settings of the list, or all of them."""
+    """Returns the experiment with the listed settings, or with all of them."""
     if name not in ALL:
-        raise ConfigError(f"there is no experiment {name!r}{close_match(name, ALL)}; there is {', '.join(ALL)}")
+        raise ConfigError(f"unknown experiment {name!r}{close_match(name, ALL)}; available: {', '.join(ALL)}")
     known = ALL[name].settings
     chosen = settings.split(",") if settings else list(known)
     unknown = next((setting for setting in chosen if setting not in known), None)
     if unknown is not None:
-        raise ConfigError(f"{name} has no setting {unknown!r}; it has {', '.join(known)}")
+        raise ConfigError(f"{name} has no setting {unknown!r}; available: {', '.join(known)}")
     return dataclasses.replace(ALL[name], settings={setting: known[setting] for setting in chosen})
 
 
 def _on_games(experiment: Experiment, games: str, env: str) -> Experiment:
-    """The experiment on the games of the list, or on all of its own."""
+    """Returns the experiment on the listed games, or on all of its games."""
     if not isinstance(experiment, GamesExperiment):
-        raise ConfigError(f"--games has no meaning for {experiment.name}; choose an environment with --env")
+        raise ConfigError(f"{experiment.name} does not use several games; choose an environment with --env")
     if env:
-        raise ConfigError(f"{experiment.name} is about several games; choose among them with --games instead of --env")
+        raise ConfigError(f"{experiment.name} uses several games; choose them with --games instead of --env")
     chosen = games.split(",") if games else list(experiment.games)
     for game in chosen:
         if game not in experiment.games:
-            raise ConfigError(f"{experiment.name} has no game {game!r}; it has {', '.join(experiment.games)}")
+            raise ConfigError(f"{experiment.name} has no game {game!r}; available: {', '.join(experiment.games)}")
     return dataclasses.replace(experiment, games={game: experiment.games[game] for game in chosen})
 
 
 def train(experiment: LearningExperiment, options: argparse.Namespace, extra: Sequence[str]) -> int:
-    """Trains what is missing and draws; returns the exit code."""
+    """Trains the missing runs, writes the results, and returns the exit code."""
     logdir = options.logdir or (f"runs/{experiment.name}" if isinstance(experiment, GamesExperiment) else "")
     wanted = [
         training
         for part in experiment.parts()
         for training in trainings.plan(part, options.seeds, extra, options.env, options.steps, logdir)
     ]
-    wanted.sort(key=lambda training: training.config.seed)  # all of the first seed first
+    wanted.sort(key=lambda training: training.config.seed)  # complete the first seed before the next one
     config = wanted[0].config
     out = Path(config.logdir)
     curves.check_matplotlib()
@@ -169,15 +181,15 @@ def train(experiment: LearningExperiment, options: argparse.Namespace, extra: Se
     trainings.check(wanted)
     with dispatcher.locked(out) as lock:
         for training in trainings.share(wanted, out):
-            say(f"{training.config.name} is {training.path.resolve().name}, which has the same configuration")
+            say(f"{training.config.name} uses {training.path.resolve().name}, which has the same configuration")
         working = dispatcher.Dispatcher(wanted, options.parallel, lock, say)
         games = isinstance(experiment, GamesExperiment)
         missing = config.env == experiment.env() != experiment.envs[0]
-        lacking = f", for want of deepmind_lab and {experiment.envs[0]}" if missing else ""
+        lacking = f" (instead of {experiment.envs[0]}, because deepmind_lab is not installed)" if missing else ""
         where = ", ".join(experiment.games) if games else config.env + lacking
         done = sum(training.finished() for training in wanted)
         budget = trainings.budget(config.steps, experiment.minutes)
-        say(f"{experiment.name} on {where}: {len(wanted)} runs of {budget}, {done} finished")
+        say(f"{experiment.name} on {where}: {len(wanted)} runs of {budget}, of which {done} have finished")
         working.train(lambda: dispatcher.attempt(draw, say))
     if dispatcher.attempt(draw, say):
         say(results)
@@ -187,12 +199,12 @@ def train(experiment: LearningExperiment, options: argparse.Namespace, extra: Se
 
 
 def _stopped() -> int:
-    say(f"stopped; to go on: {shlex.join(['python', *sys.argv])}")
+    say(f"stopped; to continue, run: {shlex.join(['python', *sys.argv])}")
     return 130
 
 
 def measure(experiment: SpeedExperiment, options: argparse.Namespace, extra: Sequence[str]) -> int:
-    """Measures what is missing and draws; returns the exit code."""
+    """Makes the missing measurements, writes the results, and returns the exit code."""
     configs, path = speed_rounds.plan(experiment, extra, options.env, options.logdir)
     curves.check_matplotlib()
     results = f"{path.parent / experiment.name}.png, .md, .json"
@@ -205,7 +217,7 @@ def measure(experiment: SpeedExperiment, options: argparse.Namespace, extra: Seq
         rounds = speed_rounds.Rounds(path, configs, options.seconds)
         done = sum(min(len(rows), options.rounds) for rows in rounds.rows.values())
         wanted = len(configs) * options.rounds
-        say(f"{experiment.name}: {wanted} measurements of {3 * options.seconds:g} s and a start, {done} are there")
+        say(f"{experiment.name}: {wanted} measurements of {3 * options.seconds:g} s, of which {done} exist already")
         try:
             failed = speed_rounds.run(rounds, configs, options.seconds, options.rounds, say)
         except KeyboardInterrupt:
@@ -216,13 +228,13 @@ def measure(experiment: SpeedExperiment, options: argparse.Namespace, extra: Seq
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns the exit code: 0, 1 where something failed, 2 where the input was bad, 130 when stopped."""
+    """Returns the exit code: 0 on success, 1 if a run or measurement failed, 2 for bad input, 130 if stopped."""
     try:
         options, extra = parse(sys.argv[1:] if argv is None else argv)
         if isinstance(options.experiment, LearningExperiment):
             return train(options.experiment, options, extra)
         return measure(options.experiment, options, extra)
-    except (OSError, ValueError) as error:  # ConfigError is one; so is what damaged metrics raise
+    except (OSError, ValueError) as error:  # ConfigError is a ValueError, and so are errors from damaged metrics
         print(f"reproduce.py: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -230,5 +242,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a measurement is interrupted alike
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM interrupts a measurement like Ctrl-C
     sys.exit(main())

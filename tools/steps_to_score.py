@@ -1,9 +1,10 @@
-"""Counts the agent steps until a score is reached, with and without auxiliary tasks, over several seeds.
+"""How many agent steps does training need to reach a score, with and without auxiliary tasks?
 
-    python tools/steps_to_score.py --env gunreal/RareGoalMaze-v0 --score 0.8 --steps 150000 --seeds 5
+  python tools/steps_to_score.py --env gunreal/RareGoalMaze-v0 --score 0.8 --steps 150000 --seeds 5
 
-Every setting is trained with every seed, one after the other. A run ends once the mean score of its last 100 episodes
-has reached --score, or when it has taken --steps. Finished runs are not repeated. Other flags go to gunreal.train.
+The program trains every setting with every seed, one run after the other. A run ends when the mean score of its last
+100 episodes reaches --score, or after --steps agent steps. Finished runs are not repeated. All other flags are passed
+to gunreal.train.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from gunreal.records import metrics
 
 
 def steps_to(lines: list[dict], score: float) -> int | None:
-    """The first step whose mean score is at least `score`, or None."""
+    """Returns the first step with a mean score of at least `score`, or None."""
     there = (line["step"] for line in lines if line["episodes"] >= 100 and line["score_mean"] >= score)
     return next(there, None)
 
 
 def run(name: str, arguments: list[str], logdir: Path, score: float) -> int | None:
-    """Trains one run until it has reached the score or its budget; the steps that it took, or None."""
+    """Trains until the score or the end of the budget. Returns the steps to the score, or None if not reached."""
     path = logdir / name / metrics.FILE
     if not path.exists():
         command = [sys.executable, "-m", "gunreal.train", "--logdir", str(logdir), "--name", name, *arguments]
@@ -43,17 +44,28 @@ def run(name: str, arguments: list[str], logdir: Path, score: float) -> int | No
 
 
 def main() -> int:
-    """Prints a row for each setting and its median; a run that did not get there counts as its whole budget or more."""
+    """Prints the steps of each run and the median of each setting. An unsuccessful run counts with its whole budget."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--env", default="gunreal/RareGoalMaze-v0", help="environment (default: gunreal/RareGoalMaze-v0)"
     )
-    parser.add_argument("--score", type=float, default=0.8, help="mean score to reach (default: 0.8)")
-    parser.add_argument("--steps", type=int, default=150_000, help="budget in agent steps (default: 150000)")
-    parser.add_argument("--seeds", type=int, default=5, help="seeds 1 to this (default: 5)")
-    parser.add_argument("--settings", default=";pc,vr,rp", help="lists of tasks with ; between (default: ;pc,vr,rp)")
-    parser.add_argument("--logdir", type=Path, default=Path("runs/steps_to_score"), help="folder of runs")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="file for the steps (default: none)")
+    parser.add_argument(
+        "--score", type=float, default=0.8, help="target for the mean score of 100 episodes (default: 0.8)"
+    )
+    parser.add_argument("--steps", type=int, default=150_000, help="longest run, in agent steps (default: 150000)")
+    parser.add_argument("--seeds", type=int, default=5, help="number of seeds (default: 5)")
+    parser.add_argument(
+        "--settings",
+        default=";pc,vr,rp",
+        help='sets of tasks, separated by semicolons (default: ";pc,vr,rp", which is no task and then all three)',
+    )
+    parser.add_argument(
+        "--logdir",
+        type=Path,
+        default=Path("runs/steps_to_score"),
+        help="folder of runs (default: runs/steps_to_score)",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file for the results (default: none)")
     own, rest = parser.parse_known_args()
     found: dict[str, list[int | None]] = {}
     for seed in range(1, own.seeds + 1):
@@ -63,12 +75,14 @@ def main() -> int:
             name = f"{own.env.split('/')[-1]}-{label}-s{seed}"
             steps = run(name, [*arguments, "--metrics_seconds", "2", *rest], own.logdir, own.score)
             found.setdefault(label, []).append(steps)
-            print(f"{label:<12} seed {seed}: {steps if steps is not None else f'not in {own.steps}'}", flush=True)
+            print(
+                f"{label:<12} seed {seed}: {steps if steps is not None else f'not reached in {own.steps}'}", flush=True
+            )
     for label, steps in found.items():
         median = statistics.median(own.steps if s is None else s for s in steps)
         missed = steps.count(None)
         at_least = ">= " if 2 * missed > len(steps) else ""
-        print(f"{label:<12} median {at_least}{median:.0f}, {missed} of {own.seeds} not reached")
+        print(f"{label:<12} median {at_least}{median:.0f}, not reached by {missed} of {own.seeds} runs")
     if own.json:
         own.json.write_text(json.dumps(found, indent=1) + "\n")
     return 0

@@ -1,4 +1,4 @@
-"""An Atari 2600 emulator: one C++ source, equal to ale-py bit by bit in the games that it claims."""
+"""An Atari 2600 emulator in C++, which behaves exactly like ale-py in the games that it supports."""
 
 from gunreal.emulator.build import EmulatorUnavailable
 from gunreal.emulator.games import UnknownGame, games
@@ -8,7 +8,7 @@ __all__ = ["EmulatorUnavailable", "UnknownGame", "VectorAtari", "games"]
 
 
 def _register() -> None:
-    """Puts the games into Gymnasium's registry as gunreal/Pong, gunreal/MsPacman, ..., for `gymnasium.make_vec`."""
+    """Registers the games as gunreal/Pong, gunreal/MsPacman, ..., for `gymnasium.make_vec`."""
     import gymnasium
 
     for game in games():

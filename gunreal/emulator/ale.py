@@ -1,4 +1,4 @@
-"""A console with the part of `ale_py.ALEInterface` that `gunreal.envs.atari` uses, in its place."""
+"""A replacement for `ale_py.ALEInterface`, with the methods that `gunreal.envs.atari` uses."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from gunreal.emulator.vector import gray_palette, rgb_palette
 
 
 class OwnALE:
-    """One game, loaded and not yet reset.
+    """A loaded game, which must be reset before its first frame.
 
     Args:
-      game: ale-py's name of it.
-      difficulty: bits 0 and 1: the left and the right switch at A.
-      max_frames: frames after which an episode is truncated; 0: never.
+      game: name of the game in ale-py.
+      difficulty: difficulty switches. Bit 0 sets the left switch to A, and bit 1 the right one.
+      max_frames: number of frames after which an episode is truncated. 0 disables truncation.
 
     Raises:
-      UnknownGame, EmulatorUnavailable: one line that names the fix.
+      UnknownGame: the game does not exist or is not supported. The message is one line that names the fix.
+      EmulatorUnavailable: the emulator can't be compiled. The message is one line that names the fix.
     """
 
     def __init__(self, game: str, difficulty: int = 0, max_frames: int = 0):
@@ -26,37 +27,37 @@ class OwnALE:
         self.reset_game, self.lives, self.getRAM = self._console.reset_game, self._console.lives, self._console.getRAM
 
     def act(self, action: int) -> int:
-        """One frame; returns its reward, 0 after the end."""
+        """Emulates one frame and returns its reward. After the end of the episode, the reward is 0."""
         return 0 if self.game_over() else self._console.act(int(action))
 
     def game_over(self, *, with_truncation: bool = True) -> bool:
-        """Whether the episode has ended, by the game or, with truncation, by its length."""
+        """Whether the game is over or, with `with_truncation`, the episode is truncated."""
         return self._console.game_over() or (with_truncation and self.game_truncated())
 
     def game_truncated(self) -> bool:
-        """Whether the episode is as long as it may be."""
+        """Whether the episode has reached its maximum length."""
         return 0 < self._max_frames <= self._console.frames()
 
     def getScreenGrayscale(self, out: np.ndarray | None = None) -> np.ndarray:  # noqa: N802
-        """Gray values, uint8 `[height, 160]`."""
+        """Returns the screen in gray, uint8 `[height, 160]`."""
         return np.take(self._gray, self._console.getScreen(), out=out)
 
     def getScreenRGB(self, out: np.ndarray | None = None) -> np.ndarray:  # noqa: N802
-        """Colors, uint8 `[height, 160, 3]`."""
+        """Returns the screen in RGB, uint8 `[height, 160, 3]`."""
         return np.take(self._rgb, self._console.getScreen(), axis=0, out=out)
 
     def cloneState(self, *, include_rng: bool = False) -> bytes:  # noqa: N802
-        """A snapshot without the picture; there are no random numbers in it."""
+        """Returns a snapshot of the state without the screen. The emulator has no random numbers."""
         return self._console.save()
 
     def restoreState(self, state: bytes) -> None:  # noqa: N802
-        """Goes on from `cloneState`."""
+        """Restores a snapshot of `cloneState`."""
         self._console.restore(state)
 
     def getMinimalActionSet(self) -> list[int]:  # noqa: N802
-        """The actions that mean something in the game."""
+        """Returns the actions that have an effect in the game."""
         return list(self._console.game.actions)
 
     def getLegalActionSet(self) -> list[int]:  # noqa: N802
-        """All 18 actions."""
+        """Returns all 18 actions."""
         return list(range(18))

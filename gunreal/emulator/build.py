@@ -1,4 +1,4 @@
-"""The emulator's library: compiled by g++ when it is first used, and kept under the hash of its source."""
+"""Compiles the emulator with g++ at its first use, and caches the library by the hash of its source."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SHARED = ("-fPIC", "-shared")
 
 
 class EmulatorUnavailable(RuntimeError):
-    """The library can't be had on this machine; the message is one line that names the fix."""
+    """The emulator can't be compiled on this machine. The message is one line that names the fix."""
 
 
 def source_hash() -> str:
-    """Sixteen hexadecimal digits that change with any byte of the source or the compiler's flags."""
+    """Returns 16 hexadecimal digits that depend on the source and the compiler flags."""
     digest = hashlib.sha256(" ".join((*FLAGS, *SHARED, *_machine_flags())).encode())
     for path in sorted(SOURCE.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -29,19 +29,19 @@ def source_hash() -> str:
 
 
 def cache_folder() -> Path:
-    """Where libraries are kept: `GUNREAL_CACHE`, else `XDG_CACHE_HOME`/gunreal, else ~/.cache/gunreal."""
+    """Returns the folder of compiled libraries: `GUNREAL_CACHE`, `XDG_CACHE_HOME`/gunreal or ~/.cache/gunreal."""
     if folder := os.environ.get("GUNREAL_CACHE"):
         return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gunreal"
 
 
 def library_path() -> Path:
-    """The compiled library, which is made where there is none.
+    """Returns the path of the library, and compiles it first if it does not exist.
 
-    Safe when many processes start at once: each compiles to a name of its own and renames the result.
+    Several processes may call this at the same time. Each compiles to a file of its own and renames the result.
 
     Raises:
-      EmulatorUnavailable: no compiler, or the compiler failed.
+      EmulatorUnavailable: there is no compiler, or the compiler failed.
     """
     name = f"libatari-{source_hash()}.so"
     for folder in (Path(__file__).parent / "lib", cache_folder()):
@@ -53,15 +53,15 @@ def library_path() -> Path:
 def compile_library(
     path: Path, extra_flags: tuple[str, ...] = (), source: str = "atari.cpp", shared: bool = True
 ) -> Path:
-    """Compiles a file of the source to a library or a program. Raises EmulatorUnavailable as `library_path` does."""
+    """Compiles a source file to a library or a program. Raises EmulatorUnavailable as `library_path` does."""
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
     if not compiler:
-        raise EmulatorUnavailable("the emulator needs a C++ compiler: install g++, or use --emulator ale")
+        raise EmulatorUnavailable("the emulator needs a C++ compiler; install g++, or use --emulator ale")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
     except OSError as error:
-        raise EmulatorUnavailable(f"the emulator can't be kept in {path.parent} ({error}): set GUNREAL_CACHE") from None
+        raise EmulatorUnavailable(f"can't write to {path.parent} ({error}); set GUNREAL_CACHE") from None
     os.close(handle)
     try:
         command = [
@@ -77,11 +77,11 @@ def compile_library(
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
-            raise EmulatorUnavailable(f"the emulator does not compile with {compiler}: {first}; use --emulator ale")
+            raise EmulatorUnavailable(f"{compiler} can't compile the emulator: {first}; use --emulator ale")
         os.chmod(temporary, 0o755)
         os.replace(temporary, path)
     except OSError as error:
-        raise EmulatorUnavailable(f"the compiler {compiler} does not run ({error}): set CXX to one that does") from None
+        raise EmulatorUnavailable(f"can't run the compiler {compiler} ({error}); set CXX to another one") from None
     finally:
         Path(temporary).unlink(missing_ok=True)
     return path
@@ -89,7 +89,7 @@ def compile_library(
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """The loaded library with the types of its functions. Raises EmulatorUnavailable as `library_path` does."""
+    """Loads the library and declares its functions. Raises EmulatorUnavailable as `library_path` does."""
     lib = ctypes.CDLL(str(library_path()))
     pointer, integer = ctypes.c_void_p, ctypes.c_int
     for name, result, *arguments in (
@@ -125,5 +125,5 @@ def library() -> ctypes.CDLL:
 
 
 def _machine_flags() -> tuple[str, ...]:
-    """Instructions that every x86-64 machine of the last decade has."""
+    """Returns flags for instructions that every x86-64 processor of the last decade has."""
     return ("-march=x86-64-v2",) if os.uname().machine == "x86_64" else ()

@@ -1,4 +1,4 @@
-"""The library's structures, and one console as ale-py's `ALEInterface` has it."""
+"""A single emulated console with the methods of ale-py's `ALEInterface`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,12 @@ class _Description(ctypes.Structure):
 
 
 class LoadedGame:
-    """A game with its ROM inside the library; `handle` is what the library's functions take."""
+    """A game loaded into the C++ library.
+
+    Attributes:
+      game: the description of the game.
+      handle: argument for the functions of the library.
+    """
 
     def __init__(self, game: Game, difficulty: int = 0):
         self.game = game
@@ -53,21 +58,21 @@ class LoadedGame:
 
 @functools.lru_cache(maxsize=8)
 def load_game(name: str, difficulty: int = 0) -> LoadedGame:
-    """The game of a name, loaded. Raises UnknownGame and EmulatorUnavailable."""
+    """Loads a game by its name. Raises UnknownGame and EmulatorUnavailable."""
     return LoadedGame(find_game(name), difficulty)
 
 
 def read_rom(name: str) -> bytes:
-    """The bytes of a game's ROM, out of ale-py's package."""
+    """Reads the ROM of a game from the package ale-py."""
     import importlib.resources
 
     return (importlib.resources.files("ale_py.roms") / f"{name}.bin").read_bytes()
 
 
 class Console:
-    """One console that is switched off and on as ale-py's is, with the same results.
+    """One console, which behaves exactly like ale-py's.
 
-    The methods are those of `ale_py.ALEInterface`; actions are its numbers, 0 to 17.
+    The methods and the action numbers 0 to 17 are those of `ale_py.ALEInterface`.
     """
 
     def __init__(self, name: str, difficulty: int = 0):
@@ -84,15 +89,15 @@ class Console:
             self._library.atari_console_free(handle)
 
     def reset_game(self) -> None:
-        """Switches the console off and on, and starts the game."""
+        """Switches the console off and on, and starts the game. As in ale-py, the start may depend on the past."""
         self._library.atari_console_reset(self._handle)
 
     def start_game(self) -> None:
-        """Restores the first start that the game has had after being loaded: always the same."""
+        """Restores the first start of the game after loading, which is always the same."""
         self._library.atari_console_start(self._handle)
 
     def act(self, action: int, draw: bool = True) -> int:
-        """One frame; returns its reward. Without `draw` the screen stays as it is."""
+        """Emulates one frame and returns its reward. Without `draw`, the screen is not updated."""
         return self._library.atari_console_act(self._handle, action, draw)
 
     def game_over(self) -> bool:
@@ -100,31 +105,31 @@ class Console:
         return bool(self._library.atari_console_over(self._handle))
 
     def lives(self) -> int:
-        """Lives that are left, 0 in games without."""
+        """Returns the number of lives left, or 0 in games without lives."""
         return self._library.atari_console_lives(self._handle)
 
     def frames(self) -> int:
-        """Frames since the game's start."""
+        """Returns the number of frames since the start of the game."""
         return self._library.atari_console_frames(self._handle)
 
     def whole(self) -> bool:
-        """Whether the last frame has filled the screen; the rest of one that has not is from the frames before."""
+        """Whether the last frame filled the whole screen. Otherwise the rest of the screen shows earlier frames."""
         return bool(self._library.atari_console_whole(self._handle))
 
     def getRAM(self) -> np.ndarray:  # noqa: N802
-        """The memory, uint8 `[128]`."""
+        """Returns the memory, uint8 `[128]`."""
         return self._ram.copy()
 
     def getScreen(self) -> np.ndarray:  # noqa: N802
-        """Palette indices, uint8 `[height, 160]`."""
+        """Returns the screen as palette indices, uint8 `[height, 160]`."""
         address = self._library.atari_console_screen(self._handle)
         size = self.game.height * WIDTH
         return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address)).reshape(-1, WIDTH).copy()
 
     def save(self) -> bytes:
-        """The whole state but the picture; `restore` takes it, on any machine with the same source."""
+        """Returns the state without the screen, for `restore`. It is valid for the same version of the emulator."""
         return self._player.tobytes()
 
     def restore(self, state: bytes) -> None:
-        """Goes on from `save`."""
+        """Restores a state of `save`."""
         self._player[:] = np.frombuffer(state, np.uint8)

@@ -1,4 +1,4 @@
-"""The games: what each is played with, how it starts, and what its memory says (games.toml)."""
+"""The supported games, as described in games.toml: cartridge, actions, start, and rules for score, lives and end."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _TABLE = Path(__file__).parent / "games.toml"
 
 
 class UnknownGame(ValueError):
-    """No such game, or one that the emulator refuses; the message is one line."""
+    """The game does not exist or is not supported. The message is one line that names the fix."""
 
 
 @dataclass(frozen=True)
 class Game:
-    """One game as games.toml describes it; the fields are explained there."""
+    """A game. games.toml explains the fields."""
 
     name: str
     cartridge: str
@@ -50,20 +50,20 @@ def _table() -> dict:
 
 
 def games() -> list[str]:
-    """Names of the games that are claimed: equal to ale-py in every frame of the verification."""
+    """Returns the names of the supported games, which behave exactly like ale-py in the verification."""
     return sorted(_table()["game"])
 
 
 def refused() -> dict[str, str]:
-    """Games of ale-py that are not claimed, and why."""
+    """Returns the games of ale-py that are not supported, each with the reason."""
     return dict(_table()["refused"])
 
 
 def find_game(name: str) -> Game:
-    """The game of a name such as "pong", "Pong", "ALE/Pong-v5" or "gunreal/MsPacman".
+    """Returns the game with a name such as "pong", "Pong", "ALE/Pong-v5" or "gunreal/MsPacman".
 
     Raises:
-      UnknownGame: one line that says why, and what is close.
+      UnknownGame: the game does not exist or is not supported.
     """
     key = _key(name)
     table = {_key(known): known for known in _table()["game"]}
@@ -71,10 +71,10 @@ def find_game(name: str) -> Game:
         return _game(table[key])
     for known, why in refused().items():
         if key == _key(known):
-            raise UnknownGame(f"{name}: the emulator does not play {known} ({why}); use --emulator ale")
+            raise UnknownGame(f"{name} is not supported by the own emulator ({why}); use --emulator ale")
     close = difflib.get_close_matches(key, table, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(table[k] for k in close)}? " if close else ""
-    raise UnknownGame(f"unknown game {name!r}: {hint}({len(table)} games: gunreal.emulator.games())")
+    raise UnknownGame(f"unknown game {name!r}; {hint}gunreal.emulator.games() lists all {len(table)} games")
 
 
 def _key(name: str) -> str:
@@ -96,7 +96,7 @@ def _game(name: str) -> Game:
 
 
 def _run(text: str) -> list[int]:
-    """`RESET*4` as four actions."""
+    """Expands an action with a count, such as `RESET*4`."""
     action, _, count = text.partition("*")
     number = {"RESET": RESET, "SELECT": SELECT}.get(action)
     return [ACTIONS.index(action) if number is None else number] * int(count or 1)

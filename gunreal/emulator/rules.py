@@ -1,7 +1,12 @@
-"""Expressions over a game's memory (`100 * bcd(0xE6) + bcd(0xE8)`), compiled for the emulator's stack machine.
+"""Compiles rules, which are expressions over a game's memory such as `100 * bcd(0xE6) + bcd(0xE8)`.
 
-`m(a)` is the byte at address a (0x80 to 0xFF), `bcd(a)` its value as two decimal digits, `lo(a)` and `hi(a)` its
-halves. Names: `score` (of the frame before), `new` (this frame's), `lives`, `over`, `flag` (as last evaluated).
+The emulator evaluates the compiled rules with a stack machine. Rules may use
+
+- `m(a)`, the byte at address `a` (0x80 to 0xFF),
+- `bcd(a)`, this byte as two decimal digits,
+- `lo(a)` and `hi(a)`, the lower and the upper four bits of this byte,
+- `score` and `new`, the scores after the previous and the current frame,
+- `lives`, `over` and `flag`, the latest values of these rules.
 """
 
 from __future__ import annotations
@@ -22,15 +27,15 @@ _END, _CONSTANT, _VARIABLE, _SELECT = 0, 1, 6, 27
 
 
 def compile_rule(expression: str) -> np.ndarray:
-    """The program of an expression, int32 `[length]`. Raises ValueError with the part that is not understood."""
+    """Compiles an expression to a program, int32 `[length]`. Raises ValueError if the expression is invalid."""
     code, depth = _emit(ast.parse(expression, mode="eval").body)
     if depth > STACK:
-        raise ValueError(f"{expression!r} needs {depth} values at once, more than {STACK}: write it flatter")
+        raise ValueError(f"{expression!r} needs {depth} stack entries, more than {STACK}; use less nesting")
     return np.array([*code, _END], np.int32)
 
 
 def _emit(node: ast.AST) -> tuple[list[int], int]:
-    """Code and the depth of stack that it needs."""
+    """Returns the code of a node and the stack depth that it needs."""
     match node:
         case ast.Constant(value=int(value)):
             return [_CONSTANT, value], 1
@@ -38,7 +43,7 @@ def _emit(node: ast.AST) -> tuple[list[int], int]:
             return [_VARIABLE, VARIABLES.index(name)], 1
         case ast.Call(func=ast.Name(id=load), args=[ast.Constant(value=int(address))]) if load in _LOADS:
             if not 0x80 <= address <= 0xFF:
-                raise ValueError(f"{load}({address:#x}): memory is at 0x80 to 0xFF")
+                raise ValueError(f"{load}({address:#x}): the address must be 0x80 to 0xFF")
             return [_LOADS[load], address & 127], 1
         case ast.BinOp(left=left, op=operator, right=right):
             return _join([left, right], _BINARY[type(operator)])
@@ -57,7 +62,7 @@ def _emit(node: ast.AST) -> tuple[list[int], int]:
             code = [op for part in parts for op in part[0]]
             return [*code, _SELECT], max(k + depth for k, (_, depth) in enumerate(parts))
         case _:
-            raise ValueError(f"{ast.unparse(node)!r} is no part of a rule")
+            raise ValueError(f"{ast.unparse(node)!r} is not allowed in a rule")
 
 
 def _join(nodes: list[ast.expr], operation: int) -> tuple[list[int], int]:

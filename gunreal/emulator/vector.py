@@ -1,4 +1,4 @@
-"""`VectorAtari`: many consoles of one game with Gymnasium's vector interface."""
+"""`VectorAtari`, a vector environment of Atari games with Gymnasium's interface."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gymnasium.vector import AutoresetMode
 from gunreal.emulator.build import library
 from gunreal.emulator.console import WIDTH, load_game
 
-# Frames without input at an episode's start, and the probability that a frame repeats the action before; the names are
-# those of gunreal.envs.atari.
+# Maximum number of no-op frames at the start of an episode, and the probability that a frame repeats the last action.
+# The names are those of gunreal.envs.atari.
 PROTOCOLS = {"deterministic": (30, 0.0), "v5": (1, 0.25)}
 
 
@@ -31,30 +31,35 @@ class _Outputs(ctypes.Structure):
 
 
 class VectorAtari(gymnasium.vector.VectorEnv):
-    """`num_envs` consoles that play one game.
+    """A vector environment of `num_envs` consoles that play one game.
 
-    Observations are uint8 `[num_envs, 1, height, width]` (gray) or `[num_envs, 3, height, width]` (RGB): the maximum of
-    a step's last two frames, resized by area. Rewards are float32 and raw. The step after an episode's end resets and
-    has reward 0 (`AutoresetMode.NEXT_STEP`). `info` holds `lives` and `episode_frame_number`, int32 `[num_envs]`.
+    Observations are uint8 `[num_envs, 1, height, width]` (gray) or `[num_envs, 3, height, width]` (RGB). They are the
+    maximum of the last two frames of a step, resized by area. Rewards are float32 and not clipped. The step after the
+    end of an episode resets the console and has reward 0 (`AutoresetMode.NEXT_STEP`). `info` contains `lives` and
+    `episode_frame_number`, int32 `[num_envs]`.
 
     Args:
-      game: such as "pong", "Pong" or "ALE/Pong-v5".
-      num_envs: how many consoles.
-      device: "cpu".
-      protocol: "v5" (sticky actions) or "deterministic" (up to 30 no-ops), see `PROTOCOLS`.
-      num_threads: threads that step consoles; 0 steps them inside `send`.
-      frame_skip: frames of a step.
-      repeat_action_probability: in place of the protocol's.
-      noop_max: in place of the protocol's; an episode starts with 1 to `noop_max` frames without input, 0 has none.
-      size: (height, width) of an observation; None: the screen's own.
-      grayscale: gray, or RGB.
-      maximum: whether an observation is the maximum of the last two frames, or the last.
-      full_action_space: all 18 actions, or the game's own.
-      difficulty: bit 0 and 1: the left and the right switch at A.
-      max_num_frames_per_episode: truncates longer episodes; 0 does not.
+      game: name of the game, such as "pong", "Pong" or "ALE/Pong-v5".
+      num_envs: number of consoles.
+      device: device of the emulator. Only "cpu" is supported.
+      protocol: "v5" (sticky actions) or "deterministic" (up to 30 no-ops).
+      num_threads: number of threads that step the consoles. With 0, `send` itself steps them.
+      frame_skip: number of frames per step.
+      repeat_action_probability: probability that a frame repeats the last action. None uses that of the protocol.
+      noop_max: an episode starts with 1 to `noop_max` no-op frames, or with none if it is 0. None uses the protocol's
+        number.
+      size: (height, width) of an observation. None keeps the size of the screen.
+      grayscale: whether observations are gray instead of RGB.
+      maximum: whether an observation is the maximum of the last two frames instead of the last frame.
+      full_action_space: whether to use all 18 actions instead of those that have an effect in the game.
+      difficulty: difficulty switches. Bit 0 sets the left switch to A, and bit 1 the right one.
+      max_num_frames_per_episode: number of frames after which an episode is truncated. 0 disables truncation.
+      render_mode: None or "rgb_array".
 
     Raises:
-      UnknownGame, EmulatorUnavailable, ValueError: one line that names the fix.
+      UnknownGame: the game does not exist or is not supported. The message is one line that names the fix.
+      EmulatorUnavailable: the emulator can't be compiled. The message is one line that names the fix.
+      ValueError: another argument is invalid.
     """
 
     def __init__(
@@ -77,11 +82,11 @@ class VectorAtari(gymnasium.vector.VectorEnv):
         render_mode: str | None = None,
     ):
         if device != "cpu":
-            raise ValueError(f"device {device!r}: the emulator runs on the CPU; use device='cpu'")
+            raise ValueError(f"device is {device!r}, but must be 'cpu'")
         if protocol not in PROTOCOLS:
-            raise ValueError(f"unknown protocol {protocol!r}: choose one of {sorted(PROTOCOLS)}")
+            raise ValueError(f"unknown protocol {protocol!r}; available: {', '.join(sorted(PROTOCOLS))}")
         if num_envs < 1 or frame_skip < 1:
-            raise ValueError(f"num_envs {num_envs} and frame_skip {frame_skip}: give 1 or more")
+            raise ValueError(f"num_envs is {num_envs} and frame_skip is {frame_skip}, but both must be at least 1")
         default_noops, default_sticky = PROTOCOLS[protocol]
         sticky = default_sticky if repeat_action_probability is None else repeat_action_probability
         self._loaded = load_game(game, difficulty)
@@ -111,46 +116,46 @@ class VectorAtari(gymnasium.vector.VectorEnv):
     def reset(
         self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict]:
-        """Starts an episode in each console; with `options["reset_mask"]`, bool `[num_envs]`, in those only."""
+        """Starts an episode in each console, or only where `options["reset_mask"]`, bool `[num_envs]`, is set."""
         if seed is None:
             seed = int(np.random.SeedSequence().generate_state(1)[0])
         seeds = np.asarray(seed) if isinstance(seed, list | np.ndarray) else np.arange(self.num_envs) + seed
         if len(seeds) != self.num_envs:
-            raise ValueError(f"{len(seeds)} seeds for {self.num_envs} consoles: give one seed, or one for each")
+            raise ValueError(f"got {len(seeds)} seeds for {self.num_envs} consoles; give one seed, or one for each")
         mask = (options or {}).get("reset_mask", np.ones(self.num_envs, bool))
         if not mask.all() and self._waiting is None and not hasattr(self, "_last"):
-            raise ValueError("the first reset must be of all consoles: leave reset_mask out")
+            raise ValueError("the first reset must reset all consoles; leave reset_mask out")
         self._start(None, np.asarray(mask, np.uint8), np.asarray(seeds, np.int64))
         frames, _, _, _, info = self.recv()
         return frames, info
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
-        """`frame_skip` frames of each console, or a reset where the last step ended an episode."""
+        """Emulates `frame_skip` frames in each console, or resets it if its last step ended an episode."""
         self.send(actions)
         return self.recv()
 
     def send(self, actions: np.ndarray) -> None:
-        """Starts a step; `recv` completes it."""
+        """Starts a step, which `recv` completes."""
         if not hasattr(self, "_last"):
-            raise RuntimeError("step before reset: call reset() first")
+            raise RuntimeError("the environment has not been reset; call reset() first")
         self._start(np.ascontiguousarray(self._actions[np.asarray(actions)]), None, None)
 
     def recv(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
-        """What `send` has led to: observation, reward, terminated, truncated, info."""
+        """Completes a step and returns observation, reward, terminated, truncated and info."""
         if self._waiting is None:
-            raise RuntimeError("recv() without send()")
+            raise RuntimeError("recv() was called without send(); call send() first")
         self._library.atari_vector_recv(self._handle)
         frames, reward, terminated, truncated, lives, episode_frames = self._waiting[0]
         self._waiting, self._last = None, frames
         return frames, reward, terminated, truncated, {"lives": lives, "episode_frame_number": episode_frames}
 
     def render(self) -> tuple[np.ndarray, ...]:
-        """The screens in RGB, uint8 `[height, 160, 3]` each."""
+        """Returns the screens in RGB, uint8 `[height, 160, 3]` each."""
         palette = rgb_palette(self.game.pal)
         return tuple(palette[self.screen(k)] for k in range(self.num_envs))
 
     def screen(self, k: int) -> np.ndarray:
-        """Palette indices of console k's last drawn frame, uint8 `[height, 160]`."""
+        """Returns the last drawn frame of console `k` as palette indices, uint8 `[height, 160]`."""
         n = self._library.atari_vector_screens_size(self._handle) // 2
         address = self._library.atari_vector_screens(self._handle, k) + n * self._library.atari_vector_buffer(
             self._handle, k
@@ -158,7 +163,7 @@ class VectorAtari(gymnasium.vector.VectorEnv):
         return np.ctypeslib.as_array((ctypes.c_uint8 * n).from_address(address)).reshape(-1, WIDTH).copy()
 
     def ram(self) -> np.ndarray:
-        """The memories, uint8 `[num_envs, 128]`."""
+        """Returns the memory of each console, uint8 `[num_envs, 128]`."""
         out = np.empty((self.num_envs, 128), np.uint8)
         for k in range(self.num_envs):
             address = self._library.atari_vector_ram(self._handle, k)
@@ -166,11 +171,11 @@ class VectorAtari(gymnasium.vector.VectorEnv):
         return out
 
     def save(self) -> list[bytes]:
-        """The states of all consoles with their pictures and random numbers; `restore` takes them."""
+        """Returns the states of all consoles, including screens and random generators, for `restore`."""
         return [b"".join(bytes(part) for part in self._parts(k)) for k in range(self.num_envs)]
 
     def restore(self, states: list[bytes]) -> None:
-        """Goes on from `save`."""
+        """Restores states of `save`."""
         for k, state in enumerate(states):
             offset = 0
             for part in self._parts(k):
@@ -191,7 +196,7 @@ class VectorAtari(gymnasium.vector.VectorEnv):
 
     def _start(self, actions: np.ndarray | None, reset: np.ndarray | None, seeds: np.ndarray | None) -> None:
         if self._waiting is not None:
-            raise RuntimeError("send() twice: call recv() first")
+            raise RuntimeError("send() was called twice; call recv() first")
         n = self.num_envs
         arrays = (
             np.empty((n, *self._shape), np.uint8), np.empty(n, np.float32), np.empty(n, bool),
@@ -218,17 +223,17 @@ def _palettes() -> dict[str, np.ndarray]:
 
 
 def gray_palette(pal: bool) -> np.ndarray:
-    """Gray values of the 256 indices, uint8 `[256]`."""
+    """Returns the gray value of each palette index, uint8 `[256]`."""
     return _palettes()["pal_gray" if pal else "ntsc_gray"]
 
 
 def rgb_palette(pal: bool) -> np.ndarray:
-    """Colors of the 256 indices, uint8 `[256, 3]`."""
+    """Returns the color of each palette index, uint8 `[256, 3]`."""
     return _palettes()["pal_rgb" if pal else "ntsc_rgb"].reshape(256, 3)
 
 
 def _channels(pal: bool, grayscale: bool) -> np.ndarray:
-    """Values of the indices, channel by channel, uint8 `[3, 256]`; gray is in the first only."""
+    """Returns the values of the palette by channel, uint8 `[3, 256]`. Gray values are in the first channel."""
     values = np.zeros((3, 256), np.uint8)
     values[: 1 if grayscale else 3] = gray_palette(pal) if grayscale else rgb_palette(pal).T
     return values

@@ -43,5 +43,5 @@ def test_what_is_no_rule_is_refused(bad):
 
 
 def test_the_stack_is_bounded():
-    with pytest.raises(ValueError, match="flatter"):
+    with pytest.raises(ValueError, match="use less nesting"):
         compile_rule("+".join(["(1"] * 40) + ")" * 40)

@@ -64,8 +64,8 @@ def test_numbers_and_table(tmp_path):
     assert rows["queue"]["counts"] == {"agents": 6, "predictors": 1, "trainers": 2}
     cells = [line[2:-2].split(" | ") for line in adjustment.table(results).splitlines() if line.startswith("| ")]
     assert "minutes to 900" in cells[0]
-    assert cells[1] == ["queue, from 1/1/1", "2", "6/1/2", "930", "0.93", "1.0", "600", "8,000"]
-    assert cells[2][5] == "not reached" and cells[4][0] == "fixed 4/1/1 (best fixed)"
+    assert cells[1] == ["queue scheduler, from 1/1/1", "2", "6/1/2", "930", "0.93", "1.0", "600", "8,000"]
+    assert cells[2][5] == "not reached" and cells[4][0] == "fixed 4/1/1 (best fixed setting)"
     assert FIG2.shows in adjustment.table(results)
 
 
@@ -74,7 +74,9 @@ def test_numbers_without_a_fixed_setting(tmp_path):
     make_run(plan(tmp_path, experiment)[0], *lines(100, 200))
     results = adjustment.measure(experiment, tmp_path)
     assert results["target"] is None and results["settings"]["queue"]["share"] is None
-    assert "| queue, from 1/1/1 | 1, 1 unfinished | 2/1/2 | 200 | - | not reached |" in adjustment.table(results)
+    assert "| queue scheduler, from 1/1/1 | 1, 1 unfinished | 2/1/2 | 200 | - | not reached |" in adjustment.table(
+        results
+    )
 
 
 def test_flags_go_over_the_papers_constants(tmp_path):
@@ -105,7 +107,7 @@ def test_the_table_says_what_ended_the_runs(tmp_path):
     make_run(plan(tmp_path, experiment)[0], *curve(1, 2, 3), {**FINISHED, "seconds": 6.0, "stopped_by": "SIGINT"})
     results = report.measure(experiment, tmp_path)
     assert results["settings"]["base"]["finished"] == [True]
-    assert "0.1 min, or 1,000 agent steps a run." in report.table(results).splitlines()[0]
+    assert "0.1 min, or 1,000 agent steps per run." in report.table(results).splitlines()[0]
 
 
 WAITS = """

@@ -48,7 +48,7 @@ def test_plan(tmp_path):
     words = jobs[7].command()
     assert words[1:3] == [str(TOOLS / "train_peer.py"), "sb3-ppo"] and json.loads(words[4]) == {"envs": 4}
     assert words[5:] == ["--game", "Qbert", "--steps", "1000", "--seed", "2", "--out", str(tmp_path / jobs[7].name)]
-    with pytest.raises(ConfigError, match="--seed is chosen by the comparison"):
+    with pytest.raises(ConfigError, match="--seed is set by this command"):
         planned(tmp_path, rest=["--seed", "5"])
 
 
@@ -74,7 +74,7 @@ def test_it_trains_what_is_missing_and_draws(tmp_path, capsys):
     assert atari.main(words) == 0
     stamp = done.joinpath("metrics.jsonl").stat().st_mtime_ns
     assert atari.main(words) == 0 and done.joinpath("metrics.jsonl").stat().st_mtime_ns == stamp
-    assert "4 runs of 1,000 agent steps, 4 finished" in capsys.readouterr().out
+    assert "4 runs of 1,000 agent steps, of which 4 have finished" in capsys.readouterr().out
     found = json.loads((logdir / "atari.json").read_text())
     assert found["steps"]["games"] == ["Pong", "Breakout"] and found["minutes"]["at"] > 0
     scores = found["steps"]["systems"]["sb3-ppo"]["scores"]
@@ -94,7 +94,7 @@ def test_unfinished_runs_are_drawn(tmp_path):
     words = ["--draw", "--games", "Pong,Qbert", "--systems", "gunreal,sf", "--logdir", str(tmp_path), "--steps", "200"]
     assert atari.main(words) == 0
     text = (tmp_path / "atari.md").read_text()
-    assert "gunreal, no auxiliary task beats Sample Factory APPO with probability 0.00" in text
+    assert "gunreal, no task beats Sample Factory APPO with probability 0.00" in text
 
 
 @pytest.mark.parametrize(
@@ -102,12 +102,12 @@ def test_unfinished_runs_are_drawn(tmp_path):
     [
         ("--games Pung", "unknown game 'Pung'; did you mean Pong?"),
         ("--systems sb3-pp", "did you mean sb3-ppo?"),
-        ("--systems sb3-ppo:envs=x", "write whole numbers for envs=8, processes=1"),
+        ("--systems sb3-ppo:envs=x", "its settings are whole numbers: envs=8, processes=1"),
         ("--systems gunreal --steps many", "--steps: 'many' is not a whole number"),
         ("--seeds 0", "--seeds is 0"),
         ("--minutes 0", "--minutes is 0"),
         ("--systems gunreal --draw --logdir nowhere", "no run in nowhere has a score yet"),
-        ("--systems sf --python sf=/bin/false", "sf can't be trained: code 1; pip install torch sample-factory"),
+        ("--systems sf --python sf=/bin/false", "sf can't be trained: exit code 1; pip install torch sample-factory"),
         ("--systems gunreal -- --agnets 3", "did you mean agents?"),
     ],
 )

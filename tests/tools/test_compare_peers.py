@@ -92,7 +92,7 @@ def test_without_a_peer_there_are_figures_but_no_ratios():
     assert "ratio" not in results["gunreal"]
     text = speed.table(results, None)
     assert text.splitlines()[1].split() == ["gunreal", "1,700", "-", "1.00", "-", "900", "-", "50"]
-    assert "no peer was measured" in text and "other programs took 50%" in text
+    assert "no other system was measured" in text and "other programs used 50%" in text
 
 
 def test_rounds_go_forth_and_back(monkeypatch):
@@ -128,14 +128,14 @@ def test_contestants_have_their_settings_and_interpreters():
     ("words", "named"),
     [
         (["--peers", "sb4"], "did you mean sb3?"),
-        (["--peers", "sb3,sb3"], "sb3 is named twice"),
-        (["--peers", "sb3:depth=3"], "not 'depth=3'"),
-        (["--peers", "sb3:envs=many"], "not 'envs=many'"),
+        (["--peers", "sb3,sb3"], "sb3 is listed twice"),
+        (["--peers", "sb3:depth=3"], "invalid setting 'depth=3'"),
+        (["--peers", "sb3:envs=many"], "invalid setting 'envs=many'"),
         (["--peers", "gunreal:agentz=3"], "did you mean agents?"),
-        (["--python", "sb3=/nowhere/python"], "/nowhere/python is no program"),
+        (["--python", "sb3=/nowhere/python"], "interpreter not found; use --python sb3="),
         (["--python", "keras=/bin/sh"], "unknown system 'keras'"),
-        (["--rounds", "0"], "rounds has to be at least 1"),
-        (["--cores", "4096"], "correct --cores"),
+        (["--rounds", "0"], "--rounds must be at least 1"),
+        (["--cores", "4096"], "--cores is 4096, but must be between 1 and"),
         (["--json", "/nowhere/out.json"], "does not exist"),
         (["--", "--agents", "0"], "agents is 0"),
     ],

@@ -32,7 +32,7 @@ def test_both_ways_have_the_same_gradient(backend):
     [
         (["--train", "10", "--predict", "4"], "a multiple of --predict"),
         (["--rounds", "0"], "at least 1"),
-        (["--network", "lstm"], "without memory"),
+        (["--network", "lstm"], "use --network small or large"),
         (["--nosuch"], "unknown flag --nosuch"),
     ],
 )

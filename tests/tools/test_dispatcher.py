@@ -80,7 +80,7 @@ def test_it_goes_on_after_a_failure(tmp_path, make):
     working, said = make(wanted, base="fails")
     working.train(lambda: None)
     assert working.failed == wanted[:1] and wanted[1].finished()
-    assert any("ablation-base-s1 ended with code 1 before its end: gunreal: no such luck" in line for line in said)
+    assert any("ablation-base-s1 failed with exit code 1: gunreal: no such luck" in line for line in said)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -130,7 +130,7 @@ def test_it_leaves_nothing_running(tmp_path, make):
 
 def test_one_at_a_time_in_a_folder(tmp_path):
     with dispatcher.locked(tmp_path / "new"):  # noqa: SIM117
-        with pytest.raises(ConfigError, match="trainings are at work in"), dispatcher.locked(tmp_path / "new"):
+        with pytest.raises(ConfigError, match="is in use by other trainings"), dispatcher.locked(tmp_path / "new"):
             pass
     with dispatcher.locked(tmp_path / "new"):
         pass

@@ -26,8 +26,8 @@ def test_it_compares_an_environment_with_its_engine():
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--env", "gunreal/Catch-v0"], "gunreal/Catch-v0 is none of gunreal's environments in ViZDoom"),
-        (["--env", "ALE/Pong-v5"], "ALE/Pong-v5 is none of gunreal's environments in ViZDoom"),
+        (["--env", "gunreal/Catch-v0"], "gunreal/Catch-v0 is not one of gunreal's ViZDoom environments"),
+        (["--env", "ALE/Pong-v5"], "ALE/Pong-v5 is not one of gunreal's ViZDoom environments"),
         (["--seconds", "0"], "--seconds is 0"),
         (["--secods", "3"], "unknown flag --secods"),
     ],

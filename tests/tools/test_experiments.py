@@ -55,5 +55,5 @@ def test_games_are_drawn_side_by_side(tmp_path):
     assert whole["games"].keys() == {"Pong", "Qbert"}  # Breakout has not begun
     assert json.loads((tmp_path / "ga3c-fig6.json").read_text()) == whole
     text = (tmp_path / "ga3c-fig6.md").read_text()
-    assert "**Pong** on" in text and "**Qbert** on" in text and text.count("GA3C's constants, rate 1e-4") == 2
+    assert "**Pong** on" in text and "**Qbert** on" in text and text.count("GA3C's constants, learning rate 1e-4") == 2
     assert (tmp_path / "ga3c-fig6.png").stat().st_size > 10_000

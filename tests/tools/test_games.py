@@ -27,6 +27,6 @@ def test_predicted_median():
 def test_parse():
     assert games.parse("") == games.DEFAULT and "Pong" not in games.DEFAULT
     assert games.parse("Pong,Qbert") == ("Pong", "Qbert")
-    for text, message in (("Brekout", "did you mean Breakout"), ("Pong,Pong", "Pong is named twice")):
+    for text, message in (("Brekout", "did you mean Breakout"), ("Pong,Pong", "Pong is listed twice")):
         with pytest.raises(ConfigError, match=message):
             games.parse(text)

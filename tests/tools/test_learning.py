@@ -57,7 +57,7 @@ def test_a_run_ends_when_it_has_the_score(tmp_path, monkeypatch, capsys):
     ("words", "message"),
     [
         ("--score 3", "--score needs --learn"),
-        ("--learn --rounds 3", "--rounds does not go with --learn"),
+        ("--learn --rounds 3", "--rounds can't be used with --learn"),
         ("--learn --env Pung", "did you mean Pong?"),
         ("--learn --seeds 0", "--seeds is 0"),
         ("--learn --score nan", "--score is nan"),

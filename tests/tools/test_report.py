@@ -39,7 +39,7 @@ def test_table(tmp_path):
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
     assert rows[1] == ["base (GA3C) (reference)", "1", "2.00 (2.00 to 2.00)", "200", "1.00", "0.00", "1,001", "25", "-"]
     assert rows[2][0] == "pc+vr+rp (GUNREAL)" and rows[2][-2:] == ["27", "0.27"]
-    assert text.splitlines()[0] == f"**{experiment.title}** on `{CATCH}`, 1,000 agent steps a run."
+    assert text.splitlines()[0] == f"**{experiment.title}** on `{CATCH}`, 1,000 agent steps per run."
     assert experiment.shows in text
 
 

@@ -13,26 +13,26 @@ from training import Training, is_gone, wait_until
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("fig131", "there is no experiment 'fig131'; did you mean fig13?; there is fig7, fig13"),
-        ("ga3c-fig", "there is no experiment 'ga3c-fig'; did you mean ga3c-fig"),
-        ("ablation --settings pc,vp", "ablation has no setting 'vp'; it has base, pc+vr+rp, pc, vr, rp"),
-        ("ablation --seeds 0", "--seeds is 0, but has to be at least 1"),
-        ("ablation --smooth 2", "--smooth is 2, but has to be an odd number"),
+        ("fig131", "unknown experiment 'fig131'; did you mean fig13?; available: fig7, fig13"),
+        ("ga3c-fig", "unknown experiment 'ga3c-fig'; did you mean ga3c-fig"),
+        ("ablation --settings pc,vp", "ablation has no setting 'vp'; available: base, pc+vr+rp, pc, vr, rp"),
+        ("ablation --seeds 0", "--seeds is 0, but must be at least 1"),
+        ("ablation --smooth 2", "--smooth is 2, but must be an odd number"),
         ("ablation --steps many", "--steps: 'many' is not a whole number"),
-        ("ablation --minutes 0", "--minutes is 0, but has to be above 0"),
-        ("ablation --minutes inf", "--minutes is inf, but has to be above 0"),
-        ("ablation --seconds 3", "--seconds has no meaning for ablation, which is about learning; leave it out"),
-        ("ablation --rounds 3", "--rounds has no meaning for ablation, which is about learning; leave it out"),
+        ("ablation --minutes 0", "--minutes is 0, but must be positive"),
+        ("ablation --minutes inf", "--minutes is inf, but must be positive"),
+        ("ablation --seconds 3", "--seconds can't be used with ablation, a learning experiment; leave it out"),
+        ("ablation --rounds 3", "--rounds can't be used with ablation, a learning experiment; leave it out"),
         ("ga3c-fig2 --draw", "no run of ga3c-fig2 in runs/Catch-v0 has trained yet"),
-        ("ga3c-fig2 -- --scheduler off", "ga3c-fig2 compares scheduler: queue has 'queue'"),
+        ("ga3c-fig2 -- --scheduler off", "setting queue of ga3c-fig2 has scheduler 'queue'"),
         ("ablation --seed 3", "--seed"),
         ("", "required: EXPERIMENT"),
         ("ablation --draw", "no run of ablation in runs/Catch-v0 has a score yet"),
         ("ablation --env gunreal/Catsh-v0", "unknown environment 'gunreal/Catsh-v0'"),
         ("ablation --env CartPole-v1", "task 'pc' does not fit CartPole-v1"),
         ("ablation --env CartPole-v1 --settings base --logdir file", "can't write to file"),
-        ("ablation -- --tasks pc", "ablation compares tasks"),
-        ("ablation -- --tasks pc,vr,rp", "ablation compares tasks"),
+        ("ablation -- --tasks pc", "of ablation has tasks"),
+        ("ablation -- --tasks pc,vr,rp", "of ablation has tasks"),
     ],
 )
 def test_bad_input(tmp_path, monkeypatch, capsys, words, message):
@@ -55,7 +55,7 @@ def test_draw_needs_no_process(tmp_path, monkeypatch, capsys):
     assert reproduce.main(["ablation", "--env", CATCH, "--logdir", str(tmp_path), "--draw"]) == 0
     assert f"{tmp_path}/ablation.png, .md, .json" in capsys.readouterr().out
     assert json.loads((tmp_path / "ablation.json").read_text())["target"] == 3
-    assert (tmp_path / "ablation.png").stat().st_size > 10_000 and "| base" in (tmp_path / "ablation.md").read_text()
+    assert (tmp_path / "ablation.png").stat().st_size > 10_000 and "| no task" in (tmp_path / "ablation.md").read_text()
 
 
 @pytest.mark.timeout(300)

@@ -50,7 +50,11 @@ def test_spread_is_of_the_last_two_thirds():
 
 @pytest.mark.parametrize(
     ("flags", "said"),
-    [(["--minutes", "0"], "above 0"), (["--serial"], "agent processes"), (["--nosuch"], "unknown flag --nosuch")],
+    [
+        (["--minutes", "0"], "must be positive"),
+        (["--serial"], "agent processes"),
+        (["--nosuch"], "unknown flag --nosuch"),
+    ],
 )
 def test_bad_input(flags, said, capsys):
     assert soak.main(flags) == 2

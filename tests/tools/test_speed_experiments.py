@@ -67,22 +67,22 @@ def test_flags_go_over_the_papers_constants_and_not_over_what_is_compared():
     config = configs["16-2-1"]
     assert (config.agents, config.predictors, config.trainers, config.agents_per_process) == (16, 2, 1, 8)
     assert (config.t_max, config.tasks, config.min_batch, config.optimizer) == (20, ("pc", "vr"), 40, "rmsprop")
-    with pytest.raises(ConfigError, match="ga3c-fig3 compares agents"):
+    with pytest.raises(ConfigError, match="setting 1-1-1 of ga3c-fig3 has agents 1"):
         speed_rounds.plan(experiment, ["--agents", "8"])
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("fig9 --seeds 2", "--seeds has no meaning for fig9, which is about speed; leave it out"),
-        ("fig9 --steps 2", "--steps has no meaning for fig9"),
-        ("fig9 --minutes 2", "--minutes has no meaning for fig9"),
-        ("fig9 --rounds 0", "--rounds is 0, but has to be at least 1"),
-        ("fig9 --seconds nan", "--seconds is nan, but has to be above 0"),
-        ("fig9 --settings nhcw", "fig9 has no setting 'nhcw'; it has base-nhwc, base-nchw"),
-        ("fig9 --draw", "nothing has been measured yet: there is no runs/Pong-v5/fig9.rounds.json"),
-        ("fig9 -- --scheduler queue", "leave --serial, --scheduler out"),
-        ("fig9 -- --layout nchw", "fig9 compares layout"),
+        ("fig9 --seeds 2", "--seeds can't be used with fig9, a speed experiment; leave it out"),
+        ("fig9 --steps 2", "--steps can't be used with fig9"),
+        ("fig9 --minutes 2", "--minutes can't be used with fig9"),
+        ("fig9 --rounds 0", "--rounds is 0, but must be at least 1"),
+        ("fig9 --seconds nan", "--seconds is nan, but must be positive"),
+        ("fig9 --settings nhcw", "fig9 has no setting 'nhcw'; available: base-nhwc, base-nchw"),
+        ("fig9 --draw", "runs/Pong-v5/fig9.rounds.json does not exist"),
+        ("fig9 -- --scheduler queue", "--serial and --scheduler can't be measured here"),
+        ("fig9 -- --layout nchw", "of fig9 has layout"),
         ("multiverse --env gunreal/Catsh-v0", "unknown environment 'gunreal/Catsh-v0'"),
         ("multiverse --env gunreal/Catch-v0 --logdir file", "can't write to file"),
     ],
@@ -101,7 +101,7 @@ def test_rounds_alternate_and_go_on(tmp_path, measured, capsys):
     words = MULTIVERSE.split()
     measured.answers[:] = [row(), row(), row(), row(), KeyboardInterrupt()]
     assert reproduce.main(words) == 130
-    assert "stopped; to go on:" in capsys.readouterr().out
+    assert "stopped; to continue, run:" in capsys.readouterr().out
     transfers = [(config.transfer, config.agents_per_process, config.agents) for config in measured.asked]
     assert transfers == [("float32", 1, 32), ("uint8", 1, 32), ("uint8", 2, 32), ("float32", 1, 32), ("uint8", 1, 32)]
     saved = json.loads((tmp_path / "runs" / "multiverse.rounds.json").read_text())["settings"]
@@ -110,12 +110,12 @@ def test_rounds_alternate_and_go_on(tmp_path, measured, capsys):
     del measured.asked[:]
     assert reproduce.main(words) == 0
     assert [config.agents_per_process for config in measured.asked] == [1, 2]
-    assert "6 measurements of 24 s and a start, 4 are there" in capsys.readouterr().out
+    assert "6 measurements of 24 s, of which 4 exist already" in capsys.readouterr().out
     assert reproduce.main(words) == 0 and len(measured.asked) == 2
     assert reproduce.main([*words, "--draw"]) == 0 and len(measured.asked) == 2
     words[words.index("float32,1,2")] = "16"
     assert reproduce.main([*words, "--draw"]) == 2
-    assert "nothing has been measured of multiverse with 16" in capsys.readouterr().err
+    assert "no setting of multiverse has been measured yet" in capsys.readouterr().err
 
 
 def test_rows_of_something_else_are_in_the_way(tmp_path, measured, monkeypatch, capsys):
@@ -140,7 +140,7 @@ def test_a_setting_that_fails_keeps_no_other_from_it(tmp_path, measured, capsys)
     measured.answers[:] = [row(), speed_rounds.measure.MeasurementFailed("no such layout"), row(agents=20), row()]
     assert reproduce.main(MULTIVERSE.split()) == 1
     out = capsys.readouterr().out
-    assert "round 1 of 2, 1: no such layout" in out and "memory was enough for 20 of 32 agents" in out
+    assert "round 1 of 2, 1: no such layout" in out and "only 20 of 32 agents fit into memory" in out
     assert len(measured.asked) == 5  # what failed is not tried twice in one go
     assert list(json.loads((tmp_path / "runs" / "multiverse.json").read_text())["settings"]) == ["float32", "2"]
     assert reproduce.main(MULTIVERSE.split()) == 0 and len(measured.asked) == 7
@@ -172,10 +172,13 @@ def test_numbers_beside_the_papers():
     cells = [line[2:-2].split(" | ") for line in text.splitlines() if line.startswith("| ")]
     assert cells[0][1:3] == ["agent steps/s acted (PPS)", "updates/s (TPS)"]
     assert cells[0][-2:] == ["paper: agent steps/s acted (PPS)", "paper: updates/s (TPS)"]
-    assert cells[1] == ["base, NCHW (memory for 16 of 32 agents)", "700", "17.5", "8.0", "1", "-", "-"]
+    assert cells[1] == ["no task, NCHW (only 16 of 32 agents fit into memory)", "700", "17.5", "8.0", "1", "-", "-"]
     assert cells[2] == ["pc+vr+rp, NHWC", "1,100", "27.5", "8.0", "4, 1 not balanced", "1,477", "36.0"]
     assert cells[3] == ["pc+vr+rp, NCHW", "550 (0.50)", "13.8 (0.50)", "8.0", "2", "1,550 (1.05)", "38.0 (1.06)"]
-    assert "32 agents. Medians over rounds of 16 s, with no GPU and 2 cores of a machine. In brackets: divided" in text
+    assert (
+        "Medians over rounds of 16 s with 32 agents, on 2 cores of a machine and no GPU. The numbers in brackets"
+        in text
+    )
     assert experiment.shows in text
 
 

@@ -37,10 +37,10 @@ def test_env_and_steps_of_a_file_count_unless_they_are_given(tmp_path):
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        ("--tasks pc", "ablation compares tasks: base has ()"),
-        ("--seed 4", "--seed is chosen by --seeds"),
-        ("--name x", "--name is chosen by the experiment's name"),
-        ("--logdir x", "--logdir is chosen by --logdir"),
+        ("--tasks pc", "setting base of ablation has tasks ()"),
+        ("--seed 4", "--seed is set by --seeds"),
+        ("--name x", "--name is set by the experiment's name"),
+        ("--logdir x", "--logdir is set by --logdir"),
         ("--entrop 1", "did you mean entropy"),
         ("--entropy -1", "entropy is -1.0"),
         ("--task_weight cpc=1", "task.cpc has options, but cpc is not in tasks"),
@@ -71,7 +71,7 @@ def test_a_run_of_other_flags_is_in_the_way(tmp_path):
     ):
         trainings.check(plan(tmp_path, small("pc"), extra=["--entropy", "0.5"], steps=2000))
     (tmp_path / "ablation-vr-s1").mkdir()
-    with pytest.raises(ConfigError, match="is there and is no run"):
+    with pytest.raises(ConfigError, match="exists and is not a run"):
         trainings.check(plan(tmp_path, small("vr")))
 
 

@@ -115,7 +115,7 @@ def test_hopeless_rivals_are_measured_once():
 
 
 def test_when_nothing_counts():
-    with pytest.raises(measure.MeasurementFailed, match="lags; raise --lag"):
+    with pytest.raises(measure.MeasurementFailed, match="lags in the last trial.*; use a larger --lag"):
         climb(Machine(peak(agents=32), lag=lambda config: 100.0), Config())
     failing = tune.Search(lambda config: tune.Trial(0.0, 0.0, math.inf, "no such device"), lambda text: None)
     with pytest.raises(measure.MeasurementFailed, match="no such device"):
@@ -165,7 +165,7 @@ def test_the_file_is_for_config(tmp_path, monkeypatch):
     options = Namespace(seconds=6.0, lag=10.0, toml=out, given=extras.given)
     assert tune.tune(config, options, {"cores": 2, "processor": "a machine"}, said.append) == 0
     text = out.read_text()
-    assert text.startswith("# Found by") and "2 cores of a machine" in text and "agent steps a second trained" in text
+    assert text.startswith("# Found by") and "2 cores of a machine" in text and "agent steps per second trained" in text
     assert said[-1].endswith(f"python -m gunreal.train --config {out}")
     wanted = {"env": "gunreal/Catch-v0", "tasks": ("vr",), "task": {"vr": {"weight": 0.5}}, "agents": 16, "trainers": 2}
     wanted |= {"agents_per_process": 8, "predictors": 2, "max_batch": 256}
@@ -192,8 +192,8 @@ def test_a_climb_that_is_stopped_writes_what_it_has(tmp_path, monkeypatch, trial
         return
     assert tune.tune(*arguments) == 130
     first, _, last = out.read_text().splitlines()[:3]
-    assert f"in {trials} trials" in first and first.endswith("stopped before its end")
-    assert ("agent steps a second trained" in last) == (trials not in (1, 6))  # a race has just begun anew
+    assert f"in {trials} trials" in first and first.endswith("stopped early")
+    assert ("agent steps per second trained" in last) == (trials not in (1, 6))  # a race has just begun anew
     assert load(out)["agents"] == (32 if trials == 1 else 16)
 
 

@@ -1,1 +1,1 @@
-"""What every command uses: the command line, and pictures of learning curves."""
+"""Code shared by all commands: the command line."""

@@ -1,4 +1,4 @@
-"""What the tools' commands have in common."""
+"""Command-line parsing, progress messages, signals and CPU cores, for all commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gunreal.config.schema import Config, ConfigError
 
 
 class Parser(argparse.ArgumentParser):
-    """Bad flags are a ConfigError, as all bad input; the description is shown as it is written."""
+    """An argument parser that raises ConfigError for bad flags and keeps the line breaks of its description."""
 
     def __init__(self, program: str, description: str | None, **options: Any):
         super().__init__(
@@ -28,30 +28,30 @@ class Parser(argparse.ArgumentParser):
         )
 
     def parse_with_training_flags(self, argv: Sequence[str]) -> tuple[argparse.Namespace, Config, flags.Extras]:
-        """The tool's own options, and what `flags.from_flags` makes of all others. Raises ConfigError."""
-        self.epilog = "Any other flag is one of python -m gunreal.train."
+        """Parses the command's own options, and all other flags with `flags.from_flags`. Raises ConfigError."""
+        self.epilog = "All flags of python -m gunreal.train are accepted, too."
         options, rest = self.parse_known_args(argv)
         return options, *flags.from_flags([self.prog, *rest])
 
     def error(self, message: str) -> NoReturn:
-        """Raises it."""
+        """Raises ConfigError with the message."""
         raise ConfigError(message)
 
 
 def check_positive(name: str, value: float) -> None:
-    """Raises ConfigError unless an option's value is finite and above 0."""
+    """Raises ConfigError unless the value of an option is finite and positive."""
     if not (math.isfinite(value) and value > 0):
-        raise ConfigError(f"--{name} is {value:g}, but has to be above 0")
+        raise ConfigError(f"--{name} is {value:g}, but must be positive")
 
 
 def say(text: str) -> None:
-    """Prints a line with the time."""
+    """Prints a line that starts with the time of day."""
     print(f"{time.strftime('%H:%M')} {text}", flush=True)
 
 
 @contextlib.contextmanager
 def handled(numbers: Iterable[int], handler: Callable[[int, Any], object]) -> Iterator[None]:
-    """Has signals handled by `handler` until its end, then as before."""
+    """Installs a signal handler, and restores the previous handlers at the end."""
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
@@ -62,14 +62,14 @@ def handled(numbers: Iterable[int], handler: Callable[[int, Any], object]) -> It
 
 @contextlib.contextmanager
 def on_cores(count: int) -> Iterator[None]:
-    """This process and those that it starts use so many cores.
+    """Restricts this process, and the processes that it starts, to `count` cores.
 
     Raises:
-      ConfigError: there are not so many.
+      ConfigError: the process may not use that many cores.
     """
     allowed = os.sched_getaffinity(0)
     if not 0 < count <= len(allowed):
-        raise ConfigError(f"cores is {count}, but this process may use 1 to {len(allowed)}; correct --cores")
+        raise ConfigError(f"--cores is {count}, but must be between 1 and {len(allowed)}, the number of usable cores")
     os.sched_setaffinity(0, sorted(allowed)[:count])
     try:
         yield

@@ -1,1 +1,1 @@
-"""What tools/emulator.py is made of."""
+"""The two commands of tools/emulator.py."""

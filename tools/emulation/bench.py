@@ -1,4 +1,4 @@
-"""Speed beside ale-py, in CPU time of this process, measured in turn."""
+"""Compares the emulator's speed with ale-py's, in CPU time of this process."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from emulation.verify import actions_of, oracle
 from gunreal.emulator import VectorAtari
 from gunreal.emulator.console import Console
 
-ENVS = 8  # consoles of a vector
+ENVS = 8  # emulators in a vector environment
 
 
 def bench(games: list[str], frames: int, rounds: int) -> int:
-    """Prints frames and agent steps (skip 4, gray, 84x84) per CPU-second of ale-py and of this emulator, as medians."""
+    """Prints the median frames and agent steps (4 frames, gray, 84x84) per second of ale-py and of gunreal."""
     print(
-        "| game | ale-py frames/s | frames/s | not drawn | ale-py steps/s | steps/s | ratio of steps |\n|" + "---|" * 7,
+        "| game | ale-py, frames/s | gunreal, frames/s | gunreal without drawing, frames/s | ale-py, agent steps/s | "
+        "gunreal, agent steps/s | ratio of agent steps/s |\n|" + "---|" * 7,
         flush=True,
     )
     ratios = []
@@ -30,7 +31,7 @@ def bench(games: list[str], frames: int, rounds: int) -> int:
         ratios.append(medians[4] / medians[3])
         print(f"| {game} | " + " | ".join(f"{rate:,.0f}" for rate in medians) + f" | {ratios[-1]:.2f} |", flush=True)
     print(
-        f"\nmedian ratio {statistics.median(ratios):.2f}, lowest {min(ratios):.2f}, {rounds} rounds in turn", flush=True
+        f"\nmedian ratio {statistics.median(ratios):.2f}, lowest ratio {min(ratios):.2f}, {rounds} rounds", flush=True
     )
     return 0
 

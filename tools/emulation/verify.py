@@ -1,4 +1,4 @@
-"""Frame by frame beside ale-py: memory, screen, reward, lives and end."""
+"""Compares the emulator with ale-py frame by frame: memory, screen, reward, lives and game over."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gunreal.emulator.console import Console
 
 
 class Result(NamedTuple):
-    """Of one game: where it first differed ("" if nowhere), and what the comparison has seen."""
+    """The result for one game: the first difference ("" if none), and counts of what happened in the frames."""
 
     game: str
     difference: str
@@ -22,7 +22,7 @@ class Result(NamedTuple):
 
 
 def oracle(game: str):  # noqa: ANN201 (an ale_py.ALEInterface)
-    """ale-py with the game loaded, without sticky actions."""
+    """Returns an ale-py emulator with the game loaded and without sticky actions."""
     import ale_py
 
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
@@ -34,7 +34,7 @@ def oracle(game: str):  # noqa: ANN201 (an ale_py.ALEInterface)
 
 
 def actions_of(seed: int, frames: int) -> np.ndarray:
-    """Random actions of the full set, held for a few frames each, int `[frames]`."""
+    """Returns random actions of the full action set, each held for a few frames, int `[frames]`."""
     rng = np.random.default_rng(seed)
     change, drawn = rng.random(frames) < 0.3, rng.integers(18, size=frames)
     change[0] = True
@@ -42,7 +42,7 @@ def actions_of(seed: int, frames: int) -> np.ndarray:
 
 
 def compare(game: str, frames: int, seed: int) -> Result:
-    """Plays `frames` random frames on both, with resets at game overs and one save and restore in mid-game."""
+    """Plays random actions on both emulators, with a reset after each game over and one save and restore."""
     ale, ours = oracle(game), Console(game)
     ale.reset_game()
     ours.reset_game()
@@ -68,14 +68,14 @@ def compare(game: str, frames: int, seed: int) -> Result:
 
 
 def _leave_and_return(ale, ours: Console) -> None:  # noqa: ANN001
-    """Saves, plays on differently, restores."""
+    """Saves the states, plays other actions and restores the states."""
     theirs, mine = ale.cloneState(), ours.save()
     for _ in range(7):
         ale.act(1)
         ours.act(1)
     ale.restoreState(theirs)
     ours.restore(mine)
-    for _ in range(2):  # both buffers of the screen are drawn over
+    for _ in range(2):  # redraws both screen buffers
         ale.act(0)
         ours.act(0)
 
@@ -84,20 +84,21 @@ def _difference(ale, ours: Console, their_reward: int, our_reward: int) -> str: 
     memory, mine = ale.getRAM(), ours.getRAM()
     if (memory != mine).any():
         at = int(np.argmax(memory != mine))
-        return f"memory {0x80 + at:02X} is {memory[at]} and here {mine[at]} ({(memory != mine).sum()} bytes differ)"
+        differ = (memory != mine).sum()
+        return f"memory {0x80 + at:02X} is {memory[at]} in ale-py and {mine[at]} in gunreal ({differ} bytes differ)"
     for name, a, b in (("reward", their_reward, our_reward), ("lives", ale.lives(), ours.lives()),
                        ("game over", ale.game_over(), ours.game_over())):  # fmt: skip
         if a != b:
-            return f"{name} is {a} and here {b}"
+            return f"{name} is {a} in ale-py and {b} in gunreal"
     screen, ours_screen = ale.getScreen(), ours.getScreen()
     if (screen != ours_screen).any():
         rows, columns = np.nonzero(screen != ours_screen)
-        return f"{len(rows)} pixels differ, the first in row {rows[0]}, column {columns[0]}"
+        return f"{len(rows)} pixels differ, the first one in row {rows[0]}, column {columns[0]}"
     return ""
 
 
 def verify(games: list[str], frames: int, seed: int, refused: dict[str, str]) -> int:
-    """Prints the table of `games`, then of the refused ones; 1 where a game differs, else 0."""
+    """Prints a table of `games` and of the refused games. Returns 1 if a game differs, else 0."""
     print("| game | result | frames | game overs | rewards | lives lost |\n|---|---|---|---|---|---|", flush=True)
     failed = 0
     for game in games:
@@ -106,6 +107,6 @@ def verify(games: list[str], frames: int, seed: int, refused: dict[str, str]) ->
         print(f"| {game} | {result.difference or 'equal'} | {result.frames} | {result.games_over} | {result.rewards} | "
               f"{result.lives_lost} |", flush=True)  # fmt: skip
     for game, why in refused.items():
-        print(f"| {game} | not claimed: {why} | | | | |")
+        print(f"| {game} | not supported: {why} | | | | |")
     print(f"\n{len(games) - failed} of {len(games)} games equal over {frames} frames, seed {seed}", flush=True)
     return 1 if failed else 0

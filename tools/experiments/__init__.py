@@ -1,1 +1,1 @@
-"""Experiments: tables of what is compared, the runs that they need, and what comes of them."""
+"""Experiments of the papers: their settings, the runs that they need, and their reports."""

@@ -1,4 +1,4 @@
-"""How soon a scheduler has found counts that train as fast as the best fixed setting, and the memory that it took."""
+"""How soon does a scheduler train as fast as the best fixed setting, and how much memory does it use?"""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from experiments import report
 from experiments.table import LearningExperiment
 from gunreal.records import metrics
 
-SHARE = 0.9  # of the best fixed setting's training rate, which a scheduler is to reach
-WINDOW = 30.0  # seconds over which a rate is taken: no single lucky line of metrics counts
+SHARE = 0.9  # target rate of a scheduler, as a share of the best fixed setting's training rate
+WINDOW = 30.0  # seconds over which a rate is averaged, so that a single line of metrics does not decide
 _COUNTS = ("agents", "predictors", "trainers")
 Lines = Sequence[dict[str, Any]]
 
 
 def rate(lines: Lines) -> float:
-    """Agent steps trained on a second in the second half of a run."""
+    """Returns the agent steps trained per second in the second half of a run."""
     seconds, trained = _trained(lines)
     middle = (seconds[0] + seconds[-1]) / 2
     return float((trained[-1] - np.interp(middle, seconds, trained)) / max(seconds[-1] - middle, 1e-9))
 
 
 def first_reach(lines: Lines, wanted: float) -> float | None:
-    """Seconds until the rate over the last `WINDOW` is at least `wanted`, or None."""
+    """Returns the seconds until the rate over the last `WINDOW` seconds is at least `wanted`, or None."""
     seconds, trained = _trained(lines)
     start = seconds - WINDOW
     rates = (trained - np.interp(start, seconds, trained)) / WINDOW
@@ -35,19 +35,22 @@ def first_reach(lines: Lines, wanted: float) -> float | None:
 
 
 def _trained(lines: Lines) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds, and agent steps trained on by then; from the run's start, where it had none."""
+    """Returns times in seconds and the agent steps trained by then, starting with (0, 0)."""
     points = [(0.0, 0.0), *((line["seconds"], line["trained"]) for line in lines)]
     seconds, trained = np.array(points, np.float64).T
     return seconds, trained
 
 
 def measure(experiment: LearningExperiment, logdir: Path) -> dict[str, Any]:
-    """The numbers of an experiment, for JSON.
+    """Returns the results of an experiment, ready for JSON.
 
-    "best" is the fixed setting that trains fastest, "target" what is to be reached: `SHARE` of its rate. Of each
-    setting, medians over its runs: "rate" in the second half, its "share" of the best one's, "seconds_to_target", null
-    where half of the runs did not get there; "counts" of agents, predictors and trainers at the end; the largest
-    "memory_bytes", and their "memory_limit".
+    "best" is the fixed setting that trains fastest, and "target" is `SHARE` of its training rate. "settings" has, for
+    each setting, medians over its runs:
+
+    - "rate", the training rate in the second half of the run, and "share", this rate divided by that of "best",
+    - "seconds_to_target", or null if half of the runs did not reach the target,
+    - "counts" of agents, predictors and trainers at the end,
+    - the largest "memory_bytes", and the "memory_limit".
 
     Raises:
       ConfigError: no run has trained yet.
@@ -74,19 +77,19 @@ def measure(experiment: LearningExperiment, logdir: Path) -> dict[str, Any]:
 
 
 def table(results: dict[str, Any]) -> str:
-    """The numbers as Markdown."""
+    """Returns the results as a Markdown table."""
     mark = report.number(results["target"], ",.0f")
     lines = [
-        f"**{results['title']}** on `{results['env']}`, {results['budget']} a run.",
+        f"**{results['title']}** on `{results['env']}`, {results['budget']} per run.",
         "",
-        f"| | seeds | agents/predictors/trainers at the end | trained a second | of the best fixed | "
-        f"minutes to {mark} | most memory, MB | its limit |",
+        f"| setting | seeds | agents/predictors/trainers at the end | agent steps trained per second | "
+        f"relative to the best fixed setting | minutes to {mark} | peak memory, MB | memory limit, MB |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for setting, row in results["settings"].items():
         minutes = row["seconds_to_target"] and row["seconds_to_target"] / 60
         cells = [
-            row["label"] + (" (best fixed)" if setting == results["best"] else ""),
+            row["label"] + (" (best fixed setting)" if setting == results["best"] else ""),
             report.seeds(row["finished"]),
             "/".join(f"{count:g}" for count in row["counts"].values()),
             f"{row['rate']:,.0f}",
@@ -97,7 +100,8 @@ def table(results: dict[str, Any]) -> str:
         ]
         lines.append("| " + " | ".join(cells) + " |")
     note = (
-        "Medians over seeds. Rates are agent steps trained on a second, in the second half of a run; "
-        f"{mark} is {SHARE:g} of the best fixed setting's, and is reached when the last {WINDOW:g} s together have it."
+        f"The table shows medians over seeds. Rates are those of the second half of a run. The target, {mark} agent "
+        f"steps per second, is {SHARE:g} times the best fixed setting's rate. A run reaches it when its mean rate over "
+        f"{WINDOW:g} s does."
     )
     return "\n".join([*lines, "", note, results["paper"]]) + "\n"

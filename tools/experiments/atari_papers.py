@@ -1,6 +1,6 @@
-"""The papers' experiments on Atari games: GUNREAL's figures 10 to 12, GA3C's figure 6 and table 3.
+"""The papers' experiments on Atari games: figures 10 to 12 of GUNREAL, figure 6 and table 3 of GA3C.
 
-Every experiment has the papers' constants, and beside them this library's defaults.
+Every experiment compares the papers' constants with the defaults of this library.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from collections.abc import Mapping
 
 from experiments.table import ALL, GA3C, RGB, STACK, TASKS, GamesExperiment, LearningExperiment, Setting
 
-_STEPS = 1_500_000  # what two cores can pay for: the papers train for a day or more
+_STEPS = 1_500_000  # agent steps that two cores can train in reasonable time
 _GUNREAL = {**GA3C, "t_max": 20, "replay_fill": "full"}  # GUNREAL, table 2
-_OURS = "These runs are short: the papers train for a day on a GPU or longer."
+_OURS = "These runs are short. The papers train on a GPU for a day or longer."
 
 
 def _figure(name: str, figure: int, game: str, env: str, paper: Mapping[str, float], shows: str) -> LearningExperiment:
     return LearningExperiment(
         name=name,
         title=f"GUNREAL figure {figure}: {game}",
-        shows=f"The paper (section 4.2): {shows} Its UNREAL is another program, without LSTM and on single RGB frames; "
-        f"here the tasks on that input stand for it. {_OURS}",
+        shows=f"In the paper (section 4.2), {shows} The paper's UNREAL is a separate program, without an LSTM and with "
+        f"single RGB frames. Here, the auxiliary tasks on single RGB frames represent it. {_OURS}",
         envs=(env,),
         settings={
-            "ga3c": Setting("GA3C's constants", {"tasks": (), **STACK, **_GUNREAL}),
-            "unreal": Setting("UNREAL's input: a single RGB frame", {"tasks": TASKS, **RGB, **_GUNREAL}),
-            "gunreal": Setting("GUNREAL's constants", {"tasks": TASKS, **STACK, **_GUNREAL}, paper),
-            "base": Setting("base, our defaults", {"tasks": ()}),
-            ALL: Setting("pc+vr+rp, our defaults", {"tasks": TASKS}),
+            "ga3c": Setting("GA3C (paper's constants)", {"tasks": (), **STACK, **_GUNREAL}),
+            "unreal": Setting("UNREAL (paper's constants, single RGB frame)", {"tasks": TASKS, **RGB, **_GUNREAL}),
+            "gunreal": Setting("GUNREAL (paper's constants)", {"tasks": TASKS, **STACK, **_GUNREAL}, paper),
+            "base": Setting("no task (our defaults)", {"tasks": ()}),
+            ALL: Setting("pc+vr+rp (our defaults)", {"tasks": TASKS}),
         },
         steps=_STEPS,
         reference="ga3c",
@@ -34,11 +34,11 @@ def _figure(name: str, figure: int, game: str, env: str, paper: Mapping[str, flo
 
 
 _RATES = {
-    "rate3e-4": Setting("GA3C's constants, rate 3e-4", {"tasks": (), **GA3C}),
+    "rate3e-4": Setting("GA3C's constants, learning rate 3e-4", {"tasks": (), **GA3C}),
     "rate1e-4": Setting(
-        "GA3C's constants, rate 1e-4", {"tasks": (), **GA3C, "learning_rate": 1e-4, "learning_rate_end": 1e-4}
+        "GA3C's constants, learning rate 1e-4", {"tasks": (), **GA3C, "learning_rate": 1e-4, "learning_rate_end": 1e-4}
     ),
-    "ours": Setting("base, our defaults", {"tasks": ()}),
+    "ours": Setting("no task (our defaults)", {"tasks": ()}),
 }
 _TABLE_3 = {  # GA3C after a day
     "Amidar": 218,
@@ -58,8 +58,8 @@ _ALL = (
         "Breakout",
         "ALE/Breakout-v5",
         {"ratio": 0.933},
-        "GUNREAL reaches a score of 150 in 6.7 % fewer steps than GA3C, which is the ratio in the table, and finishes "
-        "3.8 times sooner than UNREAL.",
+        "GUNREAL reaches a score of 150 in 6.7 % fewer steps than GA3C (the ratio in the table) and finishes 3.8 "
+        "times faster than UNREAL.",
     ),
     _figure(
         "fig11",
@@ -67,7 +67,7 @@ _ALL = (
         "Pong",
         "ALE/Pong-v5",
         {},
-        "GUNREAL needs about as much time as GA3C, and finishes 9.5 times sooner than UNREAL. It states no scores.",
+        "GUNREAL takes about as long as GA3C, and finishes 9.5 times faster than UNREAL. The paper states no scores.",
     ),
     _figure(
         "fig12",
@@ -75,14 +75,14 @@ _ALL = (
         "Space Invaders",
         "ALE/SpaceInvaders-v5",
         {"ratio": 0.74},
-        "GUNREAL reaches a score of 550 in 26 % fewer steps than GA3C, which is the ratio in the table, and finishes "
-        "4.0 times sooner than UNREAL.",
+        "GUNREAL reaches a score of 550 in 26 % fewer steps than GA3C (the ratio in the table) and finishes 4.0 "
+        "times faster than UNREAL.",
     ),
     GamesExperiment(
         name="ga3c-fig6",
         title="GA3C figure 6: learning curves on Atari games",
-        shows="The paper (section 5.2): three runs for each of two learning rates on five games over wall-clock time, "
-        f"of which its text names Pong, Qbert and Breakout; it states no scores. {_OURS}",
+        shows="The paper (section 5.2) shows three runs for each of two learning rates on five games, over wall-clock "
+        f"time. Its text names Pong, Qbert and Breakout, and states no scores. {_OURS}",
         envs=("ALE/Pong-v5",),
         settings=_RATES,
         steps=_STEPS,
@@ -93,8 +93,8 @@ _ALL = (
     GamesExperiment(
         name="ga3c-table3",
         title="GA3C table 3: scores on Atari games",
-        shows="The paper: GA3C's scores after one day, means of 30 games of its best agent. Here they are the means of "
-        f"the last 100 games of training. {_OURS}",
+        shows="The paper's scores are means over 30 games of the best agent after one day. The scores of these runs "
+        f"are means over the last 100 games of training. {_OURS}",
         envs=("ALE/Pong-v5",),
         settings={"ga3c": _RATES["rate3e-4"], "ours": _RATES["ours"]},
         steps=_STEPS,

@@ -1,4 +1,4 @@
-"""Trains runs, one process each; what is finished stays, what was interrupted goes on."""
+"""Trains runs in a process each. Finished runs are kept, and interrupted runs continue."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from experiments.jobs import Job
 from experiments.trainings import budget
 from gunreal.config.schema import ConfigError
 
-_STARTING = 30.0  # seconds in which a run that goes on may find its place, before its metrics are believed
+_STARTING = 30.0  # seconds for a resumed run to restore its state, before its metrics are trusted
 
 
 @contextlib.contextmanager
 def locked(logdir: str | Path) -> Iterator[IO[str]]:
-    """Holds a folder of runs, which the trainings inherit: nobody trains there until the last of them has ended.
+    """Locks a folder of runs. Trainings inherit the lock, so the folder stays locked until the last of them has ended.
 
     Raises:
-      ConfigError: somebody else has it, or it can't be written.
+      ConfigError: the folder is locked by another program or can't be written.
     """
     try:
         Path(logdir).mkdir(parents=True, exist_ok=True)
@@ -39,17 +39,24 @@ def locked(logdir: str | Path) -> Iterator[IO[str]]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigError(f"trainings are at work in {logdir}; wait for them, or choose another --logdir") from None
+            raise ConfigError(
+                f"{logdir} is in use by other trainings; wait for them or choose another --logdir"
+            ) from None
         yield file
 
 
 class Dispatcher:
-    """Trains runs, `parallel` at a time, until all are done or it is told to stop.
+    """Trains runs until all have finished or a signal arrives.
 
     Args:
-      lock: an open file that the processes inherit.
-      say: called with each line about the progress.
-      every: seconds between such lines.
+      trainings: the runs.
+      parallel: number of concurrent runs.
+      lock: open lock file, which the processes inherit.
+      say: called with each line of progress.
+      every: seconds between lines of progress.
+
+    Attributes:
+      failed: runs whose process ended too early.
     """
 
     def __init__(
@@ -63,20 +70,20 @@ class Dispatcher:
         self._trainings, self._parallel, self._lock, self._say, self._every = trainings, parallel, lock, say, every
         self._waiting = [training for training in trainings if not training.finished()]
         self._working: dict[str, tuple[Job, subprocess.Popen[bytes]]] = {}
-        self._due: dict[str, float] = {}  # when to look whether a training's time is over
-        self._ending: set[str] = set()  # told so, and not by a signal to us
+        self._due: dict[str, float] = {}  # when to check whether a run has reached its time limit or score
+        self._ending: set[str] = set()  # runs that were asked to end because they reached it
         self._signals = 0
         self.failed: list[Job] = []
 
     @property
     def stopping(self) -> bool:
-        """Whether a signal has asked for the end."""
+        """Whether a signal has asked to stop."""
         return self._signals > 0
 
     def train(self, ended: Callable[[], object]) -> None:
-        """Works until the end; `ended` is called after each run that has finished."""
+        """Trains all runs, and calls `ended` after each finished run."""
         numbers = [signal.SIGINT, signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as it is under nohup
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores SIGHUP
             numbers.append(signal.SIGHUP)
         with handled(numbers, self._note):
             try:
@@ -104,18 +111,18 @@ class Dispatcher:
 
     def _interrupt(self) -> None:
         for name, (_, child) in self._working.items():
-            if name in self._ending:  # it is saving itself already, which a second signal would cut
+            if name in self._ending:  # it is saving a checkpoint, which a second signal would abort
                 self._ending.remove(name)
             else:
                 child.send_signal(signal.SIGINT)
 
     def _end_due(self) -> None:
-        """Ends trainings whose time is over."""
+        """Ends runs that have reached their time limit or score."""
         now = time.monotonic()
         for name, (training, child) in self._working.items():
             if self.stopping or now < self._due[name]:
                 continue
-            self._due[name] = now + 1  # reading all its metrics takes a while
+            self._due[name] = now + 1  # reading the metrics takes a while, so do it once per second
             if training.over():
                 self._due[name] = math.inf
                 self._ending.add(name)
@@ -125,7 +132,7 @@ class Dispatcher:
         self._signals += 1
 
     def _start(self, training: Job) -> None:
-        if not training.resumable():  # stopped before its first checkpoint: there is nothing to go on from
+        if not training.resumable():  # it has no checkpoint, so it starts again
             if training.path.is_symlink():
                 training.path.unlink()
             shutil.rmtree(training.path, ignore_errors=True)
@@ -139,7 +146,7 @@ class Dispatcher:
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 pass_fds=(self._lock.fileno(),),
-                start_new_session=True,  # a Ctrl-C in the terminal is ours to hand on: a second one would cut a save
+                start_new_session=True,  # this program passes Ctrl-C on; a second signal would abort a checkpoint
             )
         self._working[training.name] = training, child
         least = _STARTING if training.resumable() else 0.0
@@ -161,7 +168,7 @@ class Dispatcher:
             elif not self.stopping:
                 self.failed.append(training)
                 last = self._log(training).read_text(errors="replace").strip().rpartition("\n")[2]
-                self._say(f"{name} ended with code {child.returncode} before its end: {last}")
+                self._say(f"{name} failed with exit code {child.returncode}: {last}")
             else:
                 self._say(self._progress(training) + ", stopped")
 
@@ -176,30 +183,30 @@ class Dispatcher:
             done += f" agent steps, {lines[-1]['seconds'] / 60:.1f}"
         words = f"{training.name}: {done} of {whole}"
         words += f", score {score:.2f}" if score is not None else ""
-        return f"{words}, {_rate(lines):,.0f} a second"
+        return f"{words}, {_rate(lines):,.0f} agent steps/s"
 
     def _left(self) -> str:
-        """How long all that is left takes, if it goes on as fast as what is being trained."""
+        """Estimates the remaining time of all runs from the rates of the current ones."""
         rates = [_rate(lines) for training, _ in self._working.values() if (lines := training.lines())]
         if not sum(rates):
-            return "no step yet"
+            return "no steps yet"
         rate = sum(rates) / len(rates)
         left = [
             min(max(of.steps - of.step(), 0) / rate, max(60 * of.minutes - of.seconds(), 0)) for of in self._trainings
         ]
-        return f"about {sum(left) / len(rates) / 3600:.1f} h left for all"
+        return f"about {sum(left) / len(rates) / 3600:.1f} h left for all runs"
 
 
 def _rate(lines: Sequence[dict[str, Any]]) -> float:
-    """Agent steps a second since the run's start."""
+    """Returns the mean agent steps per second since the start of the run."""
     return lines[-1]["step"] / max(lines[-1]["seconds"], 1e-9)
 
 
 def attempt(draw: Callable[[], object], say: Callable[[str], None]) -> bool:
-    """Draws, and says why where that fails: no reason to stop what is under way."""
+    """Calls `draw` and reports an error instead of raising it, so that the trainings continue."""
     try:
         draw()
         return True
     except (OSError, ValueError) as error:
-        say(f"not drawn: {error}")
+        say(f"results not written: {error}")
         return False

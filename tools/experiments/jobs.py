@@ -1,4 +1,4 @@
-"""A run that somebody wants trained by a process of its own, and how far it is, as its `metrics.jsonl` tells."""
+"""A run to be trained in a process of its own, with its progress according to its `metrics.jsonl`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 from gunreal.records import metrics
 
-EPISODES = 100  # before so many have ended, a mean score is of few
+EPISODES = 100  # episodes that a mean score needs to count
 Lines = Sequence[dict[str, Any]]
 
 
 class Job:
-    """A run that is wanted. Subclasses say where it is and what trains it.
+    """A run to be trained. Subclasses define its folder and the command that trains it.
 
     Attributes:
-      minutes: training time that ends it where it has not taken its steps by then.
-      score: mean score of the last 100 episodes that ends it likewise.
+      minutes: longest training time; the run ends earlier if it has taken all its steps.
+      score: mean score of the last 100 episodes at which the run ends early.
     """
 
     minutes: float = math.inf
@@ -27,12 +27,12 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The run's name."""
+        """The name of the run."""
         raise NotImplementedError
 
     @property
     def path(self) -> Path:
-        """The run's folder, there or not."""
+        """The folder of the run, which need not exist."""
         raise NotImplementedError
 
     @property
@@ -41,59 +41,59 @@ class Job:
         raise NotImplementedError
 
     def command(self) -> list[str]:
-        """What trains it, from where it is."""
+        """Returns the command that starts or resumes the training."""
         raise NotImplementedError
 
     def prepare(self) -> None:
-        """Writes what its command needs."""
+        """Writes the files that the command needs."""
         raise NotImplementedError
 
     def resumable(self) -> bool:
-        """Whether there is a checkpoint to go on from."""
+        """Whether the run has a checkpoint to continue from."""
         return False
 
     def lines(self) -> list[dict[str, Any]]:
-        """Its metrics so far."""
+        """Returns the lines of metrics so far."""
         with contextlib.suppress(OSError):
             return metrics.read(self.path / metrics.FILE)
         return []
 
     def step(self) -> int:
-        """Agent steps so far."""
+        """Returns the number of agent steps so far."""
         return next((line["step"] for line in reversed(self.lines())), 0)
 
     def seconds(self) -> float:
-        """Time that it has trained for."""
+        """Returns the training time so far."""
         return next((line["seconds"] for line in reversed(self.lines())), 0.0)
 
     def finished(self) -> bool:
-        """Whether it has ended in order, for the reason that it was to end."""
+        """Whether the run has ended because it reached its steps, its time limit or its score."""
         return is_finished(self.lines(), self.minutes, self.score)
 
     def over(self) -> bool:
-        """Whether it has had its time or its score, and is to be stopped."""
+        """Whether the run has reached its time limit or its score and should be stopped."""
         lines = self.lines()
         return bool(lines) and (lines[-1]["seconds"] >= 60 * self.minutes or reaches(lines, self.score))
 
 
 def stopped_by(lines: Lines) -> str | None:
-    """Why a run has ended: "steps" when it has finished; None where it has not ended in order."""
+    """Returns why a run ended, such as "steps" at the end of its budget, or None if it was cut off."""
     return lines[-1].get("stopped_by") if lines else None
 
 
 def first_reach(lines: Lines, score: float, key: str) -> float | None:
-    """`key` of the first line whose mean score, of a hundred episodes, is at least `score`, or None."""
+    """Returns `key` of the first line whose mean score over 100 episodes is at least `score`, or None."""
     counted = (line for line in lines if line["score_mean"] is not None and line["episodes"] >= EPISODES)
     return next((line[key] for line in counted if line["score_mean"] >= score), None)
 
 
 def reaches(lines: Lines, score: float) -> bool:
-    """Whether a run has reached a score; no run reaches infinity."""
+    """Whether a run has reached a score. An infinite score is never reached."""
     return math.isfinite(score) and first_reach(lines, score, "step") is not None
 
 
 def is_finished(lines: Lines, minutes: float = math.inf, score: float = math.inf) -> bool:
-    """Whether a run has taken its budget of agent steps, or ended in order after so many minutes or at such a score."""
+    """Whether a run has ended properly, at the end of its steps, at its time limit or at its score."""
     ended = stopped_by(lines)
     if ended in (None, "error"):
         return False

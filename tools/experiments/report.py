@@ -1,4 +1,4 @@
-"""What an experiment has come to: its picture, its numbers as JSON, and as a table beside the paper's."""
+"""Reports of learning experiments: a figure, the results as JSON, and a table with the paper's numbers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from gunreal.records import curves, metrics
 
 
 def find(experiment: LearningExperiment, logdir: Path, key: str, what: str) -> dict[str, list[Path]]:
-    """The runs that have a value of `key` in their metrics: by setting, in the order of their seeds.
+    """Returns the runs with a value of `key` in their metrics, by setting and in the order of their seeds.
 
     Raises:
-      ConfigError: there is none; `what` says what they lack.
+      ConfigError: no run has such a value. The message ends with `what`, the missing value in words.
     """
     found = {}
     for setting in experiment.settings:
@@ -42,7 +42,7 @@ def _has(path: Path, key: str) -> bool:
 
 
 def median(values: Sequence[float | None]) -> float | None:
-    """The median, where None is more than every number: of (1, 2, None) it is 2; None where it is no number itself."""
+    """Returns the median, with None counted as infinity: 2 for (1, 2, None). An infinite median is None."""
     if not values:
         return None
     found = float(np.median([math.inf if value is None else value for value in values]))
@@ -50,15 +50,16 @@ def median(values: Sequence[float | None]) -> float | None:
 
 
 def measure(experiment: LearningExperiment, logdir: Path) -> dict[str, Any]:
-    """The numbers of an experiment, for JSON.
+    """Returns the results of an experiment, ready for JSON.
 
-    "target" is the median of the reference's final scores; "steps_to_target" and "seconds_to_target" are each setting's
-    medians over its runs, null where half of them did not get there; "ratio" is steps over the reference's steps.
+    "target" is the median final score of the reference setting. For each setting, "steps_to_target" and
+    "seconds_to_target" are medians over its runs, or null if half of them did not reach the target. "ratio" is the
+    steps divided by those of the reference.
 
     Raises:
       ConfigError: no run has a score yet.
     """
-    found = find(experiment, logdir, "score_mean", "a score yet, which an episode's end gives")
+    found = find(experiment, logdir, "score_mean", "a score yet; wait for the first episodes to end")
     lines = {setting: [metrics.read(path / metrics.FILE) for path in paths] for setting, paths in found.items()}
     finals = {setting: [_final(run) for run in of] for setting, of in lines.items()}
     target = median(finals.get(experiment.reference, []))
@@ -81,7 +82,7 @@ def measure(experiment: LearningExperiment, logdir: Path) -> dict[str, Any]:
 
 
 def about(experiment: LearningExperiment, found: Mapping[str, Sequence[Path]]) -> dict[str, Any]:
-    """What is known of an experiment beside its settings."""
+    """Returns the title, the environment, the budget and the note of an experiment."""
     config = folders.saved_config(next(iter(found.values()))[0])
     known = {"experiment": experiment.name, "title": experiment.title, "env": config.env, "paper": experiment.shows}
     return known | {"budget": trainings.budget(config.steps, experiment.minutes)}
@@ -90,7 +91,7 @@ def about(experiment: LearningExperiment, found: Mapping[str, Sequence[Path]]) -
 def about_runs(
     experiment: LearningExperiment, setting: str, paths: Sequence[Path], lines: Sequence[Sequence[dict[str, Any]]]
 ) -> dict[str, Any]:
-    """What is known of a setting's runs beside what they are compared by."""
+    """Returns the label and the runs of a setting, with their steps and whether they have finished."""
     return {
         "label": experiment.settings[setting].label,
         "runs": [path.name for path in paths],
@@ -104,14 +105,14 @@ def _final(lines: Sequence[dict[str, Any]]) -> float:
 
 
 def table(results: dict[str, Any]) -> str:
-    """The numbers as Markdown."""
+    """Returns the results as a Markdown table."""
     target = results["target"]
     mark = f"{target:.2f}" if target is not None else "-"
     lines = [
-        f"**{results['title']}** on `{results['env']}`, {results['budget']} a run.",
+        f"**{results['title']}** on `{results['env']}`, {results['budget']} per run.",
         "",
-        f"| | seeds | final score (95 %) | steps to {mark} | of the reference's | hours to {mark} | steps/s | "
-        "paper: score | paper: steps |",
+        f"| setting | seeds | final score (95 % interval) | steps to {mark} | relative to the reference | "
+        f"hours to {mark} | steps/s | score in the paper | relative steps in the paper |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for setting, row in results["settings"].items():
@@ -128,18 +129,19 @@ def table(results: dict[str, Any]) -> str:
             number(paper.get("ratio"), ".2f"),
         ]
         lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", "Medians over seeds. The score is the mean of the last 100 episodes' raw rewards.", results["paper"]]
+    about = "The table shows medians over seeds. A score is the mean raw score of the last 100 episodes."
+    lines += ["", f"{about} {results['paper']}".strip()]
     return "\n".join(lines) + "\n"
 
 
 def seeds(finished: Sequence[bool]) -> str:
-    """How many runs there are, and how many of them have not finished."""
+    """Returns the number of runs and, if some have not finished, how many."""
     unfinished = len(finished) - sum(finished)
     return str(len(finished)) + (f", {unfinished} unfinished" if unfinished else "")
 
 
 def number(value: float | None, form: str, missing: str = "-") -> str:
-    """A cell of a table."""
+    """Formats a number for a table."""
     return missing if value is None else format(value, form)
 
 
@@ -150,15 +152,17 @@ def write(
     numbers: Callable[[LearningExperiment, Path], dict[str, Any]] = measure,
     text: Callable[[dict[str, Any]], str] = table,
 ) -> dict[str, Any]:
-    """Writes `EXPERIMENT.png`, `.json` and `.md` into the folder of runs, and returns the numbers.
+    """Writes `EXPERIMENT.png`, `.json` and `.md` into the folder of runs, and returns the results.
 
     Args:
-      width: of the curves' moving mean, in lines of metrics.
-      numbers: of the experiment.
-      text: them as Markdown.
+      experiment: the experiment.
+      logdir: the folder of runs.
+      width: width of the curves' moving average, in lines of metrics.
+      numbers: computes the results.
+      text: formats the results as Markdown.
 
     Raises:
-      ConfigError: no run has anything to show yet.
+      ConfigError: no run has results yet.
       OSError: a file can't be written.
     """
     results = numbers(experiment, logdir)
@@ -171,7 +175,7 @@ def write(
     curves.draw(
         curves.panels(groups, experiment.panels, width),
         logdir / f"{experiment.name}.png",
-        title=f"{experiment.title}\n{results['env']}, {results['budget']} a run",
+        title=f"{experiment.title}\n{results['env']}, {results['budget']} per run",
         note=f"Line: {curves.STATISTIC}. {experiment.shows}",
         width=width,
     )
@@ -179,7 +183,7 @@ def write(
 
 
 def write_games(experiment: GamesExperiment, logdir: Path, width: int = 1) -> dict[str, Any]:
-    """Like `write`, of an experiment on several games: a panel of the picture and a table for each game with a score.
+    """Writes the same files for an experiment on several games, with a panel and a table for each game.
 
     Raises:
       ConfigError: no run has a score yet.
@@ -193,7 +197,9 @@ def write_games(experiment: GamesExperiment, logdir: Path, width: int = 1) -> di
             groups = {row["label"]: [logdir / run for run in row["runs"]] for row in found["settings"].values()}
             drawn += [panel._replace(title=part.title) for panel in curves.panels(groups, part.panels, width)]
     if not results:
-        raise ConfigError(f"no run of {experiment.name} in {logdir} has a score yet, which an episode's end gives")
+        raise ConfigError(
+            f"no run of {experiment.name} in {logdir} has a score yet; wait for the first episodes to end"
+        )
     whole = {"experiment": experiment.name, "title": experiment.title, "paper": experiment.shows, "games": results}
     (logdir / f"{experiment.name}.json").write_text(json.dumps(whole, indent=1) + "\n")
     tables = [table(found | {"paper": ""}) for found in results.values()]

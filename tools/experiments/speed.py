@@ -1,6 +1,6 @@
-"""The papers' experiments about speed that `tools/reproduce.py` measures: a table, in which a new one is a new entry.
+"""The speed experiments of the papers, which `tools/reproduce.py` measures. To add an experiment, add an entry.
 
-Nothing is learned from them: each setting runs for some seconds, several times, and medians are compared.
+Each setting runs for some seconds, several times, and the medians are compared.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from experiments.table import GA3C, PONG, TASKS, Experiment, Setting
 
 
 class Quantity(NamedTuple):
-    """Something that is read off a row of `measure.row`.
+    """A quantity computed from a row of `measure.row`.
 
     Attributes:
-      label: of a column and of an axis.
-      of: a row's value; a KeyError or TypeError says that it has none.
-      form: how it is written.
-      relative: whether it is a rate, of which the ratio to another setting's is shown too.
+      label: title of the column and of the axis.
+      of: returns the value of a row, or raises KeyError or TypeError if the row does not have it.
+      form: format of the number.
+      relative: whether it is a rate, which is also shown relative to another setting.
     """
 
     label: str
@@ -32,12 +32,12 @@ QUANTITIES = {
     "pps": Quantity("agent steps/s acted (PPS)", lambda row: row["pps"], ",.0f", True),
     "tps": Quantity("agent steps/s trained", lambda row: row["tps"], ",.0f", True),
     "updates": Quantity("updates/s (TPS)", lambda row: row["tps"] / row["train_batch"], ",.1f", True),
-    "update_ms": Quantity("an update, ms", lambda row: row["update_ms"]),
+    "update_ms": Quantity("time per update, ms", lambda row: row["update_ms"]),
     "queue": Quantity("rollouts waiting for a trainer", lambda row: row["queues"]["train"]["mean"]),
-    "batch": Quantity("observations in a prediction", lambda row: row["predictions"]["base"]["mean"]),
-    "wait": Quantity("waiting share of agents' time", lambda row: row["wait"]["share"], ".1%"),
-    "wait_ms": Quantity("a wait, ms", lambda row: row["wait"]["mean_ms"]),
-    "bytes": Quantity("kB to the learner for a step", lambda row: row["bytes"]["to_device"] / 1e3),
+    "batch": Quantity("prediction batch size", lambda row: row["predictions"]["base"]["mean"]),
+    "wait": Quantity("share of time that agents wait", lambda row: row["wait"]["share"], ".1%"),
+    "wait_ms": Quantity("waiting time per action, ms", lambda row: row["wait"]["mean_ms"]),
+    "bytes": Quantity("kB to the learner per agent step", lambda row: row["bytes"]["to_device"] / 1e3),
     "lag": Quantity("policy lag, updates", lambda row: row["policy_lag"]),
     "memory": Quantity("memory, MB", lambda row: row["memory"]["bytes"] / 1e6, ",.0f"),
 }
@@ -45,14 +45,15 @@ QUANTITIES = {
 
 @dataclass(frozen=True, kw_only=True)
 class SpeedExperiment(Experiment):
-    """What is measured and how it is shown.
+    """A speed experiment: its settings, the columns of its table and the panels of its figure.
 
     Attributes:
-      columns: of the table, keys of `QUANTITIES`; the paper's numbers stand beside them. `Setting.paper` has them by
-        the same keys; another key is the title of a column that only the paper has.
-      panels: of the picture, likewise.
-      against: by setting, the one that its rates are divided by; none of the settings that are left out has such.
-      axis: a field that is the picture's x axis; settings that differ in it alone are one line. Empty: bars.
+      columns: columns of the table, as keys of `QUANTITIES`. The paper's numbers appear beside them. `Setting.paper`
+        contains them under the same keys. Any other key of `Setting.paper` is the title of a column of its own.
+      panels: panels of the figure, as keys of `QUANTITIES`.
+      against: for a setting, the reference setting by which its rates are divided. Other settings have no reference.
+      axis: field of `gunreal.Config` on the x axis. Settings that differ only in this field form one line. If it is
+        empty, the figure shows bars.
     """
 
     columns: tuple[str, ...]
@@ -73,11 +74,11 @@ _MULTIVERSE = {2: {"pps": 1562, "wait": 0.463}, 4: {"pps": 1781, "wait": 0.386}}
 _ALL = (
     SpeedExperiment(
         name="ga3c-fig3",
-        title="GA3C figures 3 and 4: training rate, training queue and prediction batch over N_A, N_P, N_T",
-        shows="The paper (section 5.1), 16 cores and a GPU: the rate grows up to N_A = 128 agents, of which every one "
-        "is a process, and is highest with N_P = N_T = 2; 14 % lie between the best and the worst setting that it "
-        "shows. The training queue stays far from full, and the fastest setting has one of the largest prediction "
-        "batches. It states no other numbers.",
+        title="GA3C figures 3 and 4: effect of N_A, N_P and N_T on training rate, queue and batch sizes",
+        shows="In the paper (section 5.1, 16 cores and a GPU), every agent is a process. The rate grows up to N_A = "
+        "128 agents and is highest with N_P = N_T = 2. The best setting is 14 % faster than the worst one. The "
+        "training queue stays far from full, and the fastest setting has one of the largest prediction batches. The "
+        "paper states no other numbers.",
         envs=PONG,
         settings={
             f"{agents}-{predictors}-{trainers}": Setting(
@@ -95,9 +96,9 @@ _ALL = (
     ),
     SpeedExperiment(
         name="ga3c-table2",
-        title="GA3C table 2: predictions a second over the network's size",
-        shows="The paper's systems have 8 to 16 cores and a GPU each, its A3C only the cores; they differ from this "
-        "machine, so the ratios are what can be compared: how much of the small network's rate is left.",
+        title="GA3C table 2: effect of the network's size on predictions per second",
+        shows="The paper's systems have 8 to 16 cores and a GPU each. Its A3C uses only the cores. Compare the ratios "
+        "to the small network rather than the rates, since the machines differ.",
         envs=PONG,
         settings={
             "small": Setting("small", {"network": "small"}, _SYSTEMS["small"]),
@@ -115,13 +116,13 @@ _ALL = (
     ),
     SpeedExperiment(
         name="fig9",
-        title="GUNREAL figure 9: NCHW against NHWC",
-        shows="The paper (section 4.1), GUNREAL on a GPU: NCHW makes 5 % more predictions and updates a second. On a "
-        "CPU, NHWC is TensorFlow's own layout and the one that is expected to win.",
+        title="GUNREAL figure 9: NCHW and NHWC",
+        shows="In the paper (section 4.1, on a GPU), GUNREAL with NCHW makes 5 % more predictions and updates per "
+        "second. On a CPU, TensorFlow prefers NHWC.",
         envs=PONG,
         settings={
-            "base-nhwc": Setting("base, NHWC", {"tasks": (), "layout": "nhwc"}),
-            "base-nchw": Setting("base, NCHW", {"tasks": (), "layout": "nchw"}),
+            "base-nhwc": Setting("no task, NHWC", {"tasks": (), "layout": "nhwc"}),
+            "base-nchw": Setting("no task, NCHW", {"tasks": (), "layout": "nchw"}),
             "nhwc": Setting("pc+vr+rp, NHWC", {"tasks": TASKS, "layout": "nhwc"}, {"pps": 1477, "updates": 36}),
             "nchw": Setting("pc+vr+rp, NCHW", {"tasks": TASKS, "layout": "nchw"}, {"pps": 1550, "updates": 38}),
         },
@@ -132,21 +133,22 @@ _ALL = (
     ),
     SpeedExperiment(
         name="multiverse",
-        title="Multiverse: frames sent as bytes, and several agents a process",
-        shows="Multiverse (16 cores, a GPU) has 20 processes of one agent, then 15 of several; here the number of "
-        "agents stays the same. Its 15 % from bytes instead of floats include threads of their own for reading. Its "
-        "waiting is that of a process; here it is an agent's, whose process acts with the other half of its agents.",
+        title="Multiverse: frames sent as bytes, and several agents per process",
+        shows="Multiverse (16 cores and a GPU) uses 20 processes with one agent each, and 15 processes with several "
+        "agents. Here, the number of agents stays the same. Multiverse gains 15 % from sending bytes instead of "
+        "floats, together with separate threads for reading. Its waiting time is that of a process. Here it is that "
+        "of an agent, and the process steps the other half of its agents in the meantime.",
         envs=PONG,
         settings={
             "float32": Setting(
-                "1 agent a process, float32 (GA3C)",
+                "1 agent per process, float32 (GA3C)",
                 {"agents_per_process": 1, "transfer": "float32"},
                 {"pps": 1164, "wait": 0.613},
             ),
-            "1": Setting("1 agent a process", {"agents_per_process": 1, "transfer": "uint8"}, {"pps": 1343}),
+            "1": Setting("1 agent per process", {"agents_per_process": 1, "transfer": "uint8"}, {"pps": 1343}),
             **{
                 str(each): Setting(
-                    f"{each} agents a process",
+                    f"{each} agents per process",
                     {"agents_per_process": each, "transfer": "uint8"},
                     _MULTIVERSE.get(each, {}),
                 )

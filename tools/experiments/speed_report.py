@@ -1,4 +1,4 @@
-"""What an experiment about speed has come to: its picture, its numbers as JSON, and as a table beside the paper's."""
+"""Reports of speed experiments: a figure, the results as JSON, and a table with the paper's numbers."""
 
 from __future__ import annotations
 
@@ -18,21 +18,25 @@ from gunreal.records import curves
 
 
 def measure(experiment: SpeedExperiment, saved: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of an experiment, for JSON.
+    """Returns the results of an experiment, ready for JSON.
 
-    Of each setting: "values", medians over its rounds; "ranges", the lowest and the highest of what they are of;
-    "ratios" of its rates to those of the setting "against" which it is measured, and the "paper_ratios" of what the
-    paper has of both.
+    "settings" has for each setting:
+
+    - "values", the medians over its rounds,
+    - "ranges", the lowest and highest values of the rounds,
+    - "ratios", its rates divided by those of the reference setting "against",
+    - "paper_ratios", the same ratios in the paper.
 
     Args:
-      saved: see `speed_rounds.read`.
+      experiment: the experiment.
+      saved: the measurements, as returned by `speed_rounds.read`.
 
     Raises:
-      ConfigError: there is none of them yet.
+      ConfigError: none of the settings has been measured yet.
     """
     known = {name: saved["settings"][name] for name in experiment.settings if name in saved["settings"]}
     if not known:
-        raise ConfigError(f"nothing has been measured of {experiment.name} with {', '.join(experiment.settings)}")
+        raise ConfigError(f"no setting of {experiment.name} has been measured yet; run the command without --draw")
     rows: dict[str, Any] = {}
     for name, of in known.items():
         median, setting = summary.medians(of["rows"]), experiment.settings[name]
@@ -75,15 +79,15 @@ def _range(quantity: Quantity, rows: Sequence[Mapping[str, Any]]) -> list[float]
 
 
 def table(experiment: SpeedExperiment, results: Mapping[str, Any]) -> str:
-    """The numbers as Markdown."""
+    """Returns the results as a Markdown table."""
     settings = results["settings"].values()
     papers = list(dict.fromkeys(key for row in settings for key in row["paper"]))
-    titles = ["", *(QUANTITIES[key].label for key in experiment.columns), "rounds"]
+    titles = ["setting", *(QUANTITIES[key].label for key in experiment.columns), "rounds"]
     titles += [f"paper: {QUANTITIES[key].label if key in QUANTITIES else key}" for key in papers]
     lines = [f"**{results['title']}** on `{results['env']}`", "", _line(titles), "|" + "---|" * len(titles)]
     for row in settings:
         (found, wanted), unbalanced = row["agents"], row["rounds"] - row["balanced"]
-        cells = [row["label"] + (f" (memory for {found:.0f} of {wanted} agents)" if found < wanted else "")]
+        cells = [row["label"] + (f" (only {found:.0f} of {wanted} agents fit into memory)" if found < wanted else "")]
         cells += [_cell(key, row["values"], row["ratios"]) for key in experiment.columns]
         cells.append(str(row["rounds"]) + (f", {unbalanced} not balanced" if unbalanced else ""))
         cells += [_cell(key, row["paper"], row["paper_ratios"]) for key in papers]
@@ -103,36 +107,39 @@ def _cell(key: str, values: Mapping[str, float | None], ratios: Mapping[str, flo
 def _about(results: Mapping[str, Any]) -> str:
     settings = results["settings"]
     others = list(dict.fromkeys(settings[row["against"]]["label"] for row in settings.values() if row["ratios"]))
-    fraction = f"In brackets: divided by that of {', '.join(others)}. " if others else ""
-    agents = f"{results['agents']} agents. " if results["agents"] else ""
-    where = f"{results['device']} and {results['cores']} cores of {results['processor']}"
-    return f"{agents}Medians over rounds of {2 * results['seconds']:g} s, with {where}. {fraction}".strip()
+    fraction = f"The numbers in brackets are relative to {', '.join(others)}. " if others else ""
+    agents = f" with {results['agents']} agents" if results["agents"] else ""
+    where = f"{results['cores']} cores of {results['processor']} and {results['device']}"
+    return f"Medians over rounds of {2 * results['seconds']:g} s{agents}, on {where}. {fraction}".strip()
 
 
 def write(experiment: SpeedExperiment, path: Path) -> dict[str, Any]:
-    """Writes `EXPERIMENT.png`, `.json` and `.md` beside the rows, and returns the numbers.
+    """Writes `EXPERIMENT.png`, `.json` and `.md` beside the measurements, and returns the results.
 
     Args:
-      path: of the rows.
+      experiment: the experiment.
+      path: the file of the measurements.
 
     Raises:
       ConfigError: nothing has been measured yet.
       OSError: a file can't be written.
     """
     results = measure(experiment, speed_rounds.read(path))
-    out = path.parent / experiment.name  # its name has no dot, or a suffix would be lost
+    out = path.parent / experiment.name  # with_suffix needs a name without a dot
     out.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n")
     out.with_suffix(".md").write_text(table(experiment, results))
     title, note = f"{results['title']}\n{results['env']}", f"{_about(results)} {results['paper']}"
     if experiment.axis:
-        curves.draw(lines(experiment, results), out.with_suffix(".png"), title, f"Band: range of the rounds. {note}")
+        curves.draw(
+            lines(experiment, results), out.with_suffix(".png"), title, f"Bands show the range of the rounds. {note}"
+        )
     else:
         _draw_bars(experiment, results, out.with_suffix(".png"), title, note)
     return results
 
 
 def lines(experiment: SpeedExperiment, results: Mapping[str, Any]) -> list[curves.Panel]:
-    """Panels over the experiment's axis: a curve for all settings that differ in nothing else, its band the range."""
+    """Returns the panels over the experiment's axis. Settings that differ only in this field form one curve."""
     groups: dict[str, list[tuple[float, dict[str, Any]]]] = {}
     for name, row in results["settings"].items():
         fields = dict(experiment.settings[name].fields)
@@ -165,5 +172,5 @@ def _draw_bars(experiment: SpeedExperiment, results: Mapping[str, Any], out: Pat
                 panel.plot((low, high), (place, place), color="black", linewidth=1.5)
                 panel.text(max(value, high), place, f"  {_cell(key, row['values'], row['ratios'])}", va="center")
             panel.set_yticks(places, [row["label"] for row in rows] if panel is axes[0] else [""] * len(rows))
-            panel.set(xlabel=f"{QUANTITIES[key].label}; line: range of the rounds")
+            panel.set(xlabel=f"{QUANTITIES[key].label} (line: range of the rounds)")
             panel.margins(x=0.25)

@@ -1,7 +1,8 @@
-"""Measures the settings of an experiment in rounds, and keeps every row as soon as it is there.
+"""Measures the settings of an experiment in rounds and saves each measurement at once.
 
-Rounds alternate between the settings, so that a noisy machine disturbs them alike. `EXPERIMENT.rounds.json` in the
-folder of runs has all rows with what they were measured of and on; who asks again gets only what is missing measured.
+Rounds alternate between the settings, so that other load on the machine affects all of them equally.
+`EXPERIMENT.rounds.json` in the folder of runs contains all measurements with their configurations and the machine.
+Measurements that exist already are not repeated.
 """
 
 from __future__ import annotations
@@ -23,36 +24,38 @@ from gunreal.config.schema import Config, ConfigError
 from gunreal.train import prepare
 
 _MACHINE = ("processor", "cores")
-_IGNORED = {"logdir", "name", "steps"}  # no matter to a row
+_IGNORED = {"logdir", "name", "steps"}  # fields that do not affect a measurement
 
 
 def plan(
     experiment: SpeedExperiment, extra: Sequence[str] = (), env: str = "", logdir: str = ""
 ) -> tuple[dict[str, Config], Path]:
-    """What is to be measured, by setting, and the file for its rows. See `trainings.configs`.
+    """Returns the configurations by setting, and the file for the measurements. See `trainings.configs`.
 
     Raises:
-      ConfigError: one line that names the fix.
+      ConfigError: a flag or setting is invalid.
     """
     wanted = trainings.configs(experiment, extra, env, logdir, {})
     for config in wanted.values():
         if config.serial or config.scheduler != "off":
-            raise ConfigError("what is measured has agent processes and fixed counts; leave --serial, --scheduler out")
+            raise ConfigError("--serial and --scheduler can't be measured here; leave them out")
     configs = {name: dataclasses.replace(config, steps=FOREVER, name="") for name, config in wanted.items()}
     return configs, Path(next(iter(configs.values())).logdir) / f"{experiment.name}.rounds.json"
 
 
 class Rounds:
-    """The rows of an experiment, in memory and in their file.
+    """The measurements of an experiment, in memory and in a file.
 
     Args:
-      seconds: of a measurement's warm-up, and half of what counts.
+      path: the file.
+      configs: the configuration of each setting.
+      seconds: length of the warm-up, which is half the length of a measurement.
 
     Raises:
-      ConfigError: the file has rows of something else, or can't be read.
+      ConfigError: the file has measurements of other configurations or another machine, or it can't be read.
 
     Attributes:
-      rows: of each setting, oldest first.
+      rows: measurements of each setting, oldest first.
     """
 
     def __init__(self, path: Path, configs: Mapping[str, Config], seconds: float):
@@ -79,7 +82,7 @@ class Rounds:
                 )
 
     def add(self, name: str, row: dict[str, Any]) -> None:
-        """Keeps a row. Raises OSError."""
+        """Adds a measurement and saves the file. Raises OSError."""
         self.rows[name].append(row)
         self._settings[name] = {"config": self._configs[name], "rows": self.rows[name]}
         temporary = self.path.with_suffix(".tmp")
@@ -88,10 +91,10 @@ class Rounds:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What was measured: "seconds", "processor", "cores", and "settings", each with "config" and "rows".
+    """Returns "seconds", "processor", "cores", and "settings" with "config" and "rows" for each setting.
 
     Raises:
-      ConfigError: nothing was, or the file is damaged.
+      ConfigError: the file does not exist or is damaged.
     """
     try:
         found = json.loads(path.read_text())
@@ -99,10 +102,10 @@ def read(path: Path) -> dict[str, Any]:
             return found
         reason = "it has no settings"
     except FileNotFoundError:
-        raise ConfigError(f"nothing has been measured yet: there is no {path}") from None
+        raise ConfigError(f"{path} does not exist, so there are no measurements yet; run without --draw") from None
     except (ValueError, KeyError) as error:
         reason = str(error)
-    raise ConfigError(f"{path} is damaged: {reason}; move it away")
+    raise ConfigError(f"{path} is damaged: {reason}; remove it")
 
 
 def _as_json(config: Config) -> dict[str, Any]:
@@ -111,18 +114,18 @@ def _as_json(config: Config) -> dict[str, Any]:
 
 
 def check(configs: Mapping[str, Config]) -> None:
-    """Raises ConfigError where a setting can't be measured."""
+    """Raises ConfigError if a setting can't be measured."""
     for config in configs.values():
         prepare(config)
 
 
 def run(rounds: Rounds, configs: Mapping[str, Config], seconds: float, count: int, say: Callable[[str], None]) -> int:
-    """Measures what is missing of `count` rounds; returns how many measurements failed.
+    """Makes the missing measurements of `count` rounds and returns the number of settings that failed.
 
-    A setting that can't be measured keeps no other from it, and is tried once.
+    A setting that fails is not tried again. The other settings are still measured.
 
     Raises:
-      OSError: a row can't be kept.
+      OSError: a measurement can't be saved.
     """
     failed: set[str] = set()
     for number in range(count):
@@ -139,6 +142,6 @@ def run(rounds: Rounds, configs: Mapping[str, Config], seconds: float, count: in
             rounds.add(name, row)
             note = "" if row["balanced"] else ", not balanced"
             if row["agents"] < config.agents:
-                note += f"; memory was enough for {row['agents']:.0f} of {config.agents} agents"
-            say(f"{place}: {row['pps']:,.0f} agent steps/s, {row['tps']:,.0f} trained{note}")
+                note += f"; only {row['agents']:.0f} of {config.agents} agents fit into memory"
+            say(f"{place}: {row['pps']:,.0f} agent steps/s acted, {row['tps']:,.0f} trained{note}")
     return len(failed)

@@ -1,6 +1,7 @@
-"""What an experiment is: its settings, which are fields of `gunreal.Config`, and the constants that several share.
+"""Classes that describe experiments, and constants that several experiments share.
 
-What none of the settings sets is the same for all and is chosen on the command line.
+A setting is a set of fields of `gunreal.Config`. All other fields are equal for all settings of an experiment, and can
+be set on the command line.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ NAV_MAZE = ("dmlab/nav_maze_static_01", "gunreal/NavMazeStatic-v0")
 LEARNING = (("step", "score_mean"), ("seconds", "score_mean"))
 ARENA = ("dmlab/seekavoid_arena_01", "gunreal/SeekAvoid-v0")
 PONG = ("ALE/Pong-v5",)
-GA3C: Mapping[str, Any] = {  # the constants of configs/ga3c_pong.toml, without what belongs to a machine
+GA3C: Mapping[str, Any] = {  # the constants of configs/ga3c_pong.toml that do not depend on the machine
     "t_max": 5,
     "min_batch": 40,
     "optimizer": "rmsprop",
@@ -32,16 +33,17 @@ GA3C: Mapping[str, Any] = {  # the constants of configs/ga3c_pong.toml, without 
     "normalize_observations": "off",
     "normalize_returns": False,
 }
-FOREVER = 10**9  # agent steps: the budget of a run that time ends
+FOREVER = 10**9  # agent steps: the budget of a run that is limited by time only
 
 
 class Setting(NamedTuple):
-    """One of the things that are compared.
+    """A setting of an experiment.
 
     Attributes:
-      label: in the picture's legend and the table.
-      fields: of `gunreal.Config`.
-      paper: the paper's own numbers: "score", the final one; "ratio", steps to the reference's score over its steps.
+      label: its name in the figure's legend and in the table.
+      fields: values of fields of `gunreal.Config`.
+      paper: results in the paper. "score" is the final score. "ratio" is the number of steps to the reference's score,
+        divided by the reference's steps.
     """
 
     label: str
@@ -51,15 +53,15 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """What is compared, and where.
+    """An experiment.
 
     Attributes:
-      name: on the command line and in the files' names.
-      title: of the picture.
-      shows: what the paper shows, and what to keep in mind when comparing; a note below the picture and the table.
-      envs: the paper's environment, then its equivalent for machines without it.
-      settings: by the name that is part of their runs' names; taken and drawn in this order.
-      common: fields of all settings, unless the command line says another value.
+      name: its name on the command line and in file names.
+      title: title of the figure.
+      shows: note below the figure and the table: what the paper shows, and what limits the comparison.
+      envs: the paper's environment, followed by an equivalent for machines that do not have it.
+      settings: settings by their names, which are part of the runs' names, in the order of training and drawing.
+      common: fields of all settings, which the command line can override.
     """
 
     name: str
@@ -70,21 +72,21 @@ class Experiment:
     common: Mapping[str, Any] = field(default_factory=dict)
 
     def env(self) -> str:
-        """The first of `envs` that this machine has."""
+        """Returns the first of `envs` that is available on this machine."""
         lab = importlib.util.find_spec("deepmind_lab") is not None
         return next((env for env in self.envs if lab or not env.startswith("dmlab/")), self.envs[-1])
 
 
 @dataclass(frozen=True, kw_only=True)
 class LearningExperiment(Experiment):
-    """What is trained and how it is shown.
+    """An experiment that trains runs and compares their learning curves.
 
     Attributes:
-      steps: budget of a run in agent steps, unless --steps says another.
-      minutes: of training, at which a run ends before that, unless --minutes says another.
-      reference: the setting that the others are measured against.
-      target: what its table is about: "score", or "tps" for how soon a scheduler has found the best training rate.
-      panels: pairs of keys of `metrics.jsonl`, (x axis, y axis); the picture has a panel for each.
+      steps: length of a run in agent steps, which --steps overrides.
+      minutes: longest training time of a run, which --minutes overrides.
+      reference: setting with which the others are compared.
+      target: subject of the table: "score", or "tps" for how soon a scheduler reaches the best training rate.
+      panels: panels of the figure, as pairs of keys of `metrics.jsonl` for the x and the y axis.
     """
 
     steps: int
@@ -94,19 +96,19 @@ class LearningExperiment(Experiment):
     panels: tuple[tuple[str, str], ...] = LEARNING
 
     def parts(self) -> list[LearningExperiment]:
-        """What it is made of: experiments on one environment each."""
+        """Returns its parts: experiments on one environment each."""
         return [self]
 
 
 def counts(agents: int, predictors: int = 1, trainers: int = 1, each: int = 1) -> dict[str, int]:
-    """Fields for N_A, N_P and N_T with `each` agents in a process; one is what the paper has."""
+    """Returns fields for N_A, N_P and N_T with `each` agents per process. GA3C has one agent per process."""
     return {"agents": agents, "agents_per_process": each, "predictors": predictors, "trainers": trainers}
 
 
 def three_systems(
     base: Mapping[str, float], gunreal: Mapping[str, float], unreal: Mapping[str, float]
 ) -> dict[str, Setting]:
-    """GA3C, GUNREAL, and UNREAL's input as settings, each with the paper's numbers."""
+    """Returns settings for GA3C, GUNREAL and UNREAL's input, each with the results of the paper."""
     return {
         "base": Setting("base (GA3C)", {"tasks": (), **STACK}, base),
         ALL: Setting("pc+vr+rp (GUNREAL)", {"tasks": TASKS, **STACK}, gunreal),
@@ -116,16 +118,16 @@ def three_systems(
 
 @dataclass(frozen=True, kw_only=True)
 class GamesExperiment(LearningExperiment):
-    """A learning experiment on several Atari games: the same settings, a panel and rows of the table for each game.
+    """A learning experiment on several Atari games, with a panel and a table for each game.
 
     Attributes:
-      games: by name, the paper's scores by setting, which stand in the table.
+      games: names of the games, each with the paper's scores by setting.
     """
 
     games: Mapping[str, Mapping[str, float]]
 
     def parts(self) -> list[LearningExperiment]:
-        """An experiment on each game; its runs are called `EXPERIMENT-GAME-SETTING-sSEED`."""
+        """Returns one experiment per game. Its runs are called `EXPERIMENT-GAME-SETTING-sSEED`."""
         return [self._on(game) for game in self.games]
 
     def _on(self, game: str) -> LearningExperiment:

@@ -1,8 +1,8 @@
-"""The runs that an experiment wants, and how far they are.
+"""The runs of an experiment and their progress.
 
-A run has finished when the last line of its metrics says `stopped_by: steps`, or when it has ended in order after the
-time that it was given; else it goes on from its newest checkpoint. A run that another experiment has with the same
-configuration is not trained twice: it gets a second name, a symbolic link.
+A run has finished if the last line of its metrics says `stopped_by: steps`, or if it ended properly at its time limit.
+Otherwise it resumes from its newest checkpoint. If another experiment already has a run with the same configuration,
+the run is not trained again, but becomes a symbolic link to the other run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from experiments.table import FOREVER, TASKS, Experiment, LearningExperiment
 from gunreal.config import flags, folders
 from gunreal.config.schema import Config, ConfigError, save
 
-# Fields in which a run may differ from what is asked for and still be the same experiment.
+# Fields that may differ between an existing run and the requested one.
 _WATCHING = ("name", "logdir", "checkpoint_minutes", "keep_checkpoints", "metrics_seconds", "memory_limit")
 _NO_TASK = "-"
 _OWN = {"seed": "--seeds", "name": "the experiment's name", "logdir": "--logdir"}
@@ -28,9 +28,11 @@ _OWN = {"seed": "--seeds", "name": "the experiment's name", "logdir": "--logdir"
 
 @dataclasses.dataclass(frozen=True)
 class Training(Job):
-    """A run that an experiment wants: a setting with a seed. `config` names the run and its folder of runs.
+    """A run of an experiment: one setting with one seed.
 
-    `minutes` of training, or a mean `score`, end it where it has not taken its steps by then.
+    Attributes:
+      setting: name of the setting.
+      config: configuration, with the name of the run and the folder of runs.
     """
 
     setting: str
@@ -40,7 +42,7 @@ class Training(Job):
 
     @property
     def name(self) -> str:
-        """The run's name."""
+        """The name of the run."""
         return self.config.name
 
     @property
@@ -50,20 +52,20 @@ class Training(Job):
 
     @property
     def path(self) -> Path:
-        """The run's folder, there or not."""
+        """The folder of the run, which need not exist."""
         return Path(self.config.logdir) / self.config.name
 
     def prepare(self) -> None:
-        """Writes the setting's configuration."""
+        """Writes the configuration of the setting."""
         self.settings_file.parent.mkdir(parents=True, exist_ok=True)
         save(dataclasses.replace(self.config, name="", seed=Config.seed), self.settings_file)
 
     def resumable(self) -> bool:
-        """Whether there is a checkpoint to go on from."""
+        """Whether the run has a checkpoint to continue from."""
         return any((self.path / "checkpoints").glob("step_*.npz"))
 
     def command(self) -> list[str]:
-        """What trains it, from where it is."""
+        """Returns the command that starts or resumes the training."""
         program = [sys.executable, "-m", "gunreal.train"]
         if self.resumable():
             return [*program, "--resume", str(self.path)]
@@ -72,33 +74,34 @@ class Training(Job):
 
     @property
     def settings_file(self) -> Path:
-        """The setting's configuration as TOML, beside the runs: `EXPERIMENT-SETTING.toml`."""
+        """The TOML file with the configuration of the setting, `EXPERIMENT-SETTING.toml` beside the runs."""
         return self.path.with_name(self.config.name.rpartition("-s")[0] + ".toml")
 
 
 def budget(steps: int, minutes: float) -> str:
-    """What ends a run, in words."""
+    """Describes the length of a run in words."""
     words = [f"{minutes:g} min"] if math.isfinite(minutes) else []
     return ", or ".join([*words, f"{steps:,} agent steps"] if steps < FOREVER or not words else words)
 
 
 def run_name(experiment: str, setting: str, seed: int | str) -> str:
-    """The name of a run."""
+    """Returns the name of a run."""
     return f"{experiment}-{setting}-s{seed}"
 
 
 def plan(
     experiment: LearningExperiment, seeds: int, extra: Sequence[str], env: str = "", steps: int = 0, logdir: str = ""
 ) -> list[Training]:
-    """The runs of an experiment, all settings of the first seed first.
+    """Returns the runs of an experiment, ordered by seed and then by setting.
 
     Args:
-      seeds: 1 to this.
+      experiment: the experiment.
+      seeds: number of seeds.
       extra, env, logdir: see `configs`.
-      steps: budget of a run in agent steps; 0: what `extra` says, or the experiment's.
+      steps: length of a run in agent steps. 0 stands for the value in `extra` or the experiment's default.
 
     Raises:
-      ConfigError: one line that names the fix.
+      ConfigError: a flag or setting is invalid.
     """
     planned = configs(experiment, extra, env, logdir, {"steps": experiment.steps})
     if steps:
@@ -117,23 +120,24 @@ def plan(
 def configs(
     experiment: Experiment, extra: Sequence[str], env: str, logdir: str, defaults: Mapping[str, Any]
 ) -> dict[str, Config]:
-    """The configuration of each setting.
+    """Returns the configuration of each setting.
 
     Args:
-      extra: training flags for all of them. Options of a task go to the settings that have this task.
-      env: empty: what `extra` says, or the experiment's.
-      logdir: folder of runs; empty: `runs/ENVIRONMENT`.
-      defaults: fields, like the experiment's `common`.
+      experiment: the experiment.
+      extra: training flags for all settings. Options of a task only apply to settings with this task.
+      env: the environment. An empty string stands for the one in `extra` or the experiment's default.
+      logdir: the folder of runs. An empty string stands for `runs/ENVIRONMENT`.
+      defaults: fields with less priority than those in `experiment.common`.
 
     Raises:
-      ConfigError: one line that names the fix.
+      ConfigError: a flag or setting is invalid.
     """
     chosen = {name: setting.fields for name, setting in experiment.settings.items()}
     named = (task for fields in chosen.values() for task in fields.get("tasks", ()))
-    tasks = (*dict.fromkeys([*TASKS, *named]), _NO_TASK)  # all of them may be given options; nobody else says that
+    tasks = (*dict.fromkeys([*TASKS, *named]), _NO_TASK)  # options of all tasks are valid; _NO_TASK marks this default
     common, extras = flags.from_flags(["train", "--tasks", ",".join(tasks), *extra])
     if extras.resume:
-        raise ConfigError("--resume is not for the experiments: they go on by themselves")
+        raise ConfigError("--resume can't be used after --; experiments continue by themselves, so leave it out")
     given = {field: value for field, value in extras.given.items() if (field, value) != ("tasks", tasks)}
     _check_extra(experiment.name, chosen, given)
     env = env or given.get("env") or experiment.env()
@@ -147,11 +151,11 @@ def configs(
 def _check_extra(name: str, chosen: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]) -> None:
     for field, instead in _OWN.items():
         if field in given:
-            raise ConfigError(f"--{field} is chosen by {instead}; leave it out after --")
+            raise ConfigError(f"--{field} is set by {instead}; leave it out after --")
     for setting, fields in chosen.items():
         for field, value in fields.items():
             if field in given and given[field] != value:
-                raise ConfigError(f"{name} compares {field}: {setting} has {value!r}; leave --{field} out after --")
+                raise ConfigError(f"setting {setting} of {name} has {field} {value!r}; leave --{field} out after --")
 
 
 def _config(common: Config, fields: Mapping[str, Any]) -> Config:
@@ -160,7 +164,7 @@ def _config(common: Config, fields: Mapping[str, Any]) -> Config:
 
 
 def check(trainings: Sequence[Training]) -> None:
-    """Raises ConfigError where a setting can't be trained or a run's name is taken by something else."""
+    """Raises ConfigError if a setting can't be trained or the folder of a run contains something else."""
     from gunreal.train import prepare
 
     for config in {training.setting: training.config for training in trainings}.values():
@@ -169,7 +173,7 @@ def check(trainings: Sequence[Training]) -> None:
         if not training.path.exists():
             continue
         if not (training.path / folders.CONFIG).is_file():
-            raise ConfigError(f"{training.path} is there and is no run; choose another folder with --logdir")
+            raise ConfigError(f"{training.path} exists and is not a run; choose another folder with --logdir")
         differences = _differences(folders.saved_config(training.path), training.config)
         if differences:
             there = ", ".join(f"{field} {old!r}" for field, (old, _) in differences.items())
@@ -183,10 +187,10 @@ def _differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
 
 
 def share(trainings: Sequence[Training], logdir: str | Path) -> list[Training]:
-    """Gives runs of other experiments that are the same a second name; returns those that got one."""
+    """Links runs to existing runs of other experiments with the same configuration, and returns the linked runs."""
     known = []
     for path in sorted(Path(logdir).glob(f"*/{folders.CONFIG}")):
-        with contextlib.suppress(ConfigError):  # another version's
+        with contextlib.suppress(ConfigError):  # a configuration of another version can't be compared
             saved = folders.saved_config(path.parent)
             other = Training("", dataclasses.replace(saved, logdir=str(logdir), name=path.parent.name))
             if not other.path.is_symlink() and (other.finished() or other.resumable()):
@@ -194,7 +198,7 @@ def share(trainings: Sequence[Training], logdir: str | Path) -> list[Training]:
     shared = []
     for training in trainings:
         if training.path.is_symlink() and not training.path.exists():
-            training.path.unlink()  # what it named was removed
+            training.path.unlink()  # its target has been removed
         same = next((other for other in known if not _differences(other.config, training.config)), None)
         if same and not training.path.exists():
             training.path.symlink_to(same.config.name)

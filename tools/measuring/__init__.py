@@ -1,1 +1,1 @@
-"""Measuring: the speed of a configuration and of its parts, where time goes, and the search for fast settings."""
+"""Measurements: the speed of a system and of its parts, profiles, and the search for the fastest settings."""

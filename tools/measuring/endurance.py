@@ -1,4 +1,4 @@
-"""Watches a system at full load for what wears out: memory, requests without an answer, and what is left behind."""
+"""Checks a system under full load for memory leaks, unanswered requests, and threads and processes left behind."""
 
 from __future__ import annotations
 
@@ -19,29 +19,34 @@ from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.system import System
 from measuring import measure
 
-FLAT = 0.02  # share by which memory may differ
-_EVERY = 10.0  # seconds between looks
-_ALIVE = 20.0  # seconds in which every group has to step at least once; many take turns on few cores
+FLAT = 0.02  # share by which memory may vary
+_EVERY = 10.0  # seconds between readings
+_ALIVE = 20.0  # seconds in which every group has to step at least once, even if many share few cores
 
 
 class Watch:
-    """Looks at a run from its ticks, and stops it when its time is over.
+    """Takes readings of a run while it trains, and stops it after some time.
+
+    Args:
+      system: the system to watch.
+      seconds: length of the run.
 
     Attributes:
-      looks: of every look "minutes", "steps", the counts, "server", "agent" (bytes of a process) and "total" bytes.
-      groups: at the end, what is wrong with the requests of groups, by their names.
+      looks: the readings: "minutes", "steps", the counts of processes and threads, and the memory of "server" and
+        "agent" (one process each) and in "total", in bytes.
+      groups: problems with the requests of groups at the end, by the name of the group.
     """
 
     def __init__(self, system: System, seconds: float):
         self._system = system
         self._start = self._next = time.monotonic()
         self._end = self._start + seconds
-        self._last: dict[int, Any] = {}  # steps of each process's agents when the time was over
+        self._last: dict[int, Any] = {}  # steps of each process's agents at the end of the time
         self.looks: list[dict[str, Any]] = []
         self.groups: dict[str, str] = {}
 
     def tick(self, run: ParallelRunner) -> None:
-        """About ten times a second."""
+        """Takes a reading if it is time for one. Called about ten times per second."""
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _EVERY
@@ -60,35 +65,40 @@ class Watch:
         self.looks.append(look)
         if len(self.looks) % 6 == 1:
             sizes = ", ".join(f"{name} {(look[name] or 0) / 2**20:,.0f} MiB" for name in ("server", "agent", "total"))
-            say(f"{look['steps']:,} steps, {tuple(run.counts)} processes, predictors, trainers; {sizes}")
+            say(f"{look['steps']:,} steps; processes, predictors, trainers: {tuple(run.counts)}; {sizes}")
 
     def _wrong(self, run: ParallelRunner) -> dict[str, str]:
-        """Groups that stand still, or have not had an answer to every request but the present one."""
+        """Returns the groups that are stuck, or that lack an answer to a request other than the latest one."""
         wrong = {}
         for remote in run.remotes():
             if remote.process not in self._last:
-                continue  # it has come meanwhile
+                continue  # it was started after the end of the time
             least = remote.segment.waits.total().counts.sum(axis=1)
             end = remote.segment.end.copy()
             most = remote.segment.waits.total().counts.sum(axis=1)
             for index, group in enumerate(remote.groups):
-                row = int(end[group.start])  # the request for this row may be under way, all before are answered
+                row = int(end[group.start])  # the request for this row may be pending; all earlier ones are answered
                 name = f"process {remote.process}, group {index}"
                 if row == self._last[remote.process][group.start]:
-                    wrong[name] = f"has stood still for {_ALIVE:g} s at step {row}"
+                    wrong[name] = f"has been stuck for {_ALIVE:g} s at step {row}"
                 elif not (least[index] <= row + 1 and row <= most[index]):
-                    wrong[name] = f"has asked {row + 1} times and got {most[index]} answers"
+                    wrong[name] = f"has sent {row + 1} requests and received {most[index]} answers"
         return wrong
 
 
 def spread(looks: Sequence[dict[str, Any]], name: str) -> float:
-    """(largest - smallest) / median of the last two thirds; infinite where nothing was there to look at."""
+    """Returns (largest - smallest) / median over the last two thirds of the readings, or infinity without readings."""
     values = [look[name] for look in looks[len(looks) // 3 :] if look[name] is not None]
     return (max(values) - min(values)) / statistics.median(values) if values else math.inf
 
 
 def soak(config: Config, minutes: float) -> dict[str, Any]:
-    """Runs it; "looks", "spread" by process, "groups", and "left": threads and processes that outlived the run."""
+    """Runs a system for some minutes.
+
+    Returns:
+      "looks" and "groups", as in `Watch`; "spread" of the memory, by process; and "left", the threads and processes
+      that are left after the run.
+    """
     before = {thread.name for thread in threading.enumerate()}
     _, watch = measure.watched(config, lambda system: Watch(system, 60 * minutes))
     left = [f"thread {thread.name}" for thread in threading.enumerate() if thread.name not in before]

@@ -1,4 +1,4 @@
-"""Two ways to a gradient: a forward pass for training, or the one that acting has had, whose activations are kept."""
+"""Two ways to compute a gradient: with a second forward pass for training, or with the activations kept from acting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Targets = dict[str, Any]
 
 
 class TensorFlow:
-    """Both ways; a kept tape holds the activations of a compiled forward pass and runs its compiled backward pass."""
+    """Both ways in TensorFlow. A gradient tape keeps the activations and runs the compiled backward pass."""
 
     def __init__(self, network: Any, loss: Callable[[Targets, Any], Any]):
         import tensorflow as tf
@@ -39,7 +39,7 @@ class TensorFlow:
         return tape.gradient(loss, self._weights)
 
     def keep(self, observations: np.ndarray) -> Any:
-        """A prediction, with what its backward pass will need."""
+        """Predicts, and returns the outputs together with the tape for their backward pass."""
         with self._tf.GradientTape() as tape:
             outputs = self.predict(observations)
         return outputs, tape
@@ -51,7 +51,7 @@ class TensorFlow:
         return tape.gradient(loss, parts)
 
     def continued(self, kept: Sequence[Any], targets: Targets) -> list[Any]:
-        """The gradient, from kept predictions."""
+        """Computes the gradient from kept predictions."""
         cotangents = self._cotangents([outputs for outputs, _ in kept], targets)
         return self._sum(
             [tape.gradient(outputs, self._weights, c) for (outputs, tape), c in zip(kept, cotangents, strict=True)]
@@ -59,7 +59,7 @@ class TensorFlow:
 
 
 class Jax:
-    """Both ways; `jax.vjp`'s result is a tree of arrays that a compiled prediction can return."""
+    """Both ways in JAX. The result of `jax.vjp` is a tree of arrays, so a compiled prediction can return it."""
 
     def __init__(self, network: Any, loss: Callable[[Targets, Any], Any]):
         import jax
@@ -94,9 +94,9 @@ class Jax:
 
 
 def both_ways(config: Config, spec: Spec) -> TensorFlow | Jax:
-    """The two ways with the configuration's network and loss."""
+    """Returns the two ways for the network and the loss of a configuration."""
     if spec.state:
-        raise ConfigError("continuation is measured for networks without memory; use --network small or large")
+        raise ConfigError("recurrent networks can't be measured here; use --network small or large")
     network = build_learner(config, spec, ()).network
     from gunreal.learning.network import actor_critic_loss
 
@@ -110,8 +110,12 @@ def both_ways(config: Config, spec: Spec) -> TensorFlow | Jax:
 
 
 def compare(config: Config, size: int, batch: int, rounds: int) -> dict[str, float]:
-    """Milliseconds of "predict", "train", "keep" and "continued" for a batch, and "difference", relative to the largest
-    gradient of a weight."""
+    """Compares both ways on one batch.
+
+    Returns:
+      Median milliseconds of "predict", "train", "keep" and "continued", and "difference", the largest difference
+      between the gradients of a weight, relative to its largest gradient.
+    """
     spec = prepare(config).spec
     ways = both_ways(config, spec)
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Measures a program from outside: its agent steps, and what its whole tree of processes takes of the machine."""
+"""Measures a program from outside: its agent steps, and the CPU time and memory of its process tree."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from peers.progress import Progress
 
 from gunreal.runtime import ram
 
-PATIENCE = 180.0  # seconds without progress after which a program has failed; its start counts too
-GRACE = 60.0  # seconds that it is given to end by itself
-ALONE = 10.0  # seconds for what it has started to end after it
+PATIENCE = 180.0  # seconds without progress after which a program has failed, including its start
+GRACE = 60.0  # seconds for the program to end by itself
+ALONE = 10.0  # seconds for its child processes to end after it
 _POLL = 0.01
 
 
 class Failed(Exception):
-    """A program ended, or stood still, before it was measured; the message says how."""
+    """A program ended or made no progress before it was measured."""
 
 
 class Reading(NamedTuple):
-    """What can be read at one moment.
+    """A reading of all counters.
 
     Attributes:
-      time: monotonic seconds.
-      steps: agent steps learned from.
+      time: time in seconds, from a monotonic clock.
+      steps: agent steps trained.
       cpu: CPU seconds of the program's processes.
-      busy: CPU seconds that the cores in use have worked for anybody.
+      busy: CPU seconds that the cores have worked, for any program.
     """
 
     time: float
@@ -45,7 +45,7 @@ class Reading(NamedTuple):
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Holds SIGINT and SIGTERM back until its end."""
+    """Delays SIGINT and SIGTERM until the end of the `with` block."""
     came: list[int] = []
     try:
         with handled((signal.SIGINT, signal.SIGTERM), lambda number, _: came.append(number)):
@@ -56,11 +56,11 @@ def _uninterrupted() -> Iterator[None]:
 
 
 class Gauge:
-    """Runs a program that reports its steps to a `Progress`, on the cores that this process may use: `with Gauge(...)`.
+    """Runs a program that reports its steps to a `Progress`. Use it as a context manager.
 
     Args:
-      command: the program; `--progress FILE` is added.
-      folder: for the file, for the program's output and its temporary files.
+      command: command of the program, to which `--progress FILE` is added.
+      folder: folder for this file, the program's output and its temporary files.
     """
 
     def __init__(self, command: Sequence[str], folder: Path):
@@ -71,7 +71,7 @@ class Gauge:
         self._cores = sorted(os.sched_getaffinity(0))
 
     def __enter__(self) -> Gauge:
-        """Starts the program; a signal in that moment ends it again."""
+        """Starts the program. A signal during the start ends it again."""
         with contextlib.ExitStack() as undo:
             with _uninterrupted(), open(self._log, "wb") as log:
                 self._popen = subprocess.Popen(
@@ -80,24 +80,25 @@ class Gauge:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     env=self._environment,
-                    start_new_session=True,  # a Ctrl-C in the terminal is ours to hand on
+                    start_new_session=True,  # Ctrl-C in the terminal must only reach this process
                 )
                 undo.push(self)
             undo.pop_all()
         return self
 
     def measure(self, warmup: float, seconds: float) -> dict[str, Any]:
-        """Waits for the first progress and `warmup` seconds more, then measures for `seconds`.
+        """Waits for the first progress and another `warmup` seconds, then measures for `seconds`.
 
-        The window starts and ends where progress is reported, so that it holds whole cycles of acting and learning.
+        The measurement starts and ends with a report of progress, so that it covers whole cycles of acting and
+        learning.
 
         Returns:
-          `rate` in agent steps a second; `cpu_ms`, CPU milliseconds of all its processes per agent step; `memory` of
-          all its processes in bytes, what they share counted once; `others`, the share of the cores that other programs
-          took; `steps`, `seconds`, `processes`.
+          `rate` in agent steps per second; `cpu_ms`, the CPU milliseconds of all processes per agent step; `memory` of
+          all processes in bytes, with shared memory counted once; `others`, the share of the cores that other programs
+          used; `steps`, `seconds` and `processes`.
 
         Raises:
-          Failed: it ended, or made no progress for PATIENCE seconds.
+          Failed: the program ended, or made no progress for PATIENCE seconds.
         """
         started = self._advance(0.0)
         first = self._advance(started.time + warmup)
@@ -116,7 +117,7 @@ class Gauge:
         }
 
     def _advance(self, moment: float) -> Reading:
-        """Waits until `moment`, and from there for the next progress."""
+        """Waits until `moment`, and then for the next report of progress."""
         while time.monotonic() < moment:
             self._check_alive()
             time.sleep(_POLL)
@@ -139,14 +140,14 @@ class Gauge:
         cpu = 0.0
         for process in self._tree():
             with contextlib.suppress(psutil.NoSuchProcess):
-                times = process.cpu_times()  # those of children that have ended are their parent's
+                times = process.cpu_times()  # includes the times of children that have ended
                 cpu += times.user + times.system + times.children_user + times.children_system
         cores = psutil.cpu_times(percpu=True)
         busy = sum(sum(cores[core][:8]) - cores[core].idle - cores[core].iowait for core in self._cores)
         return Reading(time.monotonic(), self._progress.steps(), cpu, busy)
 
     def _tree(self) -> list[psutil.Process]:
-        """The processes of the program's session, which outlive their parents, and all that descend from them."""
+        """Returns the processes of the program's session, which may have lost their parents, and their descendants."""
         parents = {}
         members = set()
         for process in psutil.process_iter():
@@ -161,14 +162,14 @@ class Gauge:
         return [process for process in parents if process.pid in members]
 
     def __exit__(self, *_: object) -> None:
-        """Ends the program and all that it started, if need be by force."""
+        """Ends the program and all its processes, by force if necessary."""
         tree = self._tree()
         try:
             self._progress.stop()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._popen.wait(GRACE)
             tree = list({*tree, *self._tree()})
-            for process in tree:  # those that have a session of their own free shared memory once they are alone
+            for process in tree:  # processes in other sessions end by themselves and free their shared memory
                 with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
                     if os.getsid(process.pid) == self._popen.pid:
                         process.terminate()

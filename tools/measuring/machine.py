@@ -1,4 +1,4 @@
-"""The machine and the packages that figures were measured with."""
+"""Describes the machine and the versions of packages, for reports of measurements."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 from gunreal.learning import backend
 
-_PACKAGES = ("gunreal", "keras", "tensorflow", "tensorflow-cpu", "jax", "numpy")  # their versions matter
+_PACKAGES = ("gunreal", "keras", "tensorflow", "tensorflow-cpu", "jax", "numpy")
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers were taken on."""
+    """Returns the processor, the number of cores, and the versions of Python and of packages."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

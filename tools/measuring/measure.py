@@ -1,6 +1,6 @@
-"""Measures one configuration: the whole system, and its parts alone. `benchmark.py` and `tune.py` ask for rows of it.
+"""Measures the whole system of a configuration, and its parts one by one.
 
-Each measurement is made in a process of its own: it starts from nothing, and its memory is its own.
+Each measurement runs in a process of its own, so that earlier measurements do not affect its speed and memory.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ from gunreal.train import prepare
 from measuring.sampling import child_seconds
 from measuring.window import Window
 
-BALANCE = 0.05  # acted and trained steps may differ by so much
+BALANCE = 0.05  # share by which the rates of acting and training may differ in a balanced measurement
 _BOOT = "from measuring.measure import child; child()"
-_PATIENCE = 20.0  # seconds that a measurement has for its end when it is interrupted
+_PATIENCE = 20.0  # seconds for an interrupted measurement to end
 
 
 class MeasurementFailed(RuntimeError):
-    """A configuration could not be measured; the message is the last line that its process said."""
+    """A configuration could not be measured. The message is the last line of its process's output."""
 
 
 def row(config: Config, seconds: float, parts: bool = True) -> dict[str, Any]:
     """Measures a configuration in a process of its own.
 
     Args:
-      config: without a scheduler.
-      seconds: of each part's measurement. The whole system is measured for twice as long, `seconds` after it is going.
-      parts: also measure environments, predictions and training alone, and where the server's threads are.
+      config: configuration without a scheduler.
+      seconds: length of the warm-up and of the measurement of each part. The whole system is measured twice as long.
+      parts: whether to measure environments, predictions and training separately and to profile the server's threads.
 
     Returns:
       See `whole_system` and `parts_alone`.
 
     Raises:
-      MeasurementFailed: its process failed.
+      MeasurementFailed: the process failed.
     """
     command = [sys.executable, "-c", _BOOT]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # it imports what this process can import
-    # In a session of its own it hears nothing of a terminal's Ctrl-C: it is interrupted once, by us, below.
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # so that the child finds the same packages
+    # A new session keeps Ctrl-C in the terminal from the child, which is interrupted once, below.
     child = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -84,22 +84,24 @@ def row(config: Config, seconds: float, parts: bool = True) -> dict[str, Any]:
 
 
 def child() -> None:
-    """The process of `row`: the job comes in pickled, the row goes out as JSON."""
+    """Entry point of the process of `row`, which reads its arguments as pickle and writes its result as JSON."""
     config, seconds, parts = pickle.load(sys.stdin.buffer)
     out = os.dup(1)
-    os.dup2(2, 1)  # whatever an environment prints is no part of the answer
+    os.dup2(2, 1)  # output of environments must not mix with the result
     result, batch, system = whole_system(config, seconds, parts)
     if parts:
         result |= parts_alone(system, result, batch, seconds)
     with open(out, "w") as file:
         json.dump(result, file)
-    os._exit(0)  # Python would take TensorFlow apart for 2 s more
+    os._exit(0)  # a normal exit would spend 2 s on unloading TensorFlow
 
 
 def whole_system(config: Config, seconds: float, profile: bool) -> tuple[dict[str, Any], dict[str, Any], System]:
-    """A whole system's row, its last training batch, and the system itself: stopped, but its learner can be used.
+    """Measures the whole system.
 
-    The row has what `Window.close` gives, whether it was "balanced", and whether a "gpu" was used.
+    Returns:
+      The results of `Window.close` with "balanced" and "gpu" (whether one was used), the last training batch, and the
+      stopped system, whose learner can still be used.
     """
     system, window = watched(config, lambda system: Window(system, seconds, 2 * seconds, seconds if profile else 0.0))
     result, batch = window.close()
@@ -108,23 +110,24 @@ def whole_system(config: Config, seconds: float, profile: bool) -> tuple[dict[st
 
 
 class Watcher(Protocol):
-    """Looks at a system, and stops it at some time."""
+    """Observes a system while it trains, and stops it in the end."""
 
     def tick(self, run: ParallelRunner) -> None:
-        """Called about ten times a second."""
+        """Called about ten times per second."""
 
 
 W = TypeVar("W", bound=Watcher)
 
 
 def watched(config: Config, watch: Callable[[System], W]) -> tuple[System, W]:
-    """Runs a system, without a display and checkpoints, until it is stopped.
+    """Runs a system without display and checkpoints until its watcher stops it.
 
     Args:
-      watch: makes the one that looks at a system, before that starts.
+      config: the configuration.
+      watch: returns the watcher for a system that has not started yet.
 
     Returns:
-      The system, closed, and its watcher.
+      The closed system and its watcher.
     """
     spec, tasks, _ = prepare(config)
     with tempfile.TemporaryDirectory() as folder:
@@ -141,18 +144,27 @@ def watched(config: Config, watch: Callable[[System], W]) -> tuple[System, W]:
 
 
 def has_gpu() -> bool:
-    """Whether the learner has an accelerator of its own; the environments then have all cores."""
+    """Whether the learner has an accelerator, which leaves all cores to the environments."""
     return backend.data_format("auto") == "channels_first"
 
 
 def parts_alone(system: System, whole: dict[str, Any], batch: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """What the parts of a stopped system can do alone, in agent steps a second, and what follows for the whole.
+    """Measures the parts of a stopped system one by one, in agent steps per second.
+
+    Args:
+      system: the system.
+      whole: its row from `whole_system`.
+      batch: its last training batch.
+      seconds: length of a measurement.
 
     Returns:
-      "env": all environments stepped by all cores. "predict": policy and value at the system's mean batch.
-      "predict_sizes": the same for each batch size, 1 to `max_batch`. "train": updates with all tasks at the system's
-      batch. "limit" and "share" of it. "alone_cpu_ms": CPU milliseconds of an agent step in each part, by its name;
-      "cpu_share" of what the whole system used: what "share" would be if no core were idle.
+      "env": stepping all environments on all cores.
+      "predict": policy and value, at the system's mean batch size.
+      "predict_sizes": the same by batch size, from 1 to `max_batch`.
+      "train": updates with all tasks, at the system's training batch size.
+      "limit": the rate that follows from these, and "share", the whole system's rate divided by it.
+      "alone_cpu_ms": CPU milliseconds per agent step of each part, and "cpu_share", their sum divided by the CPU time
+      of the whole system. "cpu_share" is what "share" would be if no core were ever idle.
     """
     config, learner = system.config, system.learner
     predict = partial(prediction, learner, system.spec, batch["observations"])
@@ -173,10 +185,14 @@ def parts_alone(system: System, whole: dict[str, Any], batch: dict[str, Any], se
 
 
 def limit(env: Rate, predict: Rate, train: Rate, cores: int | None) -> float:
-    """Agent steps a second if nothing but environments, actions' predictions and training cost anything.
+    """Returns the agent steps per second of a system without any overhead.
 
-    On shared cores, what `cores` that are never idle could do. The parts' rates would not tell: a prediction or update
-    alone need not keep more than one core busy. With a GPU (None) the environments have the cores for themselves.
+    On a CPU, the limit follows from the CPU time per agent step, because a single prediction or update may not keep all
+    cores busy. With a GPU, environments run beside predictions and training.
+
+    Args:
+      env, predict, train: rates of the parts.
+      cores: number of cores that all parts share, or None with a GPU.
     """
     if cores is None:
         return min(env.per_second, 1 / (1 / predict.per_second + 1 / train.per_second))
@@ -184,20 +200,20 @@ def limit(env: Rate, predict: Rate, train: Rate, cores: int | None) -> float:
 
 
 def prediction(learner: backend.Learner, spec: Spec, observations: np.ndarray, size: int) -> Callable[[], Any]:
-    """A prediction of actions for `size` observations, which are repeated as needed."""
+    """Returns a function that predicts for `size` observations, which are repeated as needed."""
     rows = np.resize(observations, (size, *observations.shape[1:]))
     return partial(learner.predict, "base", rows, blank_past(spec, size))
 
 
 class Rate(NamedTuple):
-    """Items a second, and CPU milliseconds of one item."""
+    """Items per second, and CPU milliseconds per item."""
 
     per_second: float
     cpu_ms: float
 
 
 def repeat(action: Callable[[], Any], size: int, seconds: float) -> Rate:
-    """The rate of an action that handles `size` items, after a first time."""
+    """Repeats an action that processes `size` items, and returns its rate without the first call."""
     action()
     count, used, start = 0, _cpu_seconds(), time.perf_counter()
     while True:
@@ -212,7 +228,7 @@ def _cpu_seconds() -> float:
 
 
 def environments(config: Config, seconds: float) -> Rate:
-    """Agent steps of all environments on all cores: one process per core, nothing else running."""
+    """Measures the agent steps of all environments, with one process per core."""
     processes = min(backend.cores(), config.agents)
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
         jobs = [pool.submit(step_env, config, config.agents // processes, seconds) for _ in range(processes)]
@@ -221,7 +237,7 @@ def environments(config: Config, seconds: float) -> Rate:
 
 
 def step_env(config: Config, num_envs: int, seconds: float) -> Rate:
-    """Agent steps of `num_envs` environments with random actions, in this process."""
+    """Measures the agent steps of `num_envs` environments with random actions, in this process."""
     env = make(config, num_envs)
     rng, seeds = np.random.default_rng(0), np.arange(num_envs)
     done = np.ones(num_envs, bool)

@@ -1,4 +1,4 @@
-"""Where a process's time goes: which functions its Python threads are in, and what CPU time each thread has used."""
+"""Profiles a process: the functions in which its Python threads spend their time, and the CPU time of each thread."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ import psutil
 import gunreal
 
 PACKAGE = str(Path(gunreal.__file__).parent)
-NATIVE = "framework"  # threads that Python knows nothing of: TensorFlow's, XLA's
+NATIVE = "framework"  # threads that were not started by Python: those of TensorFlow and XLA
 
 
 class Sampler(threading.Thread):
-    """Looks a hundred times a second at where each Python thread is; `with Sampler() as sampler`.
+    """Samples the position of each Python thread a hundred times per second. Use it as a context manager.
 
-    A sample counts for the innermost function of this library that the thread is in: what it waits for there, or what
-    that has called (TensorFlow's network: `tensorflow_learner._Operation.__call__`). Samples are of wall time, waits
-    included. The sampler needs the interpreter's lock for each look, so it can't see a thread that holds it for a
-    whole period.
+    A sample counts for the innermost function of this library on the thread's stack, so it includes calls into other
+    packages. TensorFlow's network, for example, counts for `tensorflow_learner._Operation.__call__`. Samples measure
+    wall time, including waiting. The sampler needs the interpreter lock, so it misses threads that hold the lock for a
+    whole sampling period.
+
+    Attributes:
+      cost: share of one core that the sampling itself took.
     """
 
     def __init__(self, hertz: float = 100.0):
         super().__init__(name="sampler", daemon=True)
         self._period, self._ended = 1 / hertz, threading.Event()
         self._places: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self.cost = 0.0  # share of one core that the sampling itself took
+        self.cost = 0.0
 
     def run(self) -> None:
-        """The thread."""
+        """Samples until the end of the `with` block."""
         start, busy = time.monotonic(), time.thread_time()
         while not self._ended.wait(self._period):
             roles = {thread.ident: role(thread.name) for thread in threading.enumerate() if thread is not self}
@@ -45,7 +48,7 @@ class Sampler(threading.Thread):
         self.cost = (time.thread_time() - busy) / (time.monotonic() - start)
 
     def shares(self) -> dict[str, dict[str, float]]:
-        """By thread role and function, the larger ones first: its share of all samples of that role."""
+        """Returns the share of samples of each function, by the role of the thread, largest first."""
         return {
             of_role: {name: count / places.total() for name, count in places.most_common()}
             for of_role, places in sorted(self._places.items())
@@ -61,13 +64,13 @@ class Sampler(threading.Thread):
 
 
 def role(thread: str) -> str:
-    """What a thread does, by its name: those of a crew are numbered."""
+    """Returns the role of a thread: its name without the number that threads of a crew have."""
     name, _, number = thread.rpartition("-")
     return "main" if thread == "MainThread" else name if name and number.isdigit() else thread
 
 
 def place(frame: FrameType | None) -> str:
-    """`module.function` of the innermost frame that is this library's."""
+    """Returns `module.function` of the innermost frame of this library."""
     while frame is not None:
         code = frame.f_code
         if code.co_filename.startswith(PACKAGE):
@@ -77,7 +80,7 @@ def place(frame: FrameType | None) -> str:
 
 
 def thread_seconds() -> dict[str, float]:
-    """CPU seconds that this process's threads have used so far, by role; those that Python doesn't know are NATIVE."""
+    """Returns the CPU seconds of this process's threads by role. Threads not started by Python count as NATIVE."""
     names = {thread.native_id: role(thread.name) for thread in threading.enumerate()}
     seconds: dict[str, float] = defaultdict(float)
     for thread in psutil.Process().threads():
@@ -86,9 +89,9 @@ def thread_seconds() -> dict[str, float]:
 
 
 def child_seconds(children: Iterable[psutil.Process] | None = None) -> dict[psutil.Process, float]:
-    """CPU seconds that child processes have used so far: the given ones, or all with their own children.
+    """Returns the CPU seconds of child processes, or of all descendants if none are given.
 
-    Those that are gone are left out.
+    Processes that have ended are left out.
     """
     seconds = {}
     for child in psutil.Process().children(recursive=True) if children is None else children:

@@ -1,4 +1,4 @@
-"""What measurements come to: medians over rounds, the table, and the picture."""
+"""Summarizes measurements: medians over rounds, a table and a figure."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 Row = Mapping[str, Any]
-# Okabe and Ito's colours (2008), which the colour-blind can tell apart; grey is nobody's work.
+# The colors of Okabe and Ito (2008), which are safe for color-blind readers. Gray is unused time.
 COLOURS = {"environments": "#E69F00", "predictions": "#0072B2", "training": "#D55E00", "system": "#009E73"}
 COLOURS |= {"framework": "#56B4E9", "unused": "#D0D0D0", "server": "#CC79A7"}
 _PARTS = {"env": "environments", "predict": "predictions", "train": "training"}
 _ROLES = {
     "agents": "agent processes",
-    "framework": "the network's own threads",
-    "unused": "unused, or others' work",
+    "framework": "threads of the framework",
+    "unused": "unused, or used by other programs",
     "trainer": "trainer threads",
     "base": "base predictor threads",
 }
-_SHARED = (  # what is drawn alike for the parts alone and for the system's processes and threads
+_SHARED = (  # kinds of work that appear in both bars: the parts alone, and the whole system
     ("environments; agent processes", "environments", "env"),
     ("predictions; predictor threads", "predictions", "predict"),
     ("training; trainer threads", "training", "train"),
@@ -27,16 +27,16 @@ _SHARED = (  # what is drawn alike for the parts alone and for the system's proc
 
 
 def medians(rows: Sequence[Row]) -> dict[str, Any]:
-    """The median of every number, at any depth, over the balanced rows; over all where none is balanced.
+    """Returns the median of every number, at any depth, over the balanced rows, or over all rows if none is balanced.
 
-    A function that not every round's profile has seen counts as 0 in the others. "balanced" is the number of balanced
-    ones among the "rounds".
+    A function that is missing in the profile of a round counts as 0 there. "rounds" is the number of rows, and
+    "balanced" is the number of balanced ones.
     """
     return _median(counting(rows)) | {"balanced": sum(row["balanced"] for row in rows), "rounds": len(rows)}
 
 
 def counting(rows: Sequence[Row]) -> Sequence[Row]:
-    """The balanced rows; all where none is."""
+    """Returns the balanced rows, or all rows if none is balanced."""
     return [row for row in rows if row["balanced"]] or rows
 
 
@@ -53,7 +53,7 @@ def _median(values: Sequence[Any]) -> Any:
 
 
 def table(results: Mapping[str, Row], about: str) -> str:
-    """The medians as text: a column for each task set, by its name."""
+    """Returns the medians as a text table with a column for each set of tasks."""
     rows = list(results.values())
     lines = [about, ""]
 
@@ -62,14 +62,14 @@ def table(results: Mapping[str, Row], about: str) -> str:
         lines.extend(f"  {label:<44}" + "".join(f"{_cell(of, row):>20}" for row in rows) for label, of in entries)
         lines.append("")
 
-    section("agent steps a second", *_rates())
-    section("an agent's wait for its action", *_waits())
-    section("predictions: mean batch (p50, p95, largest)", *_per_key(rows, "predictions", _sizes))
-    section("waiting in queues: mean (most)", *_per_key(rows, "queues", lambda x: f"{x['mean']:.1f} ({x['max']:.0f})"))
-    section("bytes for one agent step", *_per_key(rows, "bytes", lambda x: f"{x:,.0f}"))
-    section("CPU milliseconds for one agent step", *_cpu(rows))
+    section("agent steps per second", *_rates())
+    section("time that an agent waits for its action", *_waits())
+    section("prediction batch: mean (p50, p95, max)", *_per_key(rows, "predictions", _sizes))
+    section("queue length: mean (max)", *_per_key(rows, "queues", lambda x: f"{x['mean']:.1f} ({x['max']:.0f})"))
+    section("bytes per agent step", *_per_key(rows, "bytes", lambda x: f"{x:,.0f}"))
+    section("CPU milliseconds per agent step", *_cpu(rows))
     section("memory of all processes, MB", *_memory())
-    section("predict only, a second, by batch size", *_per_key(rows, "predict_sizes", lambda x: f"{x:,.0f}"))
+    section("predictions only, per second, by batch size", *_per_key(rows, "predict_sizes", lambda x: f"{x:,.0f}"))
     for name, row in results.items():
         lines += _profile(name, row)
     return "\n".join(lines)
@@ -78,12 +78,12 @@ def table(results: Mapping[str, Row], about: str) -> str:
 def _cell(of: Callable[[Row], str], row: Row) -> str:
     try:
         return of(row)
-    except (KeyError, TypeError):  # this task set has no such queue, or there was nothing to take a mean of
+    except (KeyError, TypeError):  # this set of tasks has no such queue, or there were no values
         return "-"
 
 
 def _rates() -> list[tuple[str, Callable[[Row], str]]]:
-    parts = {"environments only, on all cores": "env", "predictions only, at the mean batch": "predict"}
+    parts = {"environments only, on all cores": "env", "predictions only, mean batch size": "predict"}
     parts |= {"training only": "train", "limit": "limit", "whole system, acted": "pps", "whole system, trained": "tps"}
     entries: list[tuple[str, Callable[[Row], str]]] = [
         (label, lambda row, key=key: f"{row[key]:,.0f}") for label, key in parts.items()
@@ -92,8 +92,8 @@ def _rates() -> list[tuple[str, Callable[[Row], str]]]:
     return [
         *entries,
         ("share of the limit", lambda row: f"{row['share']:.2f}"),
-        ("policy lag, updates: mean (most)", lag),
-        ("training batch; an update takes, ms", lambda row: f"{row['train_batch']:.0f}; {row['update_ms']:.1f}"),
+        ("policy lag, updates: mean (max)", lag),
+        ("training batch size; time per update, ms", lambda row: f"{row['train_batch']:.0f}; {row['update_ms']:.1f}"),
         ("balanced rounds", lambda row: f"{row['balanced']} of {row['rounds']}"),
     ]
 
@@ -102,9 +102,9 @@ def _waits() -> list[tuple[str, Callable[[Row], str]]]:
     return [
         ("mean, ms", lambda row: f"{row['wait']['mean_ms']:.2f}"),
         ("p50, p95, ms", lambda row: f"{row['wait']['p50_ms']:.2f}, {row['wait']['p95_ms']:.2f}"),
-        ("share of its time", lambda row: f"{row['wait']['share']:.0%}"),
-        ("of which the network's call, ms", lambda row: f"{row['wait']['network_ms']:.2f}"),
-        ("overhead: the rest (GA3C: 108 ms, 90 %)", lambda row: f"{row['wait']['overhead']:.0%}"),
+        ("share of the agent's time", lambda row: f"{row['wait']['share']:.0%}"),
+        ("time in the network, ms", lambda row: f"{row['wait']['network_ms']:.2f}"),
+        ("time not in the network (GA3C: 90 %)", lambda row: f"{row['wait']['overhead']:.0%}"),
     ]
 
 
@@ -112,7 +112,7 @@ def _cpu(rows: Sequence[Row]) -> list[tuple[str, Callable[[Row], str]]]:
     alone = [(f"{part} alone", lambda row, key=key: f"{row['alone_cpu_ms'][key]:.3f}") for key, part in _PARTS.items()]
     system = _per_key(rows, "cpu_ms", lambda x: f"{x:.3f}")
     share: tuple[str, Callable[[Row], str]] = (
-        "the parts' share of the system's",
+        "sum of the parts / whole system",
         lambda row: f"{row['cpu_share']:.2f}",
     )
     return [*alone, *((f"system: {_ROLES.get(key, key)}", of) for key, of in system), share]
@@ -135,10 +135,8 @@ def _sizes(x: Row) -> str:
 
 
 def _profile(name: str, row: Row) -> list[str]:
-    """Which functions the server's threads were in; what is under 1 % is left out."""
-    lines = [
-        f"{name}: share of the time of each kind of server thread (sampling took {row['profile_cost']:.1%} of a core)"
-    ]
+    """Lists the functions in which the server's threads spent at least 1 % of their time."""
+    lines = [f"{name}: profile of the server's threads (sampling took {row['profile_cost']:.1%} of a core)"]
     for role, places in row["profile"].items():
         shown = [(place, share) for place, share in sorted(places.items(), key=lambda x: -x[1]) if share >= 0.01]
         lines.append(f"  {role:<12}" + ", ".join(f"{_place(place)} {share:.0%}" for place, share in shown))
@@ -146,14 +144,14 @@ def _profile(name: str, row: Row) -> list[str]:
 
 
 def _place(name: str) -> str:
-    return f"{name} (waits)" if name == "queues.get" else name
+    return f"{name} (waiting)" if name == "queues.get" else name
 
 
 def draw(results: Mapping[str, Row], cores: int, about: str, out: Path) -> None:
-    """The picture: the rates against the limit, and where the time of an agent step goes.
+    """Draws the rates with the limit, and the CPU time per agent step.
 
     Raises:
-      OSError: it can't be written.
+      OSError: the file can't be written.
     """
     import matplotlib
 
@@ -189,7 +187,7 @@ def _draw_rates(axes: Any, results: Mapping[str, Row]) -> None:
         axes.plot([row["limit"]] * 2, [start + 0.5, start - 3.5], color="black", linewidth=1.5, linestyle=":")
         axes.text(row["limit"], start + 0.55, f"limit {row['limit']:,.0f}", ha="center", va="bottom", fontsize=8)
     axes.set_yticks([y for y, _ in ticks], [name for _, name in ticks])
-    axes.set(xlabel="agent steps a second", title="What the parts can do alone, and the whole")
+    axes.set(xlabel="agent steps per second", title="Rates of the parts alone and of the whole system")
     axes.set_xlim(0, 1.25 * max(row[key] for row in results.values() for key in kinds))
     axes.xaxis.set_major_formatter("{x:,.0f}")
 
@@ -208,17 +206,17 @@ def _draw_times(axes: Any, results: Mapping[str, Row], cores: int) -> None:
             used = start - parts.get(_ROLES["unused"], ("", 0.0))[1]
             axes.text(start, y, f" {used:.2f} ms used", va="center")
     axes.set_yticks([y for y, _ in ticks], [label for _, label in ticks])
-    axes.set(xlabel=f"CPU milliseconds for one agent step, of all {cores} cores", title="Where the time of a step goes")
+    axes.set(xlabel=f"CPU milliseconds per agent step, on all {cores} cores", title="CPU time per agent step")
     axes.margins(x=0.12)
 
 
 def _alone(row: Row) -> dict[str, tuple[str, float]]:
-    """CPU time of the parts when each runs alone: label -> colour's name, milliseconds."""
+    """Returns the CPU time of each part alone: label -> (name of the color, milliseconds)."""
     return {label: (kind, row["alone_cpu_ms"][key]) for label, kind, key in _SHARED}
 
 
 def _spent(row: Row) -> dict[str, tuple[str, float]]:
-    """CPU time of the system by who used it."""
+    """Returns the CPU time of the whole system by process and thread: label -> (name of the color, milliseconds)."""
     cpu = dict(row["cpu_ms"])
     threads = {"env": cpu.pop("agents"), "train": cpu.pop("trainer", 0.0)}
     threads["predict"] = sum(cpu.pop(name, 0.0) for name in row["predictions"])

@@ -1,15 +1,19 @@
-"""`benchmark.py --tune`: a short search for the settings with which a machine trains on the most agent steps a second.
+"""`benchmark.py --tune`: a short search for the settings with the highest training rate on this machine.
 
-A climb along one setting at a time. The present settings race against the next lower and the next higher value: all are
-measured in turn, the slowest leaves, the last two are measured again (successive halving), and the medians decide. A
-rival has to be 3 % faster, as runs differ by about that much; one that is 10 % slower at first is not measured again.
-Where one wins, the next value in the same direction is raced. It ends when no setting has a better neighbour. Then the
-best settings race against those of the start, which are kept if that does not show a gain.
+The search is a hill climb along one setting at a time:
 
-Stopped before that, it writes the best settings so far.
+1. The current settings are compared with the next lower and the next higher value. All are measured in turn, the
+   slowest is dropped, the other two are measured again, and the medians decide (successive halving).
+2. The other value wins if it is 3 % faster, since repeated measurements differ by about that much. A value that is 10 %
+   slower in its first measurement is not measured again.
+3. If a value wins, the next one in the same direction is tried.
+4. The climb ends when no setting has a better neighbor. A last comparison with the initial settings confirms the gain.
 
-Settings count only if their policy lag is at most --lag, since lag costs learning, and if they fit into 95 % of the
-memory with full replay rings. The training batch and the trainers are left as they are: they are about learning, too.
+If the search is interrupted, it writes the best settings so far.
+
+Settings are valid only if their policy lag is at most --lag, because lag harms learning, and if the system with full
+replay rings fits into 95 % of the memory. The training batch size and the number of trainers are not tuned, because
+they affect learning, too.
 """
 
 from __future__ import annotations
@@ -33,16 +37,16 @@ from gunreal.train import prepare
 from measuring import measure
 
 TUNED = ("agents", "agents_per_process", "predictors", "max_batch")
-# What the climb goes along; "split" is the same number of agents in more and smaller processes.
+# Directions of the climb. "split" moves the same number of agents into more, smaller processes.
 MOVES = ("agents per process", "processes", "split", "predictors", "max_batch")
-MARGIN = 0.03  # by which a rival has to be faster
-HOPELESS = 0.1  # by which a rival is so much slower that one measurement is enough
-MOST = 100  # trials of a climb: more means that it goes in circles
-_UNUSED = ("logdir", "name", "seed", "steps")  # nothing that belongs to a machine's settings
+MARGIN = 0.03  # share by which other settings have to be faster to win
+HOPELESS = 0.1  # share by which other settings are so much slower that one measurement is enough
+MOST = 100  # limit of trials, in case a climb runs in circles
+_UNUSED = ("logdir", "name", "seed", "steps")  # fields that are not settings of a machine
 
 
 class Trial(NamedTuple):
-    """One measurement of some settings; `problem` says why they don't count, or is empty."""
+    """One measurement of some settings. `problem` says why the settings are invalid, or is empty."""
 
     tps: float
     pps: float
@@ -51,10 +55,11 @@ class Trial(NamedTuple):
 
 
 class Settings:
-    """A configuration with its trials.
+    """A configuration and its trials.
 
     Attributes:
-      config: its fields named in `TUNED` are what it is about.
+      config: the configuration. Only its fields in `TUNED` change during the search.
+      trials: measurements of the current comparison.
     """
 
     def __init__(self, config: Config):
@@ -62,14 +67,14 @@ class Settings:
         self.trials: list[Trial] = []
 
     def rank(self) -> tuple[bool, float]:
-        """Larger is better: settings that count before others, then training rates; among others, the lowest lags."""
+        """Returns a sort key. Valid settings rank by training rate, above invalid settings, which rank by low lag."""
         counts = not any(trial.problem for trial in self.trials)
         if counts:
             return True, statistics.median(trial.tps for trial in self.trials)
         return False, -max(trial.lag for trial in self.trials)
 
     def beats(self, other: Settings, margin: float = MARGIN) -> bool:
-        """Whether these are better, by the margin where both count."""
+        """Whether these settings rank higher, by the margin if both are valid."""
         mine, others = self.rank(), other.rank()
         return mine[1] > (1 + margin) * others[1] if mine[0] and others[0] else mine > others
 
@@ -80,15 +85,15 @@ class Settings:
 
 
 class Search:
-    """The climb.
+    """The hill climb.
 
     Args:
-      measured: makes a trial of a configuration.
-      say: is told what is tried.
+      measured: measures a configuration.
+      say: called with each line of progress.
 
     Attributes:
-      trials: how many there were.
-      best: the settings that the climb is at, once a trial of them has succeeded.
+      trials: number of trials so far.
+      best: current settings of the climb, or None before the first successful trial.
     """
 
     def __init__(self, measured: Callable[[Config], Trial], say: Callable[[str], None]):
@@ -97,10 +102,10 @@ class Search:
         self.best: Settings | None = None
 
     def climb(self, start: Config) -> Settings:
-        """The best settings that are found from `start` on.
+        """Climbs from `start` and returns the best settings.
 
         Raises:
-          MeasurementFailed: `start` can't be measured, or none of what was tried counts.
+          MeasurementFailed: `start` can't be measured, or no valid settings were found.
         """
         best, settled = Settings(start), 0
         self._try(best)
@@ -112,10 +117,10 @@ class Search:
             settled = settled + 1 if best is before else 1
             if settled == len(MOVES) or self.trials >= MOST:
                 return self._confirmed(start, best)
-        raise AssertionError("a cycle has no end")
+        raise AssertionError("unreachable: itertools.cycle does not end")
 
     def _along(self, move: str, best: Settings) -> Settings:
-        """The best settings along one of `MOVES`, from the present ones on; the same object if that is they."""
+        """Climbs along one of `MOVES`, and returns the same object if nothing better is found."""
         rivals = {by: config for by in (-1, 1) if (config := neighbour(best.config, move, by))}
         while rivals:
             self._say(f"{move}:")
@@ -129,9 +134,9 @@ class Search:
         return best
 
     def race(self, present: Settings, rivals: Sequence[Settings], repeats: int = 2) -> Settings:
-        """The present settings, or the rival that is better by more than the margin."""
+        """Returns the best rival if it is better than the present settings by the margin, else the present settings."""
         for settings in (present, *rivals):
-            settings.trials = []  # those of earlier races are of another minute of a machine that others use, too
+            settings.trials = []  # earlier measurements may have seen another load on the machine
         for settings in (present, *rivals):
             self._try(settings)
         rival = max(rivals, key=Settings.rank)
@@ -145,11 +150,12 @@ class Search:
     def _confirmed(self, start: Config, best: Settings) -> Settings:
         first = Settings(start)
         if best.config != start:
-            self._say("the best settings against those of the start")
+            self._say("comparing the best settings with the initial ones:")
             best = self.race(first, [best], repeats=3)
         if not best.rank()[0]:
             raise measure.MeasurementFailed(
-                f"no settings that were tried count, nor do the last: {best.trials[-1].problem}; raise --lag or memory"
+                f"no valid settings found ({best.trials[-1].problem} in the last trial); use a larger --lag or fewer "
+                "agents"
             )
         return best
 
@@ -157,14 +163,14 @@ class Search:
         trial = self._measured(settings.config)
         settings.trials.append(trial)
         self.trials += 1
-        found = f"{trial.tps:,.0f} trained a second, lag {trial.lag:.1f}" if trial.tps else "nothing"
+        found = f"{trial.tps:,.0f} agent steps/s trained, lag {trial.lag:.1f}" if trial.tps else "failed"
         self._say(f"  {settings}: {found}" + (f" - {trial.problem}" if trial.problem else ""))
 
 
 def neighbour(config: Config, move: str, by: int) -> Config | None:
-    """The configuration one step down (`by` -1) or up (1) one of `MOVES`; None where there is none.
+    """Returns the configuration one step down (`by` -1) or up (1) along one of `MOVES`, or None if there is none.
 
-    A batch that holds all agents is as large as it can be.
+    `max_batch` is not raised beyond the number of agents.
     """
     each = per_process(config)
     processes = config.agents // each
@@ -180,7 +186,7 @@ def neighbour(config: Config, move: str, by: int) -> Config | None:
     else:
         processes, each = _scaled(processes, by), _scaled(each, -by)
     agents = processes * each
-    if (agents == config.agents) != (move == "split"):  # there is no half of one
+    if (agents == config.agents) != (move == "split"):  # a single process or agent can't be halved
         return None
     limits = config.max_batch < config.agents
     size = config.max_batch if limits else max(config.max_batch, agents)
@@ -201,7 +207,8 @@ def _scaled(count: int, by: int) -> int:
 
 
 def trial(config: Config, seconds: float, lag: float) -> Trial:
-    """Measures a configuration for `seconds`, half as long after it is going; `lag` is the highest that counts."""
+    """Measures a configuration for `seconds` after a warm-up of half that time. Settings with more `lag` are "
+    "invalid."""
     try:
         row = measure.row(config, seconds / 2, parts=False)
     except measure.MeasurementFailed as error:
@@ -215,7 +222,7 @@ def trial(config: Config, seconds: float, lag: float) -> Trial:
 
 
 def tune(config: Config, options: argparse.Namespace, about: dict[str, Any], say: Callable[[str], None]) -> int:
-    """Searches from a configuration on, and writes what is best; returns the exit code."""
+    """Searches from a configuration, writes the best settings, and returns the exit code."""
     prepare(config)
     say(f"{config.env}, tasks {','.join(config.tasks) or 'none'}; {about['cores']} cores of {about['processor']}")
     start, search = time.monotonic(), Search(lambda chosen: trial(chosen, options.seconds, options.lag), say)
@@ -224,24 +231,24 @@ def tune(config: Config, options: argparse.Namespace, about: dict[str, Any], say
     except KeyboardInterrupt:
         if search.best is None:
             raise
-        best, stopped = search.best, ", stopped before its end"
+        best, stopped = search.best, ", stopped early"
     minutes = (time.monotonic() - start) / 60
     trials = f"{search.trials} trials of {options.seconds:g} s, {minutes:.0f} minutes"
     comment = [
         f"Found by benchmark.py --tune in {trials}{stopped}",
         f"{time.strftime('%Y-%m-%d')}, {about['cores']} cores of {about['processor']}",
     ]
-    if best.trials:  # the race that was stopped may have begun anew
+    if best.trials:  # an interrupted comparison may have cleared them
         tps, pps, lag = (statistics.median(of) for of in list(zip(*best.trials, strict=True))[:3])
-        comment.append(f"{tps:,.0f} agent steps a second trained, {pps:,.0f} acted, policy lag {lag:.1f}")
+        comment.append(f"{tps:,.0f} agent steps per second trained, {pps:,.0f} acted, policy lag {lag:.1f}")
     write(options.toml, best.config, options.given, comment)
     say(f"{best}: {comment[-1]}")
-    say(f"{options.toml}: python -m gunreal.train --config {options.toml}")
+    say(f"settings written; to use them, run: python -m gunreal.train --config {options.toml}")
     return 130 if stopped else 0
 
 
 def write(path: Path, config: Config, given: dict[str, Any], comment: Sequence[str]) -> None:
-    """A file for `--config`: what was given, and the settings that were found. Raises OSError."""
+    """Writes a file for `--config` with the given fields and the tuned settings. Raises OSError."""
     kept = {name: value for name, value in given.items() if name not in _UNUSED}
     kept |= {name: getattr(config, name) for name in TUNED}
     path.write_text("".join(f"# {line}\n" for line in comment) + tomli_w.dumps(kept))

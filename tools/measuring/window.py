@@ -1,4 +1,4 @@
-"""Watches a whole system: lets it warm up, measures it for a while, then looks where its server's threads are."""
+"""Measures a running system after a warm-up, and then profiles the threads of its server."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from measuring.sampling import Sampler, child_seconds, thread_seconds
 
 
 class Calls:
-    """What the learner was asked for, and how long that took. Predictors and trainers may count at the same time."""
+    """Records the calls of a learner and their durations until `stop`. Several threads may call the learner."""
 
     def __init__(self, learner: Any) -> None:
-        """Counts a learner's calls from now on, until `stop`."""
         self.predictions: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)  # by head: size, seconds
         self.updates: list[float] = []  # seconds of each
         self.batch: dict[str, Any] = {}  # of the newest update
@@ -45,22 +44,24 @@ class Calls:
         learner.predict, learner.train = timed_predict, timed_train
 
     def clear(self) -> None:
-        """Starts anew; the newest batch stays."""
+        """Forgets all recorded calls but the newest batch."""
         self.predictions.clear(), self.updates.clear()
 
     def stop(self) -> None:
-        """The learner is as it was."""
+        """Stops recording."""
         del self._learner.predict, self._learner.train
 
 
 class Window:
-    """One measurement of a system; `tick` is to be called about ten times a second, and stops the system at the end.
+    """One measurement of a system.
+
+    `tick` has to be called about ten times per second. It stops the system after the measurement.
 
     Args:
-      system: not started.
-      warmup: seconds before the measurement, once every process has filled a rollout and updates have begun.
+      system: a system that has not started yet.
+      warmup: seconds before the measurement, after the first update and the first rollout of every process.
       measured: seconds of the measurement.
-      profiled: seconds of sampling behind it, which disturbs nothing that was measured.
+      profiled: seconds of profiling after the measurement.
     """
 
     def __init__(self, system: System, warmup: float, measured: float, profiled: float):
@@ -73,10 +74,10 @@ class Window:
         self._results: dict[str, Any] = {}
 
     def close(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """After the run: what was measured, and the last training batch.
+        """Returns the results and the last training batch, after the run.
 
-        Of the measurement see `_measured`; with a profile it has also "profile" (see `Sampler.shares`) and what that
-        itself took, "profile_cost".
+        The results are those of `_measured`. After profiling they also have "profile" (see `Sampler.shares`) and
+        "profile_cost", the share of a core that profiling took.
         """
         self._calls.stop()
         if not self._results:
@@ -84,7 +85,7 @@ class Window:
         return self._results, self._calls.batch
 
     def tick(self, run: ParallelRunner) -> None:
-        """Goes on to the next phase when it is time."""
+        """Moves on to the next phase when it is time."""
         now = time.monotonic()
         if self._phase == "start":
             if self._system.learner.version and all(
@@ -119,17 +120,17 @@ class Window:
             self._system.stop("steps")
 
     def _begin(self, run: ParallelRunner) -> None:
-        self._agents = child_seconds()  # finding them takes a while
-        snapshot(self._system, run)  # the next one is of what happens from now on
+        self._agents = child_seconds()  # finding the processes takes a while, so it comes first
+        snapshot(self._system, run)  # resets the means, so that the next snapshot covers the measurement only
         self._waits.read(self._system.pool.waited())
         self._calls.clear()
         self._threads, self._agents = thread_seconds(), child_seconds(self._agents)
 
     def _measured(self, run: ParallelRunner) -> dict[str, Any]:
-        """The measurement: rates in agent steps a second, "wait", "predictions", "queues", "bytes", "cpu_ms", "memory".
+        """Returns the results: rates in agent steps per second, waiting times, batch sizes, queues, bytes and memory.
 
-        "cpu_ms" is per agent step: "agents", each role of the server's threads, and what all cores had "unused" (idle,
-        or taken by other programs).
+        "cpu_ms" has the CPU milliseconds per agent step of "agents", of each role of the server's threads, and the rest
+        of all cores as "unused" (idle, or used by other programs).
         """
         system, seconds = self._system, time.monotonic() - self._since
         predictions = {name: list(self._calls.predictions[name]) for name in system.requests}
@@ -137,7 +138,7 @@ class Window:
         threads, agents = thread_seconds(), child_seconds(self._agents)
         line = snapshot(system, run)
         if not (predictions["base"] and updates and waited.counts.any()):
-            raise RuntimeError(f"nothing was acted or trained in {seconds:.1f} s; measure longer with --seconds")
+            raise RuntimeError(f"no agent step or no update in {seconds:.1f} s; use a larger --seconds")
         sizes = {name: [size for size, _ in calls] for name, calls in predictions.items()}
         steps = sum(sizes["base"])
         busy = {"agents": sum(s - self._agents[child] for child, s in agents.items())}
@@ -171,7 +172,7 @@ class Window:
 
 
 def spread(sizes: Sequence[int]) -> dict[str, Any]:
-    """Mean, percentiles and largest of prediction batches, their number, and how many there were of each size."""
+    """Returns the mean, percentiles, maximum and number of prediction batches, and their number by size."""
     if not sizes:
         return {"count": 0, "sizes": {}}
     p5, p50, p95 = (float(p) for p in np.percentile(sizes, (5, 50, 95)))
@@ -187,17 +188,19 @@ def bytes_per_step(
     batch: dict[str, Any],
     as_floats: bool = False,
 ) -> dict[str, float]:
-    """Bytes moved for one agent step.
+    """Returns the bytes moved per agent step.
 
     Args:
-      arrays: of a segment.
-      sizes: of predictions, by head; one of "base" is one agent step.
-      batch: of an update.
-      as_floats: observations are gathered as they are, but handed over as float32.
+      spec: the sizes of observations and states.
+      arrays: shape and dtype of each array of a segment.
+      sizes: sizes of predictions by head. Each observation of a "base" prediction is one agent step.
+      batch: batch of an update.
+      as_floats: whether observations are converted to float32 before they are passed to the learner.
 
     Returns:
-      "written" to a ring; "gathered_predict" and "gathered_train", copied out of the rings; "to_device", what the
-      learner is handed (before padding to fixed shapes).
+      "written": bytes written to a ring.
+      "gathered_predict" and "gathered_train": bytes copied from the rings.
+      "to_device": bytes passed to the learner, before padding to fixed shapes.
     """
     rings = [(shape, dtype) for shape, dtype in arrays.values() if shape[:2] == arrays["frame"][0][:2]]
     observation = int(np.prod(spec.observation)) * np.dtype(spec.dtype).itemsize

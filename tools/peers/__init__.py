@@ -1,1 +1,1 @@
-"""Other systems: drivers that train them in their own interpreters, and what is compared."""
+"""Other RL systems: drivers that train them in their own interpreters, and comparisons of speed and learning."""

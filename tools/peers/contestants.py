@@ -1,4 +1,4 @@
-"""Who is compared: systems with settings and interpreters, as the command line names them."""
+"""The systems to compare, with their settings and interpreters, as given on the command line."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Contestant(NamedTuple):
     """A system with its settings.
 
     Attributes:
-      label: as it was named: `sb3:threads=1`.
-      name: the key of `PEERS`.
-      settings: its driver's keyword arguments that are not its defaults; of gunreal, its training flags by `flags`.
-      python: its interpreter.
+      label: name with settings, as given on the command line: `sb3:threads=1`.
+      name: key of `PEERS`.
+      settings: keyword arguments of the driver that differ from the defaults. For gunreal, `flags` are training flags.
+      python: the interpreter.
     """
 
     label: str
@@ -41,56 +41,57 @@ class Contestant(NamedTuple):
         return PEERS[self.name]
 
     def command(self) -> list[str]:
-        """The command that imports the system; further options have it trained."""
+        """Returns the command that imports the system. Further options make it train."""
         return [self.python, str(PROGRAM), self.name, "--settings", json.dumps(self.settings)]
 
 
 def add_options(parser: Any, names: Sequence[str], option: str, driver: str) -> None:
-    """Adds the options that say who is compared, and describes the systems in the epilog.
+    """Adds the options that select the systems, and lists the systems in the epilog.
 
     Args:
-      names: the systems to choose among.
+      parser: the parser.
+      names: the available systems.
       option: the name of the option that lists them.
       driver: the field of `Peer` that trains them: "drive" or "learn".
     """
     lines = [f"  {name:<14} {PEERS[name].title}; settings: {describe_settings(name, driver)}" for name in names]
     parser.epilog = "systems:\n" + "\n".join(lines)
     parser.add_argument(
-        f"--{option}", default="", metavar="A,B", help="systems to compare, in this order (default: all)"
+        f"--{option}", default="", metavar="A,B", help="comma-separated systems, such as sb3:envs=16 (default: all)"
     )
     parser.add_argument(
         "--python",
         action="append",
         default=[],
         metavar="NAME=PATH",
-        help="interpreter of a system; NAME may be the part before a dash (default: this one)",
+        help="interpreter of a system, or of all systems with this prefix, such as sb3 (default: this interpreter)",
     )
 
 
 def parse(
     labels: str, pythons: Sequence[str], rest: Sequence[str], names: Sequence[str], driver: str
 ) -> list[Contestant]:
-    """Who is compared.
+    """Returns the systems to compare.
 
     Args:
-      labels: systems with settings, separated by commas; empty: all of `names`.
+      labels: comma-separated systems with settings. An empty string stands for all of `names`.
       pythons: interpreters as NAME=PATH.
-      rest: training flags for every gunreal.
-      names: the systems to choose among.
-      driver: the field of `Peer` that trains them.
+      rest: training flags for all gunreal systems.
+      names: the available systems.
+      driver: the field of `Peer` that trains them: "drive" or "learn".
 
     Raises:
-      ConfigError: a label, a setting or an interpreter is wrong.
+      ConfigError: a system, a setting or an interpreter is invalid.
     """
     found = dict(_interpreter(text, names) for text in pythons)
     chosen = labels.split(",") if labels else list(names)
     if twice := [label for label in chosen if chosen.count(label) > 1]:
-        raise ConfigError(f"{twice[0]} is named twice; leave one out")
+        raise ConfigError(f"{twice[0]} is listed twice; remove one")
     return [_contestant(label, found, rest, names, driver) for label in chosen]
 
 
 def describe_settings(name: str, driver: str) -> str:
-    """The settings of a system and their defaults, in words."""
+    """Describes the settings of a system and their defaults in words."""
     peer = PEERS[name]
     if peer.is_ours:
         return "any training flag"
@@ -103,7 +104,7 @@ def _family(name: str) -> str:
 
 def _known(name: str, names: Sequence[str]) -> str:
     if name not in names:
-        hint = close_match(name, names) or f"; choose among {', '.join(names)}"
+        hint = close_match(name, names) or f"; available: {', '.join(names)}"
         raise ConfigError(f"unknown system {name!r}{hint}")
     return name
 
@@ -112,7 +113,7 @@ def _interpreter(text: str, names: Sequence[str]) -> tuple[str, str]:
     name, _, path = text.partition("=")
     python = shutil.which(os.path.expanduser(path))
     if python is None:
-        raise ConfigError(f"--python {text}: {path or 'nothing'} is no program; write --python {name}=/path/bin/python")
+        raise ConfigError(f"--python {text}: interpreter not found; use --python {name}=/path/bin/python")
     return _known(name, (*names, *map(_family, names))), python
 
 
@@ -132,20 +133,25 @@ def _contestant(
             try:
                 chosen[key] = type(default[key])(int(value))
             except (KeyError, ValueError):
-                known = describe_settings(name, driver) or "no setting; it has none"
-                raise ConfigError(f"{label}: write whole numbers for {known}; not {word!r}") from None
+                known = describe_settings(name, driver)
+                hint = f"its settings are whole numbers: {known}" if known else f"{name} has no settings"
+                raise ConfigError(f"{label}: invalid setting {word!r}; {hint}") from None
     return Contestant(label, name, chosen, pythons.get(name) or pythons.get(_family(name), sys.executable))
 
 
 def describe(contestant: Contestant, driver: str) -> dict[str, Any]:
-    """The `versions` that the contestant is made of, and all its `settings`, by the field of `Peer` that trains it.
+    """Returns the `versions` of the system's packages and all its `settings`.
+
+    Args:
+      contestant: the system.
+      driver: the field of `Peer` that trains it.
 
     Raises:
-      Failed: it can't be imported; the message is the reason.
+      Failed: the system can't be imported. The message is the reason.
     """
     probe = subprocess.run(contestant.command(), stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if probe.returncode:
-        raise Failed((probe.stderr or probe.stdout).strip().rpartition("\n")[2] or f"code {probe.returncode}")
+        raise Failed((probe.stderr or probe.stdout).strip().rpartition("\n")[2] or f"exit code {probe.returncode}")
     default = {} if contestant.peer.is_ours else settings(getattr(contestant.peer, driver))
     return {
         "versions": json.loads(probe.stdout.strip().rpartition("\n")[2]),
@@ -154,14 +160,14 @@ def describe(contestant: Contestant, driver: str) -> dict[str, Any]:
 
 
 def title(contestant: Contestant) -> str:
-    """Its name in tables and legends."""
+    """Returns the name of a system in tables and legends."""
     _, *words = contestant.label.split(":")
     return " ".join([contestant.peer.title, *words])
 
 
 def absence(contestant: Contestant, error: Failed) -> str:
-    """Why a system can't be imported, and what to do about it."""
+    """Explains why a system can't be imported, and how to install it."""
     words = f"{error}; {contestant.peer.install}"
     if contestant.python == sys.executable and not contestant.peer.is_ours:
-        words += f", and --python {contestant.name}=PATH where that is not here"
+        words += f", and pass --python {contestant.name}=PATH if that is another interpreter"
     return words

@@ -1,8 +1,14 @@
-"""The learning curve that every system leaves: `metrics.jsonl`, with keys that gunreal's own runs have, too.
+"""Writes the learning curve of any system as `metrics.jsonl`, with the same keys as gunreal's own runs.
 
-Each line is a JSON object: `step`, agent steps; `seconds` of training; `episodes` that have ended; `score_mean` and
-`score_max` of the last 100, null before the first. The last line of a run that ended in order has `stopped_by`. Scores
-are raw and of whole games. Imports the standard library only.
+Each line is a JSON object with the keys
+
+- `step`, the agent steps so far,
+- `seconds`, the training time so far,
+- `episodes`, the number of ended episodes,
+- `score_mean` and `score_max` of the last 100 episodes, null before the first one,
+- `stopped_by`, only in the last line of a run that ended properly.
+
+Scores are raw scores of whole games. This module imports the standard library only.
 """
 
 from __future__ import annotations
@@ -15,19 +21,20 @@ from pathlib import Path
 from typing import Any
 
 FILE = "metrics.jsonl"
-_WINDOW = 100  # episodes of a mean
+_WINDOW = 100  # episodes over which scores are averaged
 
 
 class Curve:
-    """Writes a run's curve while it is trained.
+    """Writes the learning curve of a run during training.
 
     Args:
-      folder: of the run; it has to exist.
-      steps: budget in agent steps.
+      folder: folder of the run, which must exist.
+      steps: length of the run in agent steps.
       every: seconds between lines.
 
     Attributes:
-      steps: the budget.
+      folder: folder of the run.
+      steps: length of the run in agent steps.
     """
 
     def __init__(self, folder: Path, steps: int, every: float = 5.0):
@@ -40,20 +47,20 @@ class Curve:
 
     @property
     def scores_file(self) -> Path:
-        """Where other processes may append scores by `append_score`; they are read with the next report."""
+        """The file to which other processes may append scores with `append_score`."""
         return self.folder / "scores.txt"
 
     def start(self) -> None:
-        """Training starts now: what was imported and built before does not count."""
+        """Starts the clock, after imports and the construction of environments and network."""
         self._start = self._written = time.monotonic()
 
     def episode(self, score: float) -> None:
-        """A whole game has ended with this raw score."""
+        """Records the raw score of a whole game."""
         self._scores.append(float(score))
         self._episodes += 1
 
     def report(self, step: int) -> bool:
-        """Tells that so many agent steps are done; returns whether to go on."""
+        """Records the number of agent steps so far. Returns whether to continue."""
         self._step = step
         if time.monotonic() - self._written >= self._every:
             self._write()
@@ -62,7 +69,7 @@ class Curve:
         return not self._stopped_by
 
     def stop(self, reason: str) -> None:
-        """The next report is to be the last."""
+        """Makes the next report the last one."""
         self._stopped_by = self._stopped_by or reason
 
     def close(self) -> None:
@@ -80,7 +87,7 @@ class Curve:
         self._file.write(json.dumps(line | (last or {})) + "\n")
 
     def _collect(self) -> None:
-        """Takes over the scores that other processes have appended."""
+        """Reads the scores that other processes have appended."""
         if not self.scores_file.exists():
             return
         with open(self.scores_file) as file:
@@ -92,7 +99,7 @@ class Curve:
 
 
 def append_score(file: str | Path, score: float) -> None:
-    """Appends a score; any number of processes may do so at the same time."""
+    """Appends a score to a file. Several processes may do so at the same time."""
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(descriptor, f"{score:.10g}\n".encode())

@@ -1,4 +1,4 @@
-"""Compares how soon systems reach a score: the steps and the minutes until then, as a table and a picture."""
+"""Compares how soon systems reach a score, in agent steps and minutes, as a table and a figure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ NAME = "learn"
 
 
 def summarise(jobs: Mapping[str, Sequence[Job]], titles: Mapping[str, str], score: float) -> dict[str, Any]:
-    """By system: its "title", and of each of its runs that have begun "steps" and "seconds" to the score (null: not
-    reached), "final" score, and whether it is "finished"; and the "median" of steps and seconds, null where half of the
-    runs have not reached the score."""
+    """Returns the results of each system.
+
+    "steps", "seconds", "final", "trained" and "finished" are lists with an entry for each run: the steps and seconds to
+    the score (None if not reached), the final score, the steps trained, and whether the run has finished. "median" has
+    the medians of steps and seconds, or None if half of the runs have not reached the score.
+    """
     rows = {}
     for system, of in jobs.items():
         begun = [(job, lines) for job in of if (lines := job.lines())]
@@ -37,9 +40,9 @@ def _final(lines: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def markdown(rows: Mapping[str, Mapping[str, Any]], game: str, score: float) -> str:
-    """The numbers as a table."""
-    heads = ("system", "runs", f"reached {score:g}", "agent steps", "minutes", "last scores")
-    lines = [f"**{game}: until the mean of the last 100 games is {score:g}**", ""]
+    """Returns the results as a Markdown table."""
+    heads = ("system", "runs", f"runs that reached {score:g}", "agent steps", "minutes", "final scores")
+    lines = [f"**{game}: agent steps and minutes to a mean score of {score:g} over 100 games**", ""]
     lines += ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for row in rows.values():
         seconds = row["median"]["seconds"]
@@ -48,12 +51,12 @@ def markdown(rows: Mapping[str, Mapping[str, Any]], game: str, score: float) -> 
         cells.append(number(seconds and seconds / 60, ".1f"))
         cells.append(", ".join(number(final, ".1f") for final in row["final"]))
         lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", "Medians over runs; a dash: half of the runs or more have not reached the score."]
+    lines += ["", "The table shows medians over runs. A dash means that half of the runs have not reached the score."]
     return "\n".join(lines) + "\n"
 
 
 def write(jobs: Mapping[str, Sequence[Job]], titles: Mapping[str, str], game: str, score: float, folder: Path) -> str:
-    """Writes `learn.json`, `learn.md` and, where a run has a score, `learn.png`; returns the table. Raises OSError."""
+    """Writes `learn.json`, `learn.md` and `learn.png` (if a run has a score). Returns the table. Raises OSError."""
     rows = summarise(jobs, titles, score)
     text = markdown(rows, game, score)
     (folder / f"{NAME}.json").write_text(json.dumps({"game": game, "score": score, "systems": rows}, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""Trains this library for `compare_peers.py`: what `python -m gunreal.train` trains, without its display."""
+"""Trains gunreal for `compare_peers.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from peers.progress import Progress
 
 
 def drive(progress: Progress, *, flags: Sequence[str] = ()) -> None:
-    """This library: the system of `python -m gunreal.train`, without its display and its checkpoints."""
+    """Trains as `python -m gunreal.train` does, but without display and checkpoints."""
     import dataclasses
 
     from measuring.measure import watched

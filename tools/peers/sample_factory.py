@@ -1,4 +1,4 @@
-"""Trains Sample Factory 2.x, which is imported when a driver is called."""
+"""Drivers for Sample Factory 2.x, which they import when they are called."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from peers.progress import CORES, Progress
 
 
 def drive(progress: Progress, *, workers: int = CORES, envs: int = 16, rollout: int = 20, batch: int = 640) -> None:
-    """Sample Factory's APPO, asynchronous, on its own EnvPool integration.
+    """Trains asynchronous APPO with Sample Factory's EnvPool integration.
 
     Args:
-      progress: reported after each update.
-      workers: processes that step environments, beside the learner's and the inference worker's.
-      envs: environments of each.
-      rollout: agent steps of a rollout.
-      batch: agent steps of an update.
+      progress: receives a report after each update.
+      workers: number of processes that step environments.
+      envs: environments per worker.
+      rollout: agent steps per rollout.
+      batch: agent steps per update.
     """
     from sample_factory.algo.runners.runner import AlgoObserver
     from sample_factory.train import make_runner
@@ -51,17 +51,17 @@ def drive(progress: Progress, *, workers: int = CORES, envs: int = 16, rollout: 
         _, runner = make_runner(parse_atari_args([f"--{name}={value}" for name, value in flags.items()]))
         runner.register_observer(Report())
         if runner.init() or runner.run():
-            raise RuntimeError("Sample Factory stopped with an error; it is in its log, above")
+            raise RuntimeError("Sample Factory failed; its log above shows the error")
 
 
 def learn(curve: Curve, game: str, seed: int, *, workers: int = 8) -> None:
-    """APPO with Sample Factory's own Atari settings (sf_examples/atari/atari_params.py), on its own Atari wrappers.
+    """Trains APPO with Sample Factory's Atari wrappers and settings (sf_examples/atari/atari_params.py).
 
     Args:
-      curve: written as it learns.
-      game: a game's name as in `ALE/NAME-v5`.
-      seed: of everything.
-      workers: processes of an environment each.
+      curve: receives the learning curve.
+      game: name of the game, as in `ALE/NAME-v5`.
+      seed: random seed.
+      workers: number of processes that step environments.
     """
     from sample_factory.algo.runners.runner import AlgoObserver
     from sample_factory.envs.env_utils import register_env
@@ -90,11 +90,11 @@ def learn(curve: Curve, game: str, seed: int, *, workers: int = 8) -> None:
     _, runner = make_runner(parse_atari_args([f"--{name}={value}" for name, value in flags.items()]))
     runner.register_observer(Report())
     if runner.init() or runner.run():
-        raise RuntimeError("Sample Factory stopped with an error; it is in its log, above")
+        raise RuntimeError("Sample Factory failed; its log above shows the error")
 
 
 def _make(env_id: str, scores: str, name: str, cfg: Any, env_config: Any, render_mode: str | None = None) -> Any:
-    """The environment of its Atari example; the raw scores of whole games go to a file."""
+    """Makes the environment of Sample Factory's Atari example, which appends raw scores of whole games to a file."""
     import ale_py  # noqa: F401  (registers the games)
     import gymnasium
     from sf_examples.atari import atari_utils

@@ -1,4 +1,4 @@
-"""Trains Stable-Baselines3 2.x, which is imported when a driver is called."""
+"""Drivers for Stable-Baselines3 2.x, which they import when they are called."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from peers.progress import CORES, Progress
 def drive(
     progress: Progress, *, envs: int = 32, n_steps: int = 20, threads: int = CORES, processes: bool = True
 ) -> None:
-    """Stable-Baselines3's A2C on its own Atari wrappers: synchronous, a batch of `envs` x `n_steps` an update.
+    """Trains A2C with Stable-Baselines3's Atari wrappers.
 
     Args:
-      progress: reported before each rollout, when the one before has been learned.
-      envs: environments; with `processes` each has its own, else they are stepped one after the other.
-      n_steps: agent steps of a rollout.
-      threads: of PyTorch.
-      processes: SubprocVecEnv, else DummyVecEnv.
+      progress: receives a report before each rollout.
+      envs: number of environments.
+      n_steps: agent steps per rollout. An update uses `envs` x `n_steps` agent steps.
+      threads: number of PyTorch's threads.
+      processes: whether each environment has a process of its own (SubprocVecEnv, otherwise DummyVecEnv).
     """
     _rest_when_idle()
     import torch
@@ -55,7 +55,7 @@ def drive(
         seed=1,
         wrapper_kwargs={"terminal_on_life_loss": False},
         vec_env_cls=SubprocVecEnv if processes else DummyVecEnv,
-        vec_env_kwargs={"start_method": "fork"} if processes else {},  # by forkserver each process imports PyTorch: 3 s
+        vec_env_kwargs={"start_method": "fork"} if processes else {},  # forkserver would import PyTorch in each process
     )
     env = VecFrameStack(VecTransposeImage(games), 4, channels_order="first")
     network = {"features_extractor_class": Torso, "net_arch": []}
@@ -65,14 +65,14 @@ def drive(
 
 
 def learn_a2c(curve: Curve, game: str, seed: int, *, envs: int = 16, processes: bool = True) -> None:
-    """A2C with rl-baselines3-zoo's Atari settings (hyperparams/a2c.yml); what it leaves open is the library's default.
+    """Trains A2C with the Atari settings of rl-baselines3-zoo (hyperparams/a2c.yml).
 
     Args:
-      curve: written as it learns.
-      game: a game's name as in `ALE/NAME-v5`.
-      seed: of everything.
-      envs: environments.
-      processes: SubprocVecEnv, which is faster here, else the zoo's DummyVecEnv.
+      curve: receives the learning curve.
+      game: name of the game, as in `ALE/NAME-v5`.
+      seed: random seed.
+      envs: number of environments.
+      processes: whether to use SubprocVecEnv, which is faster than the zoo's DummyVecEnv.
     """
     _rest_when_idle()
     from stable_baselines3 import A2C
@@ -83,9 +83,9 @@ def learn_a2c(curve: Curve, game: str, seed: int, *, envs: int = 16, processes: 
 
 
 def learn_ppo(curve: Curve, game: str, seed: int, *, envs: int = 8, processes: bool = True) -> None:
-    """PPO with rl-baselines3-zoo's Atari settings (hyperparams/ppo.yml). Rate and clip fall linearly to 0.
+    """Trains PPO with the Atari settings of rl-baselines3-zoo (hyperparams/ppo.yml).
 
-    Args: see `learn_a2c`.
+    The learning rate and the clip range fall linearly to 0. The arguments are those of `learn_a2c`.
     """
     _rest_when_idle()
     from stable_baselines3 import PPO
@@ -108,12 +108,12 @@ def learn_ppo(curve: Curve, game: str, seed: int, *, envs: int = 8, processes: b
 
 
 def _rest_when_idle() -> None:
-    """Has PyTorch's threads, once it is imported, sleep where they would spin: that takes cores from environments."""
+    """Makes idle threads of PyTorch sleep instead of spin, which leaves more CPU time for environments."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def _learn(algorithm: Any, curve: Curve, game: str, seed: int, envs: int, processes: bool, **settings: Any) -> None:
-    """Trains on Stable-Baselines3's Atari wrappers: episodes end with a life, but whole games are scored (Monitor)."""
+    """Trains with Stable-Baselines3's Atari wrappers. Episodes end with a life, but scores are those of whole games."""
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.env_util import make_atari_env
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecFrameStack, VecTransposeImage

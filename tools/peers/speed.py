@@ -1,4 +1,4 @@
-"""Compares how fast systems train: rounds of measurements, their medians, and a table."""
+"""Compares the training speed of systems: measures them in rounds and shows a table of medians."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from measuring.gauge import Failed, Gauge
 from peers.contestants import Contestant, absence, describe
 
 COMPARED = ("rate", "cpu_ms", "memory")
-NOISE = 0.05  # share of the cores that others may take before the figures are called in doubt
+NOISE = 0.05  # share of the cores that other programs may use before the table warns
 
 
 def measure(contestant: Contestant, warmup: float, seconds: float) -> dict[str, Any]:
-    """One measurement: see `Gauge.measure`. Raises Failed."""
+    """Makes one measurement. See `Gauge.measure` for the result and the error."""
     with (
         tempfile.TemporaryDirectory(prefix="peers-", ignore_cleanup_errors=True) as folder,
         Gauge(contestant.command(), Path(folder)) as gauge,
@@ -27,10 +27,10 @@ def measure(contestant: Contestant, warmup: float, seconds: float) -> dict[str, 
 
 
 def compare(contestants: Sequence[Contestant], rounds: int, warmup: float, seconds: float) -> dict[str, dict[str, Any]]:
-    """Measures the contestants in turn, forth and back; says each figure on standard error.
+    """Measures the systems in rounds, and prints each measurement to standard error.
 
     Returns:
-      By label: `versions`, `settings` and `rounds`, or why it is `absent` or has `failed`.
+      For each label, `versions`, `settings` and `rounds`, or the reason why the system is `absent` or has `failed`.
     """
     results: dict[str, dict[str, Any]] = {}
     for contestant in contestants:
@@ -54,16 +54,19 @@ def compare(contestants: Sequence[Contestant], rounds: int, warmup: float, secon
                 say(f"round {number + 1}: {contestant.label} {error}")
                 continue
             row["rounds"].append(found)
-            figures = f"{found['rate']:,.0f} agent steps/s, {found['cpu_ms']:.2f} CPU ms a step"
-            say(f"round {number + 1}: {contestant.label} {figures}; others took {found['others']:.0%} of the cores")
+            figures = f"{found['rate']:,.0f} agent steps/s, {found['cpu_ms']:.2f} CPU ms/step"
+            say(
+                f"round {number + 1}: {contestant.label} {figures}; other programs used {found['others']:.0%} of the "
+                "cores"
+            )
     return results
 
 
 def summarise(results: dict[str, dict[str, Any]]) -> str | None:
-    """Adds `median`s over the rounds, and their `ratio`s to the fastest system that is not ours.
+    """Adds the `median` over the rounds, and its `ratio` to the fastest other system.
 
     Returns:
-      That system's label; None if there is none.
+      The label of the fastest other system, or None if there is none.
     """
     good = {label: row for label, row in results.items() if row.get("rounds") and "failed" not in row}
     for row in good.values():
@@ -78,11 +81,11 @@ def summarise(results: dict[str, dict[str, Any]]) -> str | None:
 
 
 def table(results: Mapping[str, Mapping[str, Any]], best: str | None) -> str:
-    """The results as text."""
+    """Returns the results as a text table."""
     width = max(len("gunreal-tasks"), *(len(label) for label in results)) + 2
-    heads = ("agent steps/s", "x best peer", "CPU ms/step", "x", "memory MB", "x", "others %")
+    heads = ("agent steps/s", "x best peer", "CPU ms/step", "x best peer", "memory, MB", "x best peer", "other load, %")
     lines = [" " * width + "".join(f"{head:>15}" for head in heads)]
-    notes = [f"best peer: {best}" if best else "no peer was measured, so there is nothing to compare with"]
+    notes = [f"best peer (the fastest other system): {best}" if best else "no other system was measured"]
     for label, row in results.items():
         for state in ("absent", "failed"):
             if state in row:
@@ -97,11 +100,11 @@ def table(results: Mapping[str, Mapping[str, Any]], best: str | None) -> str:
         lines.append(f"{label:<{width}}" + "".join(f"{cell:>15}" for cell in cells))
         if median["others"] > NOISE:
             notes.append(
-                f"{label}: other programs took {median['others']:.0%} of the cores; measure on a quiet machine"
+                f"{label}: other programs used {median['others']:.0%} of the cores; measure on an idle machine"
             )
     return "\n".join([*lines, *notes])
 
 
 def say(text: str) -> None:
-    """One line of progress."""
+    """Prints a line of progress to standard error."""
     print(text, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The systems that can be trained and compared. A driver imports its system when it is called."""
+"""The systems that can be compared. A driver imports its system only when it is called."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Peer(NamedTuple):
     """A system that can be trained.
 
     Attributes:
-      title: its name in tables.
-      modules: what it imports.
-      packages: packages whose versions are reported where they are installed.
-      install: how to get it, in words that end a sentence.
-      drive: trains at full speed on Pong until it is told to stop; None: it is not measured for speed.
-      learn: trains on a game and writes its curve; None: it is not compared by what it learns.
-      flags: this library's own, for its training; None: another system.
+      title: name in tables.
+      modules: modules that it needs.
+      packages: packages whose versions are reported.
+      install: command that installs it, as the end of an error message.
+      drive: driver for speed measurements, which trains on Pong until it is stopped, or None.
+      learn: driver for learning curves, which trains on a game for a number of steps, or None.
+      flags: training flags if the system is gunreal, otherwise None.
     """
 
     title: str
@@ -36,12 +36,12 @@ class Peer(NamedTuple):
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is this library."""
+        """Whether the system is gunreal."""
         return self.flags is not None
 
 
 _OURS = Peer(
-    "gunreal, no auxiliary task",
+    "gunreal, no task",
     ("gunreal", "ale_py"),
     ("gunreal", "tensorflow", "tensorflow-cpu", "jax", "ale-py"),
     "pip install -e .",
@@ -75,13 +75,13 @@ SPEED = tuple(name for name, peer in PEERS.items() if peer.drive)
 
 
 def settings(driver: Callable[..., None]) -> dict[str, Any]:
-    """The settings of a driver and their defaults: its keyword arguments that have one."""
+    """Returns the settings of a driver, which are its keyword-only arguments, and their defaults."""
     keywords = inspect.signature(driver).parameters.values()
     return {word.name: word.default for word in keywords if word.kind is word.KEYWORD_ONLY}
 
 
 def versions(peer: Peer) -> dict[str, str]:
-    """The versions that a system is made of. Raises ImportError where it can't be imported."""
+    """Imports a system and returns the versions of its packages. Raises ImportError."""
     for module in peer.modules:
         importlib.import_module(module)
     found = {"python": platform.python_version()}

@@ -1,1 +1,1 @@
-"""Scores on Atari games: which systems are trained on which games, and what their scores come to."""
+"""Comparison of systems on Atari games: planned runs, reference scores, aggregate scores and reports."""

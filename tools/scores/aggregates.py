@@ -1,7 +1,7 @@
-"""Aggregates over runs and games (Agarwal et al. 2021): interquartile mean, probability of improvement, intervals.
+"""Aggregate scores over runs and games (Agarwal et al. 2021): interquartile mean and probability of improvement.
 
-These few lines stand for the package rliable, whose newest version can't be imported beside current pandas (its
-dependency arch 7.2 fails with pandas 3). Unlike it, they allow games different numbers of runs.
+The package rliable computes the same, but its dependency arch 7.2 can't be imported together with pandas 3. Unlike
+rliable, these functions accept a different number of runs for each game.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ _RESAMPLES = 2000
 
 
 def interquartile_mean(scores: Scores) -> float:
-    """Mean of all runs of all games without the lowest and the highest quarter (scipy's `trim_mean` of 0.25)."""
+    """Returns the mean of all runs of all games without the lowest and the highest quarter."""
     values = np.sort(np.concatenate(scores))
     cut = len(values) // 4
     return float(values[cut : len(values) - cut].mean())
 
 
 def probability_of_improvement(ours: Scores, others: Scores) -> float:
-    """Probability that a run of ours beats one of the others on a game drawn at random; ties count half."""
+    """Returns the probability that a run of ours beats a run of the others on a random game. Ties count half."""
     wins = [np.mean(np.sign(a[:, None] - b[None, :]) / 2 + 0.5) for a, b in zip(ours, others, strict=True)]
     return float(np.mean(wins))
 
 
 def interval(statistic: Callable[..., float], *systems: Scores) -> tuple[float, float]:
-    """95 % percentile interval of a statistic of one or two systems, by a stratified bootstrap.
+    """Returns the 95 % percentile interval of a statistic of one or two systems, by a stratified bootstrap.
 
-    Each resample draws, from every game of every system, as many runs as there are, with replacement.
+    Each resample draws the runs of every game of every system with replacement.
     """
     rng = np.random.default_rng(0)
 

@@ -1,4 +1,4 @@
-"""The numbers of a comparison of systems on Atari games, at equal agent steps and at equal minutes of training."""
+"""Compares the scores of systems on Atari games at equal agent steps and at equal training times."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from experiments.jobs import Job, Lines
 from scores.aggregates import Scores, interquartile_mean, interval, probability_of_improvement
 from scores.games import ATARI_5, human_normalised, predicted_median
 
-_SHORT = 0.02  # share of the steps by which a run may fall short and still count
+_SHORT = 0.02  # share of the steps that a run may lack and still count
 Runs = Mapping[str, Mapping[str, Sequence[Lines]]]  # by system and game, the metrics of each seed
 Points = Mapping[str, Mapping[str, np.ndarray]]  # by system and game, a score of each run
 
 
 def read(jobs: Sequence[Job], labels: Mapping[str, str]) -> dict[str, dict[str, list[Lines]]]:
-    """The metrics of the runs that have a score.
+    """Reads the metrics of the runs that have a score.
 
     Args:
-      labels: of each run's name, "SYSTEM GAME".
+      jobs: the runs.
+      labels: "SYSTEM GAME" for the name of each run.
     """
     found: dict[str, dict[str, list[Lines]]] = {}
     for job in jobs:
@@ -32,14 +33,14 @@ def read(jobs: Sequence[Job], labels: Mapping[str, str]) -> dict[str, dict[str, 
 
 
 def score_at(lines: Lines, key: str, where: float) -> float:
-    """The mean score of the last 100 episodes at so many steps or seconds: linear between lines, constant beyond."""
+    """Returns the mean score of 100 episodes at a number of steps or seconds, by linear interpolation."""
     known = [(line[key], line["score_mean"]) for line in lines if line["score_mean"] is not None]
     xs, ys = np.array(known, np.float64).T
     return float(np.interp(where, xs, ys))
 
 
 def common_seconds(runs: Runs) -> float | None:
-    """The longest time that every finished run has trained for, or None where none has finished."""
+    """Returns the training time of the shortest finished run, or None if no run has finished."""
     ends = [lines[-1]["seconds"] for games in runs.values() for of in games.values() for lines in of if _ended(lines)]
     return min(ends, default=None)
 
@@ -49,7 +50,7 @@ def _ended(lines: Lines) -> bool:
 
 
 def points(runs: Runs, key: str, where: float) -> dict[str, dict[str, np.ndarray]]:
-    """The scores at so many steps or seconds, of runs that have come so far; a finished run keeps its last score."""
+    """Returns the scores at a number of steps or seconds. Unfinished runs that have not got there are left out."""
 
     def counts(lines: Lines) -> bool:
         return _ended(lines) or lines[-1][key] >= (1 - _SHORT) * where
@@ -64,15 +65,17 @@ def points(runs: Runs, key: str, where: float) -> dict[str, dict[str, np.ndarray
 
 
 def compare(scores: Points, ours: Sequence[str]) -> dict[str, Any]:
-    """The numbers of one comparison, for JSON.
+    """Returns the results of one comparison, ready for JSON.
 
     Args:
-      ours: the systems that are compared with each of the others.
+      scores: the scores.
+      ours: labels of the gunreal systems, which are compared with each of the others.
 
     Returns:
-      "games": those that every system has, over which all aggregates are. "systems": of each its "scores" by game, the
-      human-normalised "iqm", and "atari_5", the median of 57 games that is predicted from five, as [value, low, high];
-      null where a game is missing. "improvement": by ours and other, [probability, low, high].
+      "games": the games that every system has. All aggregates use these.
+      "systems": for each system, its "scores" by game; "iqm", the human-normalized interquartile mean; and "atari_5",
+      the median over 57 games as predicted from five. Both are [value, low, high], or None if a game is missing.
+      "improvement": for each pair of ours and another system, [probability, low, high].
     """
     first = next(iter(scores.values()), {})
     games = [game for game in first if all(game in of for of in scores.values())]
@@ -107,11 +110,13 @@ def _with_interval(statistic: Callable[..., float], *systems: Scores) -> list[fl
 
 
 def summarise(runs: Runs, ours: Sequence[str], steps: int, minutes: float | None) -> dict[str, Any]:
-    """Both comparisons: "steps" and "minutes", each with what they are "at"; "minutes" is null before a run has ended.
+    """Returns the comparison at equal "steps" and at equal "minutes". "minutes" is None before a run has finished.
 
     Args:
-      steps: agent steps at which systems are compared.
-      minutes: of training likewise; None: as long as every finished run has trained.
+      runs: the metrics of all runs.
+      ours: labels of the gunreal systems.
+      steps: agent steps at which the systems are compared.
+      minutes: training time at which the systems are compared. None stands for the shortest finished run's.
     """
     seconds = common_seconds(runs) if minutes is None else 60 * minutes
     by_steps = compare(points(runs, "step", steps), ours) | {"at": steps}

@@ -1,7 +1,7 @@
-"""Atari games: the scores of random play and of a human, and the regression of Atari-5.
+"""Reference scores of Atari games, and the regression of Atari-5.
 
-Scores are those of Mnih et al. (2015) and Wang et al. (2016); the regression is of Aitchison et al. (2023), "Atari-5:
-Distilling the Arcade Learning Environment down to Five Games".
+The reference scores are those of random play and of a human, from Mnih et al. (2015) and Wang et al. (2016). The
+regression is from Aitchison et al. (2023), "Atari-5: Distilling the Arcade Learning Environment down to Five Games".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gunreal.config.schema import ConfigError, close_match
 
 
 class Game(NamedTuple):
-    """A game's reference scores."""
+    """The reference scores of a game: random play and a human."""
 
     random: float
     human: float
@@ -37,31 +37,31 @@ ATARI_5 = {"BattleZone": 0.3820, "DoubleDunk": 0.0679, "NameThisGame": 0.3108, "
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """Games by their names, separated by commas; empty: `DEFAULT`.
+    """Parses comma-separated names of games. An empty string stands for `DEFAULT`.
 
     Raises:
-      ConfigError: an unknown game, or one that is named twice.
+      ConfigError: a game is unknown or listed twice.
     """
     chosen = tuple(text.split(",")) if text else DEFAULT
     for name in chosen:
         if name not in GAMES:
             raise ConfigError(f"unknown game {name!r}{close_match(name, GAMES) or '; available: ' + ', '.join(GAMES)}")
         if chosen.count(name) > 1:
-            raise ConfigError(f"{name} is named twice; leave one out of --games")
+            raise ConfigError(f"{name} is listed twice; remove one from --games")
     return chosen
 
 
 def human_normalised(name: str, score: float) -> float:
-    """A raw score as a share: 0 for random play, 1 for a human."""
+    """Normalizes a raw score to 0 for random play and 1 for a human."""
     game = GAMES[name]
     return (score - game.random) / (game.human - game.random)
 
 
 def predicted_median(normalised: Mapping[str, float]) -> float:
-    """The median of 57 games' human-normalised scores that Atari-5's regression predicts, as a share.
+    """Predicts the median human-normalized score over 57 games with the regression of Atari-5.
 
     Args:
-      normalised: human-normalised scores of the five games, as shares; others are ignored.
+      normalised: human-normalized scores (1 for a human) of the five games. Other games are ignored.
     """
     percent = {name: 100 * max(0.0, normalised[name]) for name in ATARI_5}
     exponent = sum(weight * math.log10(1 + percent[name]) for name, weight in ATARI_5.items())

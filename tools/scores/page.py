@@ -1,4 +1,4 @@
-"""What a comparison on Atari games leaves for a page: pictures, a table as Markdown, and the numbers as JSON."""
+"""Writes the report of a comparison on Atari games: figures, a table as Markdown, and the results as JSON."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ _AXES = (("step", "score_mean"), ("seconds", "score_mean"))
 
 
 def write(results: Mapping[str, Any], paths: Mapping[str, Mapping[str, Sequence[Path]]], folder: Path) -> None:
-    """Writes `atari.json`, `atari.md`, `atari.png` and a picture `atari-GAME.png` for each game.
+    """Writes `atari.json`, `atari.md`, `atari.png` and a figure `atari-GAME.png` for each game.
 
     Args:
-      results: of `comparison.summarise`, with "title" and "titles" of the systems.
-      paths: the folders of runs that have a score, by game and system.
+      results: results of `comparison.summarise`, with "title" and the "titles" of the systems.
+      paths: folders of the runs that have a score, by game and system.
+      folder: the folder to write to.
 
     Raises:
       OSError: a file can't be written.
@@ -39,7 +40,7 @@ def write(results: Mapping[str, Any], paths: Mapping[str, Mapping[str, Sequence[
 
 
 def markdown(results: Mapping[str, Any], games: Sequence[str]) -> str:
-    """The page's tables and pictures."""
+    """Returns the report as Markdown."""
     lines = [f"**{results['title']}**", "", f"![Aggregates]({NAME}.png)"]
     for kind, unit in (("steps", "agent steps"), ("minutes", "minutes of training")):
         found = results[kind]
@@ -56,7 +57,7 @@ def markdown(results: Mapping[str, Any], games: Sequence[str]) -> str:
 
 
 def _table(found: Mapping[str, Any], results: Mapping[str, Any], games: Sequence[str]) -> list[str]:
-    heads = ["system", *games, "IQM (95 %)", "predicted median of 57 games (95 %)"]
+    heads = ["system", *games, "IQM (95 % interval)", "predicted median of 57 games (95 % interval)"]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for system, row in found["systems"].items():
         cells = [results["titles"][system]]
@@ -68,12 +69,12 @@ def _table(found: Mapping[str, Any], results: Mapping[str, Any], games: Sequence
     missing = [game for game in games if game not in found["games"]]
     lines += [
         "",
-        "Scores are raw: means over seeds of the mean of the last 100 games (number of seeds). IQM is the "
-        "interquartile mean of human-normalised scores over runs and games, with a stratified bootstrap interval. "
-        "The median of 57 games is predicted by Atari-5's regression.",
+        "Scores of games are mean raw scores of the last 100 games, averaged over seeds (number of seeds in brackets). "
+        "IQM is the interquartile mean of human-normalized scores over runs and games, with a stratified bootstrap "
+        "interval. The median of 57 games is predicted by the regression of Atari-5.",
     ]
     if missing:
-        lines.append(f"Left out of the aggregates, since not every system has a run there: {', '.join(missing)}.")
+        lines.append(f"The aggregates leave out {', '.join(missing)}, for which not every system has a run.")
     for us, others in found["improvement"].items():
         for other, (chance, low, high) in others.items():
             names = results["titles"][us], results["titles"][other]
@@ -86,7 +87,7 @@ def _share(value: Sequence[float] | None) -> str:
 
 
 def draw_aggregates(results: Mapping[str, Any], out: Path) -> None:
-    """Draws the interquartile means and their intervals, at equal steps and at equal minutes. Raises OSError."""
+    """Draws the interquartile means and their intervals, at equal steps and at equal times. Raises OSError."""
     kinds = [kind for kind in ("steps", "minutes") if results[kind]]
     with curves.picture(len(kinds), (5.5 * len(kinds), 3.5), out, "Bars: 95 % stratified bootstrap intervals.") as (
         _,
@@ -103,5 +104,5 @@ def draw_aggregates(results: Mapping[str, Any], out: Path) -> None:
             axes.set_yticks(range(len(systems)), [results["titles"][system] for system in systems])
             axes.invert_yaxis()
             unit = f"{found['at']:,.0f} agent steps" if kind == "steps" else f"{found['at']:,.1f} minutes of training"
-            axes.set(xlabel="human-normalised score (IQM)", title=f"at {unit}, {len(found['games'])} games")
+            axes.set(xlabel="human-normalized score (IQM)", title=f"{len(found['games'])} games, after {unit}")
             axes.grid(axis="x", color="#000000", alpha=0.12, linewidth=0.6)

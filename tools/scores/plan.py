@@ -1,4 +1,4 @@
-"""The runs that a comparison of systems wants: every system on every game with every seed."""
+"""The runs of a comparison: every system on every game with every seed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _JOB = "job.json"
 
 @dataclasses.dataclass(frozen=True)
 class PeerJob(Job):
-    """A run of another system. It can't be resumed: an unfinished one starts again.
+    """A run of another system. It can't be resumed, so an unfinished run starts again.
 
     Attributes:
       contestant: the system.
-      about: the run's game, steps, seed, and the system's settings and versions; kept beside its curve.
+      about: game, steps and seed of the run, and settings and versions of the system. They are saved with the run.
       folder: the folder of runs.
     """
 
@@ -40,12 +40,12 @@ class PeerJob(Job):
 
     @property
     def name(self) -> str:
-        """The run's name."""
+        """The name of the run."""
         return run_name(self.contestant.label, self.about["game"], self.about["seed"])
 
     @property
     def path(self) -> Path:
-        """The run's folder, there or not."""
+        """The folder of the run, which need not exist."""
         return self.folder / self.name
 
     @property
@@ -54,23 +54,25 @@ class PeerJob(Job):
         return self.about["steps"]
 
     def command(self) -> list[str]:
-        """What trains it, from the start."""
+        """Returns the command that starts the training."""
         words = [word for key in ("game", "steps", "seed") for word in (f"--{key}", str(self.about[key]))]
         return [*self.contestant.command(), *words, "--out", str(self.path.resolve())]
 
     def prepare(self) -> None:
-        """Makes its folder and notes there what is trained."""
+        """Creates the folder of the run and saves `about` there."""
         self.path.mkdir(parents=True, exist_ok=True)
         (self.path / _JOB).write_text(json.dumps(self.about, indent=1) + "\n")
 
     def check(self) -> None:
-        """Raises ConfigError where its folder has a finished run of something else."""
+        """Raises ConfigError if the folder contains a different finished run."""
         if not self.finished():
             return
         try:
             there = json.loads((self.path / _JOB).read_text())
         except (OSError, ValueError) as error:
-            raise ConfigError(f"{self.path} is not a run of a peer ({error}); choose another --logdir") from error
+            raise ConfigError(
+                f"{self.path} is not a run of another system ({error}); choose another --logdir"
+            ) from error
         for key in ("game", "steps", "seed", "settings"):
             if there.get(key) != self.about[key]:
                 raise ConfigError(
@@ -79,7 +81,7 @@ class PeerJob(Job):
 
 
 def run_name(label: str, game: str, seed: int | str) -> str:
-    """The name of a run: what is not a letter, digit or dash in a label becomes an underscore."""
+    """Returns the name of a run. Characters of the label other than letters, digits and dashes become underscores."""
     return f"{game}-{re.sub(r'[^A-Za-z0-9-]+', '_', label)}-s{seed}"
 
 
@@ -94,14 +96,17 @@ def plan(
     score: float = math.inf,
     known: Mapping[str, Mapping[str, Any]],
 ) -> list[Job]:
-    """The runs, all systems and games of the first seed first.
+    """Returns the runs, ordered by seed, game and system.
 
     Args:
-      steps: budget of a run in agent steps.
-      seeds: 1 to this.
-      our_steps: gunreal's budget, where that is another.
-      score: mean score that ends a run before that.
-      known: by label, what `contestants.describe` says of the other systems.
+      systems: the systems.
+      games: names of the games.
+      steps: length of a run in agent steps.
+      seeds: number of seeds.
+      logdir: the folder of runs.
+      our_steps: length of gunreal's runs, or 0 for `steps`.
+      score: mean score that ends a run early.
+      known: result of `contestants.describe` for each other system, by label.
     """
     return [
         _ours(system, game, our_steps or steps, seed, logdir, score)
@@ -117,17 +122,17 @@ def _ours(system: Contestant, game: str, steps: int, seed: int, logdir: Path, sc
     config, extras = from_flags(["train", "--env", f"ALE/{game}-v5", *system.settings["flags"]])
     for field in ("env", "steps", "seed", "name", "logdir"):
         if field in extras.given and (field, extras.given[field]) != ("env", f"ALE/{game}-v5"):
-            raise ConfigError(f"--{field} is chosen by the comparison; leave it out after --")
+            raise ConfigError(f"--{field} is set by this command; leave it out after --")
     name = run_name(system.label, game, seed)
     config = dataclasses.replace(config, steps=steps, seed=seed, name=name, logdir=str(logdir), metrics_seconds=5.0)
     return Training(f"{game}-{system.label}", config, score=score)
 
 
 def describe(systems: Sequence[Contestant]) -> dict[str, dict[str, Any]]:
-    """Versions and settings of the other systems, by label.
+    """Returns versions and settings of the other systems, by label.
 
     Raises:
-      ConfigError: one can't be imported; the message says how to get it.
+      ConfigError: a system can't be imported. The message says how to install it.
     """
     found = {}
     for system in systems:
@@ -141,7 +146,7 @@ def describe(systems: Sequence[Contestant]) -> dict[str, dict[str, Any]]:
 
 
 def check(jobs: Sequence[Job]) -> None:
-    """Raises ConfigError where a run can't be trained, or its folder has another one."""
+    """Raises ConfigError if a run can't be trained or its folder contains a different one."""
     trainings.check([job for job in jobs if isinstance(job, Training)])
     for job in jobs:
         if isinstance(job, PeerJob):
