@@ -25,7 +25,7 @@ CHANGEABLE = frozenset(
 )
 
 # Values for run folders whose configuration lacks these fields.
-_BEFORE_FIELDS = {"normalize_observations": "off", "normalize_returns": False}
+_BEFORE_FIELDS = {"normalize_observations": "off", "normalize_returns": False, "algorithm": "a3c"}
 
 
 def saved_config(run_dir: str | Path) -> Config:

@@ -134,7 +134,9 @@ class Config:
     )
     first_stride: int = field(4, "Stride of the large network's first convolution, in pixels", low=1, high=4)
     hidden: int = field(256, "Number of units in the last layer of the torso", low=1)
-    min_batch: int = field(80, "Minimum size of a training batch, in agent steps", low=1)
+    min_batch: int = field(
+        0, "Minimum size of a training batch, in agent steps. 0 means 480 with PPO and 80 with A3C", low=0
+    )
     optimizer: str = field("adam", "Optimizer for all weights", choices=("rmsprop", "adam"))
     learning_rate: float = field(5e-4, "Learning rate at the start of training", above=0)
     learning_rate_end: float = field(0.0, "Learning rate at the end of the budget, approached linearly", low=0)
@@ -143,12 +145,12 @@ class Config:
     max_grad_norm: float = field(0.5, "Maximum global norm of the gradients. 0 disables clipping", low=0)
     discount: float = field(0.99, "Discount factor gamma, per agent step", low=0, high=1)
     algorithm: str = field(
-        "a3c",
-        "Policy objective: a3c (each batch used once) or ppo (clipped, each batch used several times)",
-        choices=("a3c", "ppo"),
+        "ppo",
+        "Policy objective: ppo (clipped, each batch used several times) or a3c (each batch used once)",
+        choices=("ppo", "a3c"),
     )
-    ppo_epochs: int = field(4, "Number of PPO epochs per batch", low=1, high=100)
-    ppo_minibatches: int = field(4, "Number of minibatches, and so of updates, per PPO epoch", low=1, high=1000)
+    ppo_epochs: int = field(3, "Number of PPO epochs per batch", low=1, high=100)
+    ppo_minibatches: int = field(3, "Number of minibatches, and so of updates, per PPO epoch", low=1, high=1000)
     ppo_clip: float = field(0.1, "Clip range of PPO's probability ratio around 1", above=0)
     gae_lambda: float = field(0.95, "Lambda of PPO's generalized advantage estimation", low=0, high=1)
     entropy: float = field(0.01, "Weight of the entropy bonus, beta", low=0)
@@ -163,7 +165,7 @@ class Config:
     value_weight: float = field(0.5, "Weight of the value loss 0.5 (R - V)^2", low=0)
     correction: str = field(
         "vtrace",
-        "Off-policy correction: vtrace, or epsilon (GA3C's epsilon inside log pi)",
+        "Off-policy correction of A3C: vtrace, or epsilon (GA3C's epsilon inside log pi)",
         choices=("epsilon", "vtrace"),
     )
     precision: str = field(
@@ -195,6 +197,11 @@ TYPES: dict[str, Any] = typing.get_type_hints(Config)
 def per_process(config: Config) -> int:
     """Number of agents per process: the largest divisor of `agents` that is at most `agents_per_process`."""
     return largest_share(config.agents, config.agents_per_process)
+
+
+def batch_steps(config: Config) -> int:
+    """Minimum size of a training batch, in agent steps: `min_batch`, or what suits the algorithm."""
+    return config.min_batch or {"ppo": 480, "a3c": 80}[config.algorithm]
 
 
 def largest_share(agents: int, most: int) -> int:

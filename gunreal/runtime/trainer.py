@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from gunreal.acting.pool import Member, Pool
-from gunreal.config.schema import Config
+from gunreal.config.schema import Config, batch_steps
 from gunreal.experience import queues
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Past, concatenate_pasts, empty_observations
 from gunreal.experience.returns import clip_rewards, generalized_advantages, rollout_returns
@@ -148,7 +148,7 @@ def _rollouts(
 
 def rollouts_per_batch(config: Config) -> int:
     """Number of rollouts that make up the minimum training batch."""
-    return -(-config.min_batch // config.t_max)
+    return -(-batch_steps(config) // config.t_max)
 
 
 def anneal(start: float, end: float, share: float) -> float:
@@ -160,6 +160,26 @@ def normalized(advantage: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Normalizes `advantage` to mean 0 and standard deviation 1 where `mask` is 1. Both are float32 `[B, T]`."""
     kept = advantage[mask > 0]
     return (advantage - kept.mean()) / (kept.std() + np.float32(1e-8)) if len(kept) else advantage
+
+
+def updates(
+    batch: dict[str, Any], config: Config, lengths: Mapping[str, int], version: int
+) -> Iterator[dict[str, Any]]:
+    """Iterates over the batches of the updates that one training batch is used for: itself, or PPO's minibatches.
+
+    Args:
+      batch: the training batch.
+      config: configuration of the run.
+      lengths: `Network.lengths`.
+      version: version of the weights, from which the order of the minibatches is drawn.
+    """
+    if config.algorithm != "ppo":
+        yield batch
+        return
+    advantage = normalized(batch["base"]["advantage"], batch["base"]["mask"])
+    batch = {**batch, "base": {**batch["base"], "advantage": advantage}}
+    rng = np.random.default_rng([config.seed, version, 0, _STREAM])
+    yield from minibatches(batch, lengths, config.ppo_epochs, config.ppo_minibatches, rng)
 
 
 class Trainer:
@@ -181,15 +201,11 @@ class Trainer:
 
     def work(self, batch: dict[str, Any]) -> None:
         """Does one update with a batch, or several with PPO."""
-        if self._config.algorithm != "ppo":
-            self._update(batch, batch["base"]["mask"].size)
-            return
-        config, base = self._config, batch["base"]
-        base["advantage"] = normalized(base["advantage"], base["mask"])
-        rng = np.random.default_rng([config.seed, self._learner.version, 0, _STREAM])
-        parts = minibatches(batch, self._lengths, config.ppo_epochs, config.ppo_minibatches, rng)
-        for place, part in enumerate(parts):
-            self._update(part, part["base"]["mask"].size if place < config.ppo_minibatches else 0)
+        unused = batch["base"]["mask"].size
+        for part in updates(batch, self._config, self._lengths, self._learner.version):
+            new = min(unused, part["base"]["mask"].size)  # the first epoch comes first
+            unused -= new
+            self._update(part, new)
 
     def _update(self, batch: dict[str, Any], new: int) -> None:
         """Does one update. `new` is the number of agent steps of the batch that are used for the first time."""

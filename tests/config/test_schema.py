@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gunreal.config.checks import check
-from gunreal.config.schema import FIELDS, Config, ConfigError, load, per_process, save
+from gunreal.config.schema import FIELDS, Config, ConfigError, batch_steps, load, per_process, save
 
 
 def error(**values) -> str:
@@ -23,6 +23,11 @@ def error(**values) -> str:
 def test_defaults_are_good_and_every_field_has_help():
     check(Config())
     assert all(field.metadata["help"] for field in FIELDS.values())
+
+
+@pytest.mark.parametrize(("algorithm", "min_batch", "steps"), [("ppo", 0, 480), ("a3c", 0, 80), ("ppo", 40, 40)])
+def test_the_batch_suits_the_algorithm(algorithm, min_batch, steps):
+    assert batch_steps(Config(algorithm=algorithm, min_batch=min_batch)) == steps
 
 
 @pytest.mark.parametrize(
@@ -64,6 +69,8 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"learning_rate_end": 1.0}, "lower it"),
         ({"optimizer": "adam", "rms_decay": 0.9}, "leave it out"),
         ({"correction": "vtrace", "log_epsilon": 0.001}, "no effect on vtrace; leave it out"),
+        ({"correction": "epsilon"}, "--algorithm a3c"),
+        ({"algorithm": "a3c", "ppo_epochs": 2}, "leave it out or use --algorithm ppo"),
         ({"rms_decay": 1.0}, "below 1"),
         ({"discount": 1.01}, "at most 1"),
         ({"name": "a/b"}, "--logdir"),

@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from helpers import Bench, task_bootstrap
+from helpers import Bench, FakeLearner, task_bootstrap
 
 from gunreal.config.schema import Config
 from gunreal.experience import queues
@@ -25,7 +25,7 @@ def test_returns_by_hand():
         "version": np.array([[4, 4, 5, 5, 5]]),
     }
     arrays["log_mu"] = np.zeros((1, 5), np.float32)
-    base = _rollouts(arrays, spec, np.array([[0]]), np.arange(5)[None], Config(correction="epsilon"))
+    base = _rollouts(arrays, spec, np.array([[0]]), np.arange(5)[None], Config(algorithm="a3c", correction="epsilon"))
     returns, mask = base["returns"][0], base["mask"][0]
     assert returns[[0, 1, 3]].tolist() == [1.5, 1.0, 4.0]
     assert mask.tolist() == [1, 1, 0, 1]
@@ -171,6 +171,8 @@ def test_trainer_reports_each_update():
         rates = []
 
         class Learner:
+            version = 0
+
             def train(self, batch, learning_rate):
                 assert sorted(batch["base"]) == ["action", "mask", "returns"]
                 rates.append(learning_rate)
@@ -189,6 +191,17 @@ def test_trainer_reports_each_update():
         assert (line["policy_lag"], line["policy_lag_max"]) == (9, 9)  # the fake learner acted at version 0
         assert line["learning_rate"] == pytest.approx(0.4)
         assert bench.batcher.next(0) is None
+
+
+def test_steps_count_once_if_a_batch_has_fewer_rollouts_than_minibatches():
+    with Bench("--T", agents=2, algorithm="ppo", ppo_epochs=2, ppo_minibatches=3, min_batch=8) as bench:
+        metrics = RunMetrics()
+        trainer = Trainer(FakeLearner(), bench.config, metrics, {"base": bench.config.t_max})
+        bench.start()
+        bench.step(5, train=False)
+        trainer.work(bench.batcher.next(0))
+        line = metrics.snapshot({}, {})
+        assert (line["updates"], line["trained"]) == (4, 8)
 
 
 def test_ppo_takes_advantages_and_learns_from_a_batch_several_times():
@@ -217,6 +230,8 @@ def test_no_more_updates_at_a_time_than_may_be():
     computing, most, two = [], [], threading.Barrier(2, timeout=60)
 
     class Learner:
+        version = 0
+
         def train(self, batch, learning_rate):
             computing.append(1)
             two.wait()  # breaks unless a second one comes
@@ -225,7 +240,7 @@ def test_no_more_updates_at_a_time_than_may_be():
             computing.pop()
             return {"skipped": 0.0, "version": 0}
 
-    trainer = Trainer(Learner(), Config(), RunMetrics(), {"base": 5}, at_once=2)
+    trainer = Trainer(Learner(), Config(algorithm="a3c"), RunMetrics(), {"base": 5}, at_once=2)
     batch = {"base": {"version": np.zeros((1, 5), int), "mask": np.ones((1, 5), np.float32)}}
     threads = [threading.Thread(target=trainer.work, args=({**batch, "base": dict(batch["base"])},)) for _ in range(6)]
     for thread in threads:

@@ -108,7 +108,7 @@ class Bench:
 
     def __init__(self, script="---T", tasks=(), members=1, agents=2, stack=2, **options):
         defaults = {"t_max": 4, "min_batch": 8, "replay_size": 40, "discount": 0.5, "serial": True}
-        defaults |= {"correction": "epsilon", "reward_clip": 1.0}
+        defaults |= {"algorithm": "a3c", "correction": "epsilon", "reward_clip": 1.0}
         self.config = config = Config(
             env=scripted_env.SCRIPTED,
             env_args={"script": script},

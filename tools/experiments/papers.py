@@ -21,6 +21,8 @@ from experiments.table import (
     three_systems,
 )
 
+_EPSILON = {"algorithm": "a3c", "correction": "epsilon"}
+
 _ALL = (
     LearningExperiment(
         name="fig7",
@@ -81,9 +83,9 @@ _ALL = (
         "adds in log pi.",
         envs=NAV_MAZE,
         settings={
-            "small": Setting("feed-forward, epsilon", {"tasks": TASKS, "network": "auto", "correction": "epsilon"}),
-            "lstm": Setting("LSTM, epsilon", {"tasks": TASKS, "network": "lstm", "correction": "epsilon"}),
-            "vtrace": Setting("feed-forward, V-trace", {"tasks": TASKS, "network": "auto", "correction": "vtrace"}),
+            "small": Setting("feed-forward, epsilon", {"tasks": TASKS, "network": "auto", **_EPSILON}),
+            "lstm": Setting("LSTM, epsilon", {"tasks": TASKS, "network": "lstm", **_EPSILON}),
+            "vtrace": Setting("feed-forward, V-trace", {"tasks": TASKS, "network": "auto", "algorithm": "a3c"}),
         },
         steps=1_500_000,
         reference="small",

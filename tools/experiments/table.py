@@ -29,6 +29,7 @@ GA3C: Mapping[str, Any] = {  # the constants of configs/ga3c_pong.toml that do n
     "epsilon": 0.1,
     "max_grad_norm": 0.0,
     "reduction": "sum",
+    "algorithm": "a3c",
     "correction": "epsilon",
     "normalize_observations": "off",
     "normalize_returns": False,

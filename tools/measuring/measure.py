@@ -29,6 +29,7 @@ from gunreal.experience.spec import Spec
 from gunreal.learning import backend
 from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.system import System
+from gunreal.runtime.trainer import updates
 from gunreal.train import prepare
 from measuring.sampling import child_seconds
 from measuring.window import Window
@@ -161,7 +162,7 @@ def parts_alone(system: System, whole: dict[str, Any], batch: dict[str, Any], se
       "env": stepping all environments on all cores.
       "predict": policy and value, at the system's mean batch size.
       "predict_sizes": the same by batch size, from 1 to `max_batch`.
-      "train": updates with all tasks, at the system's training batch size.
+      "train": the updates with the system's training batch.
       "limit": the rate that follows from these, and "share", the whole system's rate divided by it.
       "alone_cpu_ms": CPU milliseconds per agent step of each part, and "cpu_share", their sum divided by the CPU time
       of the whole system. "cpu_share" is what "share" would be if no core were ever idle.
@@ -173,7 +174,7 @@ def parts_alone(system: System, whole: dict[str, Any], batch: dict[str, Any], se
     alone = {
         "env": environments(config, seconds),
         "predict": repeat(predict(size), size, seconds),
-        "train": repeat(partial(learner.train, batch, 0.0), batch["base"]["mask"].size, seconds),
+        "train": repeat(partial(train, system, batch), batch["base"]["mask"].size, seconds),
     }
     found: dict[str, Any] = {name: rate.per_second for name, rate in alone.items()}
     found["predict_sizes"] = {str(n): repeat(predict(n), n, seconds / len(sizes)).per_second for n in sizes}
@@ -182,6 +183,13 @@ def parts_alone(system: System, whole: dict[str, Any], batch: dict[str, Any], se
     used = sum(whole["cpu_ms"].values()) - whole["cpu_ms"]["unused"]
     shares = {"share": whole["pps"] / found["limit"], "cpu_share": sum(found["alone_cpu_ms"].values()) / used}
     return found | shares
+
+
+def train(system: System, batch: dict[str, Any]) -> None:
+    """Does all updates that a training batch is used for, with a learning rate of 0."""
+    learner = system.learner
+    for part in updates(batch, system.config, learner.network.lengths, learner.version):
+        learner.train(part, 0.0)
 
 
 def limit(env: Rate, predict: Rate, train: Rate, cores: int | None) -> float:

@@ -15,6 +15,7 @@ from gunreal.learning import backend
 from gunreal.runtime import ram
 from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.system import System
+from gunreal.runtime.trainer import Trainer
 from gunreal.train import snapshot
 from measuring.sampling import Sampler, child_seconds, thread_seconds
 
@@ -25,7 +26,6 @@ class Calls:
     def __init__(self, learner: Any) -> None:
         self.predictions: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)  # by head: size, seconds
         self.updates: list[float] = []  # seconds of each
-        self.batch: dict[str, Any] = {}  # of the newest update
         self._learner, predict, train = learner, learner.predict, learner.train
 
         def timed_predict(head: str, observations: np.ndarray, *rest: Any) -> Any:
@@ -38,13 +38,12 @@ class Calls:
             start = time.perf_counter()
             metrics = train(batch, learning_rate)
             self.updates.append(time.perf_counter() - start)
-            self.batch = batch
             return metrics
 
         learner.predict, learner.train = timed_predict, timed_train
 
     def clear(self) -> None:
-        """Forgets all recorded calls but the newest batch."""
+        """Forgets all recorded calls."""
         self.predictions.clear(), self.updates.clear()
 
     def stop(self) -> None:
@@ -69,9 +68,21 @@ class Window:
         self._lengths = {"warmup": warmup, "measured": measured, "profiled": profiled}
         self._phase, self._since = "start", 0.0
         self._calls = Calls(system.learner)
+        self._batch: dict[str, Any] = {}
+        self._keep_batches(system.trainer)
         self._waits, self._queues = Reader(), defaultdict[str, list[int]](list)
         self._sampler: Sampler | None = None
         self._results: dict[str, Any] = {}
+
+    def _keep_batches(self, trainer: Trainer) -> None:
+        work = trainer.work
+
+        def keep_and_work(batch: dict[str, Any]) -> None:
+            base = {name: array for name, array in batch["base"].items() if name != "version"}
+            self._batch = {**batch, "base": base}  # as the learner gets it
+            work(batch)
+
+        trainer.work = keep_and_work  # type: ignore[method-assign]
 
     def close(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Returns the results and the last training batch, after the run.
@@ -82,7 +93,7 @@ class Window:
         self._calls.stop()
         if not self._results:
             raise RuntimeError("the run ended before it could be measured")
-        return self._results, self._calls.batch
+        return self._results, self._batch
 
     def tick(self, run: ParallelRunner) -> None:
         """Moves on to the next phase when it is time."""
@@ -160,7 +171,7 @@ class Window:
             "update_ms": 1e3 * float(np.mean(updates)),
             "queues": {name: {"mean": float(np.mean(of)), "max": max(of)} for name, of in self._queues.items()},
             "bytes": bytes_per_step(
-                system.spec, system.layout.arrays(), sizes, self._calls.batch, system.config.transfer == "float32"
+                system.spec, system.layout.arrays(), sizes, self._batch, system.config.transfer == "float32"
             ),
             "cpu_ms": {name: 1e3 * of / steps for name, of in busy.items()},
             "memory": {

@@ -9,7 +9,10 @@ from peers.progress import Progress
 
 
 def drive(progress: Progress, *, flags: Sequence[str] = ()) -> None:
-    """Trains as `python -m gunreal.train` does, but without display and checkpoints."""
+    """Trains as `python -m gunreal.train` does, but without display and checkpoints.
+
+    By default, each batch is used once, as in the other systems.
+    """
     import dataclasses
 
     from measuring.measure import watched
@@ -23,4 +26,4 @@ def drive(progress: Progress, *, flags: Sequence[str] = ()) -> None:
             if not progress.report(self.system.metrics.steps_trained):
                 self.system.stop("steps")
 
-    watched(dataclasses.replace(from_flags(["gunreal", *flags])[0], steps=10**12), Reporter)
+    watched(dataclasses.replace(from_flags(["gunreal", "--algorithm=a3c", *flags])[0], steps=10**12), Reporter)
