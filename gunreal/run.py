@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,7 @@ from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.make import examine, make_raw
 from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec
+from gunreal.learning import devices
 from gunreal.learning.learner import Learner
 from gunreal.records import checkpoint, interface, metrics
 from gunreal.tasks import registry
@@ -81,10 +83,11 @@ class Run:
     def _restored(self) -> tuple[Learner, Path, int]:
         tasks, spec = self.tasks, self.spec
         saved = checkpoint.load(self.path, self._which)
-        _check_backend(self.path.name, self.config.backend)
+        config = dataclasses.replace(self.config, backend=devices.usable(self.config.backend))
+        _check_backend(self.path.name, config.backend)
         from gunreal.runtime.system import build_learner
 
-        learner = build_learner(self.config, spec, tasks)
+        learner = build_learner(config, spec, tasks)
         try:
             learner.set_state({name: x for name, x in saved.state.items() if not name.startswith("ring")})
         except ValueError as error:

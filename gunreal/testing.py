@@ -67,7 +67,7 @@ def check_task(task: AuxiliaryTask | type[AuxiliaryTask], spec: Spec = IMAGES, *
     if "keras" not in sys.modules:
         from gunreal.learning import backend
 
-        backend.select(os.environ.get("KERAS_BACKEND", "tensorflow"))
+        backend.select(os.environ.get("KERAS_BACKEND") or backend.usable("tensorflow"))
     _check_learning(task, spec)
     recurrent = spec._replace(state=2 * _HIDDEN)
     if spec.is_image and not spec.state and _fits(task, recurrent):

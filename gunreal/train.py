@@ -21,6 +21,7 @@ from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.make import check_recorded, examine
 from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec
+from gunreal.learning import devices
 from gunreal.records import checkpoint, interface, metrics
 from gunreal.runtime import signals
 from gunreal.tasks import registry
@@ -47,6 +48,7 @@ def prepare(config: Config) -> Prepared:
       ConfigError: the run cannot start. The message is one line that names the fix.
     """
     check(config)
+    devices.check_installed(config.backend)
     tasks = registry.load_tasks(config.tasks, config.task)
     spec, raw = examine(config)
     check_fit(config, spec, tasks)
@@ -228,7 +230,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 0 for success, 1 if training failed, 2 for invalid input."""
     try:
         config, extras = flags.from_flags(argv or ["python -m gunreal.train", *sys.argv[1:]])
-        _train(config, extras.resume) if extras.resume else train(config)
+        if extras.resume:
+            _train(config, extras.resume)
+        else:
+            given = "backend" in extras.given
+            train(config if given else dataclasses.replace(config, backend=devices.usable(config.backend)))
     except (ConfigError, AgentFailure) as error:
         print(f"gunreal: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT if isinstance(error, ConfigError) else 1

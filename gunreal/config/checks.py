@@ -101,8 +101,9 @@ def _check_system(config: Config) -> None:
 def _check_learner(config: Config) -> None:
     if config.first_stride != 4 and config.network != "large":
         raise ConfigError("first_stride applies to the large network only; add --network large or leave it out")
-    if config.rms_decay != FIELDS["rms_decay"].default and config.optimizer != "rmsprop":
-        raise ConfigError(f"rms_decay has no effect on {config.optimizer}; leave it out or use --optimizer rmsprop")
+    for name in ("rms_decay", "rms_initial"):
+        if getattr(config, name) != FIELDS[name].default and config.optimizer != "rmsprop":
+            raise ConfigError(f"{name} has no effect on {config.optimizer}; leave it out or use --optimizer rmsprop")
     if config.algorithm == "ppo" and config.correction != FIELDS["correction"].default:
         raise ConfigError("correction has no effect on ppo; leave it out or use --algorithm a3c")
     for name in ("ppo_epochs", "ppo_minibatches", "ppo_clip", "gae_lambda"):

@@ -141,6 +141,9 @@ class Config:
     learning_rate: float = field(5e-4, "Learning rate at the start of training", above=0)
     learning_rate_end: float = field(0.0, "Learning rate at the end of the budget, approached linearly", low=0)
     rms_decay: float = field(0.99, "Decay rate of RMSProp's mean of squared gradients", low=0, below=1)
+    rms_initial: float = field(
+        0.0, "Initial value of RMSProp's mean of squared gradients. 1 as in TensorFlow 1, which the papers used", low=0
+    )
     epsilon: float = field(1e-5, "Epsilon of the optimizer. RMSProp adds it inside the square root", above=0)
     max_grad_norm: float = field(0.5, "Maximum global norm of the gradients. 0 disables clipping", low=0)
     discount: float = field(0.99, "Discount factor gamma, per agent step", low=0, high=1)

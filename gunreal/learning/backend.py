@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gunreal.learning.devices import BACKENDS, cores, data_format, fused, has_gpu, select, side_by_side
+from gunreal.learning.devices import BACKENDS, cores, data_format, fused, has_gpu, select, side_by_side, usable
 from gunreal.learning.learner import Learner
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ __all__ = [
     "make_learner",
     "select",
     "side_by_side",
+    "usable",
 ]
 
 

@@ -3,14 +3,42 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gunreal.config.schema import ConfigError
 from gunreal.learning import heap
 
 BACKENDS = ("tensorflow", "jax")
+
+
+def installed() -> tuple[str, ...]:
+    """The backends whose package is installed. None is imported."""
+    return tuple(name for name in BACKENDS if importlib.util.find_spec(name))
+
+
+def check_installed(backend: str) -> None:
+    """Raises ConfigError if the package of `backend` is not installed."""
+    if backend not in (found := installed()):
+        remedy = f", or use another backend: {', '.join(found)}" if found else ""
+        raise ConfigError(f"the backend {backend} is not installed; run pip install {backend}{remedy}")
+
+
+def usable(backend: str) -> str:
+    """`backend` if it is installed, otherwise another one, which a line on standard error names.
+
+    Raises:
+      ConfigError: none is installed.
+    """
+    found = installed()
+    if backend in found or not found:
+        check_installed(backend)
+        return backend
+    print(f"gunreal: {backend} is not installed; this program uses {found[0]} instead", file=sys.stderr)
+    return found[0]
 
 
 def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,8 +35,7 @@ class Learner:
         self._statistics = [v for statistics in network.statistics.values() for v in statistics.variables]
         # The dtype in which observations are sent to the device. The torso casts and scales them there in any case.
         self._sent = "float32" if config.transfer == "float32" else network.spec.dtype
-        self._optimizer = make_optimizer(config)
-        self._optimizer.build(self._variables)
+        self._optimizer = make_optimizer(config, self._variables)
         # The learning rate is an argument of every update and not part of the state.
         self._slots = [v for v in self._optimizer.variables if v is not self._optimizer.learning_rate]
         self._heads = ["base", *(task.name for task in network.tasks if task.bootstrap is not None)]
@@ -182,12 +181,22 @@ class Learner:
         raise NotImplementedError
 
 
-def make_optimizer(config: Config) -> Any:
-    """Makes the configured optimizer. Keras's RMSprop adds epsilon inside the square root, as in GA3C's eq. 3."""
+def make_optimizer(config: Config, variables: Sequence[Any]) -> Any:
+    """Makes the configured optimizer for `variables`.
+
+    Keras's RMSprop adds epsilon inside the square root, as in GA3C's eq. 3.
+    """
     import keras
 
-    if config.optimizer == "rmsprop":
-        return keras.optimizers.RMSprop(config.learning_rate, rho=config.rms_decay, epsilon=config.epsilon)
     if config.optimizer == "adam":
-        return keras.optimizers.Adam(config.learning_rate, epsilon=config.epsilon)
-    raise ValueError(f"unknown optimizer {config.optimizer!r}; use rmsprop or adam")
+        optimizer = keras.optimizers.Adam(config.learning_rate, epsilon=config.epsilon)
+    elif config.optimizer == "rmsprop":
+        optimizer = keras.optimizers.RMSprop(config.learning_rate, rho=config.rms_decay, epsilon=config.epsilon)
+    else:
+        raise ValueError(f"unknown optimizer {config.optimizer!r}; use rmsprop or adam")
+    optimizer.build(variables)
+    if config.optimizer == "rmsprop" and config.rms_initial:
+        for variable in optimizer.variables:
+            if variable is not optimizer.iterations and variable is not optimizer.learning_rate:
+                variable.assign(np.full(variable.shape, config.rms_initial, np.float32))
+    return optimizer

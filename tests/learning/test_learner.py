@@ -19,20 +19,31 @@ def selected():
     backend.select(BACKEND)
 
 
-def test_rmsprop_keeps_epsilon_inside_the_square_root():
-    import keras
-
-    optimizer = make_optimizer(Config(optimizer="rmsprop", rms_decay=0.99, epsilon=0.1))
-    optimizer.learning_rate = 0.5
-    variable = keras.Variable(np.float32([1.0]))
-    optimizer.apply([keras.ops.convert_to_tensor(np.float32([2.0]))], [variable])
-    # g = 0.01 * 2^2 = 0.04; theta = 1 - 0.5 * 2 / sqrt(0.04 + 0.1)  (GA3C, eq. 3)
-    assert variable.numpy()[0] == pytest.approx(1 - 1 / np.sqrt(0.14), rel=1e-6)
+@pytest.mark.parametrize("initial", [0.0, 1.0])
+def test_rmsprop_step_by_step(initial):
+    """GA3C's eq. 3, in NumPy: `g = rho g + (1 - rho) d^2`, `theta -= rate d / sqrt(g + epsilon)`."""
+    config = Config(
+        optimizer="rmsprop", rms_decay=0.9, rms_initial=initial, epsilon=0.1, max_grad_norm=0.0, normalize_returns=False
+    )
+    learner = make_learner(config)
+    state = learner.get_state()
+    names = [name for name in state if name.startswith("weights/")]
+    theta = {name: state[name].astype(np.float64) for name in names}
+    mean = {name: np.full(state[name].shape, initial) for name in names}
+    for step in range(4):
+        batch = make_batch(seed=step)
+        for name, gradient in zip(names, learner._gradient(batch)[0], strict=True):
+            found = np.asarray(gradient)
+            mean[name] = 0.9 * mean[name] + 0.1 * np.square(found, dtype=np.float64)
+            theta[name] -= 0.01 * found / np.sqrt(mean[name] + 0.1)
+        learner.train(batch, 0.01)
+    for name in names:
+        np.testing.assert_allclose(learner.get_state()[name], theta[name], rtol=1e-4, atol=1e-6, err_msg=name)
 
 
 def test_unknown_optimizers_are_explained():
     with pytest.raises(ValueError, match="use rmsprop or adam"):
-        make_optimizer(Config(optimizer="sgd"))
+        make_optimizer(Config(optimizer="sgd"), [])
 
 
 def test_train_reports_the_loss_and_applies_the_learning_rate():
