@@ -30,6 +30,7 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns its exit code: 0 for success, 2 for invalid input."""
     path, *words = argv or sys.argv
+    sys.path.insert(0, "")  # as with `python -m`, for module:name in the current folder
     program = "python -m gunreal" if Path(path).name == "__main__.py" else "gunreal"
     if not words or words[0] in ("--help", "-h", "help"):
         print(usage(program))

@@ -162,6 +162,52 @@ class Run:
         ended = play(self.learner, self.config, self.spec, episodes, **options)
         return np.array([episode.score for episode in sorted(ended)])
 
+    def video(self, path: str | Path, **options: Any) -> Path:
+        """Plays one new episode and writes a video of it. Needs `pip install gunreal[video]`.
+
+        Args:
+          path: name of the `.mp4` file. An existing file is replaced.
+          **options: keyword arguments of `gunreal.acting.episodes.play`, such as `seed`.
+
+        Returns:
+          The path.
+
+        Raises:
+          ConfigError: the package is missing, the file cannot be written, or observations are not images.
+        """
+        from gunreal.records.video import Recorder
+
+        with Recorder(path, self) as recorder:
+            for _ in play(self.learner, self.config, self.spec, 1, watch=recorder, **options):
+                pass
+        return Path(path)
+
+    def plot(self, path: str | Path | None = None, *, x: str = "step", y: str = "score_mean", smooth: int = 1) -> Path:
+        """Draws a learning curve. Needs `pip install gunreal[plot]`.
+
+        Args:
+          path: picture to write, in the format of its name. The default is `curve.png` in the run's folder.
+          x: key of `metrics` for the horizontal axis.
+          y: key of `metrics` for the vertical axis.
+          smooth: width of the moving mean, an odd number of lines of metrics.
+
+        Returns:
+          The path. In a notebook, `IPython.display.Image(run.plot())` shows it.
+
+        Raises:
+          ConfigError: the package is missing, or the run has no such values.
+          OSError: the picture cannot be written.
+          ValueError: the picture format is unknown.
+        """
+        from gunreal.records import curves
+
+        curves.check_smoothing(smooth)
+        curves.check_matplotlib()
+        out = self.path / "curve.png" if path is None else Path(path)
+        drawn = curves.panels({self.path.name: [self.path]}, [(x, y)], smooth)
+        curves.draw(drawn, out, width=smooth)
+        return out
+
 
 def _check_backend(name: str, backend: str) -> None:
     keras = sys.modules.get("keras")

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -22,7 +21,7 @@ from gunreal.envs.make import check_recorded, examine
 from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
-from gunreal.records import checkpoint, interface, metrics
+from gunreal.records import checkpoint, interface, metrics, tracker
 from gunreal.runtime import signals
 from gunreal.tasks import registry
 from gunreal.tasks.base import AuxiliaryTask
@@ -31,6 +30,7 @@ from gunreal.tasks.recorded import recorded_fields
 if TYPE_CHECKING:
     from gunreal.run import Run
     from gunreal.runtime.system import System
+    from gunreal.runtime.ticker import OnMetrics, Ticker
 
 
 class Prepared(NamedTuple):
@@ -49,6 +49,7 @@ def prepare(config: Config) -> Prepared:
     """
     check(config)
     devices.check_installed(config.backend)
+    tracker.check(config)
     tasks = registry.load_tasks(config.tasks, config.task)
     spec, raw = examine(config)
     check_fit(config, spec, tasks)
@@ -65,12 +66,15 @@ def check_fit(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> Non
     check_recorded(config, sorted({field.key for field in recorded_fields(tasks, spec).values()}))
 
 
-def train(config: Config, *, show: bool = True) -> Run:
+def train(config: Config, *, show: bool = True, on_metrics: OnMetrics | None = None) -> Run:
     """Trains until the budget is used up, or until SIGINT, SIGTERM or SIGHUP.
 
     Args:
       config: configuration of the run.
       show: whether to show progress on standard output.
+      on_metrics: function that is called with each line of metrics, a dict, in the main thread. If it returns True, the
+        run stops in order, as after Ctrl-C: it writes a checkpoint and a last line, for which the function is called
+        too. Other return values have no effect. An exception ends the run and is raised.
 
     Returns:
       The run, as returned by `gunreal.load`.
@@ -80,15 +84,16 @@ def train(config: Config, *, show: bool = True) -> Run:
       AgentFailure: the environment keeps failing.
       KeyboardInterrupt: a signal came before training began.
     """
-    return _train(config, None, show)
+    return _train(config, None, show, on_metrics)
 
 
-def resume(run: str | Path | Run, *, show: bool = True, **overrides: Any) -> Run:
+def resume(run: str | Path | Run, *, show: bool = True, on_metrics: OnMetrics | None = None, **overrides: Any) -> Run:
     """Resumes a run from its newest checkpoint. A run without a checkpoint starts at step 0.
 
     Args:
       run: folder or name of the run, or a `Run`.
       show: whether to show progress on standard output.
+      on_metrics: as in `train`.
       **overrides: new values for fields of the configuration, such as `steps=2_000_000`. They are saved with the run.
         `logdir` is the folder in which a name is looked up.
 
@@ -104,10 +109,10 @@ def resume(run: str | Path | Run, *, show: bool = True, **overrides: Any) -> Run
 
     name = str(run.path if isinstance(run, Run) else run)
     run_dir = folders.find(name, overrides.pop("logdir", Config.logdir))
-    return _train(folders.resume_config(run_dir, overrides), run_dir, show)
+    return _train(folders.resume_config(run_dir, overrides), run_dir, show, on_metrics)
 
 
-def _train(config: Config, resumed_dir: Path | None, show: bool = True) -> Run:
+def _train(config: Config, resumed_dir: Path | None, show: bool = True, on_metrics: OnMetrics | None = None) -> Run:
     """Trains a new run, or resumes the one in `resumed_dir` with its resolved configuration `config`."""
     from gunreal.run import load
     from gunreal.runtime.system import System
@@ -123,7 +128,7 @@ def _train(config: Config, resumed_dir: Path | None, show: bool = True) -> Run:
                 interface.save(run_dir, spec, raw)
                 system = System(dataclasses.replace(config, name=run_dir.name), spec, tasks, run_dir, resumed)
                 interruption.stops(system.stop)
-                _run(system, show)
+                _run(system, show, on_metrics)
             except BaseException:
                 if not resumed_dir and _is_unused(run_dir):
                     shutil.rmtree(run_dir, ignore_errors=True)  # so that the name can be used again
@@ -159,71 +164,43 @@ def _checkpoint(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:
     return resumed
 
 
-def _run(system: System, show: bool) -> None:
+def _run(system: System, show: bool, on_metrics: OnMetrics | None) -> None:
     from gunreal.records.display import Display
     from gunreal.runtime.parallel import ParallelRunner
     from gunreal.runtime.serial import SerialRunner
+    from gunreal.runtime.ticker import Ticker
 
     config = system.config
     run: Any = None
+    ticker: Ticker | None = None
     try:
         run = SerialRunner(system) if config.serial else ParallelRunner(system)
         with Display(config) if show else contextlib.nullcontext() as display:
-            run.run(Ticker(system, run, display))
+            ticker = Ticker(system, run, display, on_metrics)
+            run.run(ticker)
+            ticker.wait()
     except BaseException as error:
         system.fail(error)
     finally:
-        _close(system, run)
+        _close(system, run, ticker)
     if system.failure:
         raise system.failure
 
 
-def _close(system: System, run: Any) -> None:
+def _close(system: System, run: Any, ticker: Ticker | None) -> None:
     """Writes a checkpoint and the last line of metrics and frees everything, whatever ended the run."""
     try:
-        if run is not None and (system.metrics.step or not system.failure):
+        if ticker and (system.metrics.step or not system.failure):
             system.drain_episodes()
             if not (system.failure and system.config.serial):  # mid-round, an exact resume would be impossible
                 run.save()
-            system.finish(snapshot(system, run))
+            ticker.finish()
     except BaseException as error:
         system.fail(error)
     finally:
+        if ticker:
+            ticker.close()
         system.close()
-
-
-def snapshot(system: System, run: Any) -> dict[str, Any]:
-    """`System.snapshot` with the counts and memory use of a serial or parallel run."""
-    counts = run.counts
-    agents = counts.processes * system.layout.agents
-    return system.snapshot(agents, counts.predictors, counts.trainers, run.memory_in_use())
-
-
-class Ticker:
-    """Writes metrics and checkpoints when they are due.
-
-    The first checkpoint of a run is due with its first line of metrics, once a step has been taken. A run that fails
-    before leaves no folder.
-    """
-
-    def __init__(self, system: System, run: Any, display: Any):
-        self._system, self._run, self._display = system, run, display
-        self._measured = self._saved = time.monotonic()
-        self._is_new = not system.resumed  # and has no checkpoint yet
-
-    def __call__(self) -> None:
-        """Called about ten times a second."""
-        now, config = time.monotonic(), self._system.config
-        if now - self._measured >= config.metrics_seconds:
-            self._measured = now
-            line = snapshot(self._system, self._run)
-            self._system.writer.write(line)
-            if self._display:
-                self._display.update(line)
-        wait = config.metrics_seconds if self._is_new else 60 * config.checkpoint_minutes
-        if now - self._saved >= wait and self._system.metrics.step:
-            self._saved, self._is_new = now, False
-            self._run.save()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

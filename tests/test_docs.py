@@ -172,7 +172,9 @@ def test_commands(page, folder):
 def test_python(page, folder, monkeypatch):
     """A page's blocks run one after the other, trainings on a tiny budget; a block with a title is a file, too."""
     train = gunreal.train
-    monkeypatch.setattr(gunreal, "train", lambda config: train(dataclasses.replace(config, **TINY), show=False))
+    monkeypatch.setattr(
+        gunreal, "train", lambda config, **options: train(dataclasses.replace(config, **TINY), show=False, **options)
+    )
     if "gunreal.train(" not in page.read_text():
         write_run(folder / "runs" / "catch")
     variables: dict = {"__name__": page.stem}

@@ -104,7 +104,7 @@ def test_video_of_a_run_that_has_none(tmp_path, monkeypatch):
         (("{run}", "--protocol", "v5"), "leave it out"),
         (("{run}", "--checkpoint", "step_9.npz"), "no checkpoint step_9.npz; available: step_0"),
         (("{run}", "--video", "film.avi"), "FILE.mp4"),
-        (("{run}", "--video", "{run}/none/film.mp4"), "cannot write --video"),
+        (("{run}", "--video", "{run}/none/film.mp4"), "cannot write the video"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(folder, capsys, arguments, message):

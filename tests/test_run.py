@@ -176,3 +176,24 @@ def test_a_renamed_environment(run, tmp_path):
     save(dataclasses.replace(run.config, env="gunreal/Katch-v0"), tmp_path / "config.toml")
     with pytest.raises(gunreal.ConfigError, match="did you mean gunreal/Catch-v0"):
         _ = gunreal.load(tmp_path).spec
+
+
+def test_plot_draws_the_runs_own_curve(run, tmp_path):
+    pytest.importorskip("matplotlib")
+    assert run.plot(tmp_path / "a.svg", x="seconds", y="updates", smooth=3) == tmp_path / "a.svg"
+    picture = (tmp_path / "a.svg").read_text()
+    assert picture.startswith("<?xml") and "updates" in picture and "moving mean over 3" in picture
+    assert run.plot() == run.path / "curve.png" and run.plot().read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(gunreal.ConfigError, match="has no values of scores over step"):
+        run.plot(y="scores")
+    with pytest.raises(gunreal.ConfigError, match="an odd number"):
+        run.plot(smooth=2)
+
+
+def test_video_is_of_one_new_episode(run, tmp_path):
+    ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    path = run.video(str(tmp_path / "a.mp4"), seed=3, max_steps=4)
+    assert path == tmp_path / "a.mp4"
+    assert len(list(ffmpeg.read_frames(str(path)))) == 1 + 5  # the first tells the size; four steps have five pictures
+    with pytest.raises(gunreal.ConfigError, match="FILE.mp4"):
+        run.video("a.avi")

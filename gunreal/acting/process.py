@@ -29,7 +29,7 @@ class Assignment(NamedTuple):
     outbox: Outbox
 
 
-def _exit_with_the_server() -> None:
+def exit_with_the_server() -> None:
     """Kills this process and everything its environments have started when the server's end of stdin is closed."""
     os.read(sys.stdin.fileno(), 1)  # not `sys.stdin.buffer`, whose lock a thread must not hold when Python ends
     os.killpg(0, signal.SIGKILL)
@@ -38,7 +38,7 @@ def _exit_with_the_server() -> None:
 def main() -> None:
     """Entry point of an agent process. Its `Assignment` arrives pickled on standard input."""
     task = pickle.load(sys.stdin.buffer)
-    threading.Thread(target=_exit_with_the_server, daemon=True).start()
+    threading.Thread(target=exit_with_the_server, daemon=True).start()
     config, layout = task.config, task.layout
     try:
         tasks = registry.load_tasks(config.tasks, config.task)

@@ -92,6 +92,8 @@ def _check_system(config: Config) -> None:
         raise ConfigError(f"max_batch {config.max_batch} is below the group size of {group} agents; raise max_batch")
     if 0 < config.memory_limit < _MIN_MEMORY:
         raise ConfigError(f"memory_limit is {config.memory_limit} bytes; give a unit, as in --memory_limit 800MB")
+    if config.eval_episodes != FIELDS["eval_episodes"].default and not (config.eval_steps or config.eval_minutes):
+        raise ConfigError("eval_episodes has no effect without evaluations; add --eval_steps or leave it out")
     if config.serial:
         for name, fitting in {"predictors": 1, "trainers": 1, "scheduler": "off"}.items():
             if getattr(config, name) != fitting:

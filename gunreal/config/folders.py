@@ -19,7 +19,8 @@ CONFIG = "config.toml"
 
 # Fields that may change when a run is resumed. All others define the environment, the network or the learning.
 CHANGEABLE = frozenset(
-    ("steps", "checkpoint_minutes", "keep_checkpoints", "metrics_seconds")
+    ("steps", "checkpoint_minutes", "keep_checkpoints", "metrics_seconds", "track")
+    + ("eval_steps", "eval_minutes", "eval_episodes")
     + ("agents", "agents_per_process", "predictors", "trainers", "scheduler", "scheduler_seconds")
     + ("memory_limit", "max_batch", "env_timeout", "layout")
 )

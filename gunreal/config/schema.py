@@ -92,6 +92,10 @@ class Config:
     checkpoint_minutes: float = field(5.0, "Minutes between checkpoints", above=0)
     keep_checkpoints: int = field(3, "Number of newest checkpoints to keep, in addition to the best", low=1)
     metrics_seconds: float = field(10.0, "Seconds between lines of metrics.jsonl", above=0)
+    track: str = field("off", "Tracker that receives the metrics too: wandb, or off", choices=("wandb", "off"))
+    eval_steps: int = field(0, "Agent steps between evaluations during training. 0 means none", low=0)
+    eval_minutes: float = field(0.0, "Minutes between evaluations during training. 0 means none", low=0)
+    eval_episodes: int = field(10, "Number of episodes in each evaluation during training", low=1)
     # System
     agents: int = field(32, "Number of agents, each with its own environment", low=1, high=4096)
     agents_per_process: int = field(

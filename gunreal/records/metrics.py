@@ -17,6 +17,8 @@
 | `loss_NAME`, `entropy`, `value_mean`, `grad_norm` | means over the updates since the last line |
 | `return_mean`, `return_deviation` | mean and deviation of the returns, averaged over the updates since the last line |
 | `learning_rate` | learning rate of the newest update |
+| `eval_score_mean`, `eval_score_std` | mean and deviation of the unclipped scores of the evaluation that has ended |
+| `eval_length_mean`, `eval_step` | its mean episode length, and the step of the run at which its weights were copied |
 | `skipped`, `restarts` | skipped non-finite updates and restarted agent processes, since the start of the run |
 
 Missing values are null.
@@ -42,6 +44,7 @@ import numpy as np
 from gunreal.config.schema import ConfigError
 from gunreal.records.mean import Mean
 from gunreal.records.tensorboard import EventFile
+from gunreal.records.tracker import Tracker
 
 FILE = "metrics.jsonl"
 _COUNTS = ("step", "trained", "updates", "episodes", "skipped", "restarts")
@@ -197,12 +200,13 @@ class MetricsWriter:
       run_dir: folder of the run.
       step: step at which the run starts or resumes. Lines of later steps are removed, because the run will take these
         steps again.
+      tracker: receives the lines too.
 
     Raises:
       ConfigError: at the start, `metrics.jsonl` is not writable or is damaged.
     """
 
-    def __init__(self, run_dir: str | Path, step: int = 0):
+    def __init__(self, run_dir: str | Path, step: int = 0, tracker: Tracker | None = None):
         self._run_dir = Path(run_dir)
         path = self._run_dir / FILE
         try:
@@ -213,25 +217,28 @@ class MetricsWriter:
             raise ConfigError(f"cannot write {path}: {error.strerror}; make its folder writable") from error
         except ValueError as error:
             raise ConfigError(f"{path} is damaged: {error}; move it away") from error
-        self._events = EventFile(self._run_dir, step)
+        self._sinks: list[EventFile | Tracker] = [EventFile(self._run_dir, step), *([tracker] if tracker else [])]
         self._warned = False
 
-    def write(self, line: Mapping[str, Any]) -> None:
-        """Appends one line. Its numbers are also written to TensorBoard, at `line["step"]`."""
+    def write(self, line: Mapping[str, Any]) -> dict[str, Any]:
+        """Appends one line, writes its numbers to TensorBoard and to the tracker, and returns it as it was written."""
         line = {name: _finite(value) for name, value in line.items()}
         self._try(self._append, json.dumps(line))
-        self._try(self._events.add, line)
+        for sink in self._sinks:
+            self._try(sink.add, line)
+        return line
 
-    def final(self, line: Mapping[str, Any], weights_sha256: str, stopped_by: str) -> None:
-        """Appends the last line of the run.
+    def final(self, line: Mapping[str, Any], weights_sha256: str, stopped_by: str) -> dict[str, Any]:
+        """Appends the last line of the run and returns it as it was written.
 
-        `stopped_by` is the reason for its end: "steps", "SIGINT", "SIGTERM", "SIGHUP" or "error".
+        `stopped_by` is the reason for its end: "steps", "callback", "SIGINT", "SIGTERM", "SIGHUP" or "error".
         """
-        self.write({**line, "weights_sha256": weights_sha256, "stopped_by": stopped_by})
+        return self.write({**line, "weights_sha256": weights_sha256, "stopped_by": stopped_by})
 
     def close(self) -> None:
-        """Closes both files."""
-        self._try(self._events.close)
+        """Closes the files and the tracker."""
+        for sink in self._sinks:
+            self._try(sink.close)
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -11,7 +11,7 @@ from typing import Any
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
-_GROUPS = ("batch", "loss", "memory", "policy", "queue", "score")
+_GROUPS = ("batch", "eval", "loss", "memory", "policy", "queue", "score")
 
 
 class EventFile:

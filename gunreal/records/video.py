@@ -61,7 +61,7 @@ class Recorder:
         _check(self._path)
         spec = run.spec
         if not spec.is_image:
-            raise ConfigError(f"--video needs image observations, but {run.config.env} observes vectors; leave it out")
+            raise ConfigError(f"a video needs image observations, but {run.config.env} observes vectors")
         self._pc = next((task for task in run.tasks if isinstance(task, PixelControl)), None)
         height, width = spec.frame[1:]
         self._scale = max(1, _SIDE // max(height, width))
@@ -119,14 +119,14 @@ class Recorder:
 
 def _check(path: Path) -> None:
     if path.suffix != ".mp4":
-        raise ConfigError(f"--video {path} is not the name of an mp4 file; write FILE.mp4")
+        raise ConfigError(f"video {path} is not the name of an mp4 file; write FILE.mp4")
     folder = path.parent
     if path.is_dir() or not (folder.is_dir() and os.access(folder, os.W_OK)):
-        raise ConfigError(f"cannot write --video {path}; choose a file in an existing, writable folder")
+        raise ConfigError(f"cannot write the video {path}; choose a file in an existing, writable folder")
     try:
         import imageio_ffmpeg  # noqa: F401
     except ImportError:
-        raise ConfigError("--video needs the package imageio-ffmpeg; run pip install gunreal[video]") from None
+        raise ConfigError("a video needs the package imageio-ffmpeg; run pip install gunreal[video]") from None
 
 
 def _even(side: int) -> int:

@@ -22,6 +22,7 @@ from gunreal.experience.waits import Reader
 from gunreal.learning import backend
 from gunreal.records import checkpoint
 from gunreal.records.metrics import MetricsWriter, RunMetrics
+from gunreal.records.tracker import open_tracker
 from gunreal.runtime import ram
 from gunreal.runtime.trainer import Batcher, Trainer, rollouts_per_batch
 from gunreal.tasks import dry_run
@@ -93,6 +94,7 @@ class System:
             self.learner.set_state(
                 {name: array for name, array in resumed.state.items() if not name.startswith("ring")}
             )
+        self.in_haste = False  # whether a signal or an error ends the run
         self.stopped_by = ""  # not a threading.Event: in a signal handler the main thread may hold its lock
         self.failure: BaseException | None = None
 
@@ -102,7 +104,7 @@ class System:
             ("base", *(task.name for task in tasks)),
             resumed.extra["metrics"] if resumed else None,
         )
-        self.writer = MetricsWriter(run_dir, self.metrics.step)
+        self.writer = MetricsWriter(run_dir, self.metrics.step, open_tracker(config, run_dir))
         first = resumed.extra["processes"] if resumed and not config.serial else 0  # avoids reusing seeds
         share = 1.0 if config.algorithm == "ppo" else 0.25  # PPO's many updates per batch make other rollouts old
         self.pool = Pool(rollouts_per_batch(config), first, share)
@@ -130,6 +132,7 @@ class System:
 
     def stop(self, reason: str) -> None:
         """Asks the run to end. The first reason is kept."""
+        self.in_haste = self.in_haste or reason not in ("steps", "callback")
         self.stopped_by = self.stopped_by or reason
 
     def fail(self, error: BaseException) -> None:
@@ -187,13 +190,13 @@ class System:
         except OSError as error:
             warn(f"no checkpoint at step {self.metrics.step}: {error}; free some space in {self.run_dir}")
 
-    def finish(self, line: dict[str, Any]) -> None:
-        """Writes the last line of metrics."""
-        self.writer.final(line, self.learner.weights_sha256(), self.stopped_by)
-        self.writer.close()
+    def finish(self, line: dict[str, Any]) -> dict[str, Any]:
+        """Writes the last line of metrics and returns it."""
+        return self.writer.final(line, self.learner.weights_sha256(), self.stopped_by)
 
     def close(self) -> None:
-        """Stops every agent process and frees all memory."""
+        """Closes the files of metrics, stops every agent process and frees all memory."""
+        self.writer.close()
         members = [self.pool.remove(member.process) for member in self.pool.members()]
         for member in members:
             member.leave()  # tell all of them first, so that they end at the same time

@@ -15,8 +15,8 @@ from gunreal.learning import backend
 from gunreal.runtime import ram
 from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.system import System
+from gunreal.runtime.ticker import snapshot
 from gunreal.runtime.trainer import Trainer
-from gunreal.train import snapshot
 from measuring.sampling import Sampler, child_seconds, thread_seconds
 
 

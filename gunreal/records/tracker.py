@@ -1,0 +1,81 @@
+"""Lines of metrics for Weights & Biases (`--track wandb`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gunreal.config.schema import Config, ConfigError
+
+_FOLDER, _ID = "wandb", "gunreal-id.txt"
+
+
+def check(config: Config) -> None:
+    """Raises ConfigError if the tracker's package is missing."""
+    if config.track == "wandb" and importlib.util.find_spec("wandb") is None:
+        raise ConfigError("--track wandb needs the package wandb; run pip install gunreal[wandb]")
+
+
+def open_tracker(config: Config, run_dir: Path) -> Tracker | None:
+    """The tracker of a run, or None for `--track off`. Raises ConfigError if it cannot be reached or has no account."""
+    return Tracker(config, run_dir) if config.track == "wandb" else None
+
+
+class Tracker:
+    """A run of Weights & Biases with the configuration, and with the metrics over agent steps.
+
+    The project is "gunreal" unless WANDB_PROJECT is set. WANDB_MODE=offline writes to the run's folder only. A resumed
+    run goes on as the same run, whose id is kept in its folder.
+
+    Args:
+      config: configuration of the run.
+      run_dir: folder of the run.
+
+    Raises:
+      ConfigError: Weights & Biases refuses the run, for example because nobody is logged in.
+    """
+
+    def __init__(self, config: Config, run_dir: Path):
+        import wandb
+
+        self._error = wandb.Error
+        try:
+            self._run: Any = wandb.init(
+                project=os.environ.get("WANDB_PROJECT", "gunreal"),
+                name=run_dir.name,
+                id=_identity(run_dir / _FOLDER),
+                resume="allow",
+                dir=run_dir,
+                config=dataclasses.asdict(config),
+                settings=wandb.Settings(console="off", silent=True),  # the display is on the console
+            )
+            self._run.define_metric("*", step_metric="step")  # a resumed run may take some steps again
+        except wandb.Error as error:
+            reason = " ".join(str(error).split())
+            raise ConfigError(f"--track wandb: {reason}; run wandb login, or set WANDB_MODE=offline") from error
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Sends the values of a line of metrics. Raises OSError if they cannot be sent."""
+        try:
+            self._run.log({name: value for name, value in line.items() if value is not None})
+        except self._error as error:
+            raise OSError(f"Weights & Biases: {error}") from error
+
+    def close(self) -> None:
+        """Sends what is left and ends. Another call has no effect."""
+        run, self._run = self._run, None
+        if run is not None:
+            run.finish()
+
+
+def _identity(folder: Path) -> str:
+    file = folder / _ID
+    if not file.exists():
+        folder.mkdir(exist_ok=True)
+        file.write_text(secrets.token_hex(4))
+    return file.read_text()

@@ -1,0 +1,134 @@
+"""Evaluation during training (`--eval_steps`, `--eval_minutes`), in a process of its own.
+
+The process loads a copy of the weights and plays episodes on the CPU, with the lowest priority. It cannot change the
+weights or the random streams of the run. At most one runs at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import IO, Any
+
+from gunreal.records import checkpoint
+from gunreal.runtime.system import System, warn
+
+KEYS = ("eval_step", "eval_score_mean", "eval_score_std", "eval_length_mean")
+_FOLDER = "evaluation"
+# Ends with the server, as agent processes do.
+_BOOT = """import os, pickle, sys, threading
+os.nice(19)
+sys.path[:], command = pickle.load(sys.stdin.buffer)
+from gunreal.acting.process import exit_with_the_server
+threading.Thread(target=exit_with_the_server, daemon=True).start()
+from gunreal.evaluate import main
+sys.exit(main(command))"""
+
+
+class Evaluation:
+    """Starts evaluations when they are due, and collects their scores.
+
+    With `eval_steps` they are due at multiples of it, also after a resume. An evaluation that is due while another one
+    runs waits for it, and then uses the newest weights.
+    """
+
+    def __init__(self, system: System):
+        self._system, self._config = system, system.config
+        self._folder = system.run_dir / _FOLDER
+        shutil.rmtree(self._folder, ignore_errors=True)  # left by a run that was killed
+        self._since, self._next = time.monotonic(), self._multiple_after(system.metrics.step)
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        self._step = 0
+        self._found: dict[str, Any] = {}
+
+    def _multiple_after(self, step: int) -> int:
+        size = self._config.eval_steps
+        return (step // size + 1) * size if size else sys.maxsize
+
+    def tick(self) -> None:
+        """Called about ten times a second. Takes the result of an evaluation that has ended, and starts one if due."""
+        if self._popen and self._popen.poll() is not None:
+            self._collect(self._popen)
+        if not self._popen and self._is_due():
+            self._start()
+
+    def take(self) -> dict[str, Any]:
+        """The scores for the next line of metrics, by `KEYS`. They are null if no evaluation has ended since."""
+        found, self._found = self._found, {}
+        return {key: found.get(key) for key in KEYS}
+
+    def finish(self) -> None:
+        """Waits for the evaluation that runs, and does the one that is due. A signal ends the wait."""
+        self.tick()
+        if self._popen:
+            warn(f"waiting for the evaluation at step {self._step:,}")
+        while self._popen and not self._system.in_haste:
+            time.sleep(0.1)
+            self.tick()
+
+    def close(self) -> None:
+        """Ends the process, if there is one, and removes its files."""
+        if self._popen:
+            assert self._popen.stdin
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._popen.pid, signal.SIGKILL)
+            self._popen.wait()
+            self._popen.stdin.close()
+            self._popen = None
+        self._output.close()
+        self._errors.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _is_due(self) -> bool:
+        minutes = self._config.eval_minutes
+        by_time = bool(minutes) and time.monotonic() - self._since >= 60 * minutes
+        return self._system.metrics.step > 0 and (by_time or self._system.metrics.step >= self._next)
+
+    def _start(self) -> None:
+        system, self._since = self._system, time.monotonic()
+        self._step = system.metrics.step
+        self._next = self._multiple_after(self._step)
+        try:
+            path = checkpoint.save(self._folder, self._step, system.learner.get_state(), {})
+        except OSError as error:
+            warn(f"no evaluation at step {self._step}: {error}; free some space in {system.run_dir}")
+            return
+        run, episodes = str(system.run_dir.resolve()), str(self._config.eval_episodes)
+        command = ["evaluate", run, "--checkpoint", str(path.resolve()), "--episodes", episodes, "--json"]
+        for file in (self._output, self._errors):
+            os.ftruncate(file.fileno(), 0)
+            file.seek(0)
+        self._popen = subprocess.Popen(
+            [sys.executable, "-c", _BOOT],
+            stdin=subprocess.PIPE,
+            stdout=self._output,
+            stderr=self._errors,
+            process_group=0,  # not a session of its own: Linux weighs nice values within a session only
+            env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu"},
+        )
+        assert self._popen.stdin
+        with contextlib.suppress(BrokenPipeError):  # it died immediately, which `tick` reports
+            self._popen.stdin.write(pickle.dumps((sys.path, command)))
+            self._popen.stdin.flush()
+
+    def _collect(self, ended: subprocess.Popen[bytes]) -> None:
+        assert ended.stdin
+        ended.stdin.close()
+        self._popen = None
+        text, errors = (os.pread(file.fileno(), 2**20, 0).decode() for file in (self._output, self._errors))
+        if ended.returncode:
+            reason = (errors.strip() or f"exit code {ended.returncode}").splitlines()[-1]
+            warn(f"the evaluation at step {self._step} failed: {reason}")
+            return
+        result = json.loads(text.strip().splitlines()[-1])  # environments may have printed something before
+        self._found = dict(zip(KEYS, (result[key] for key in ("step", "mean", "std", "mean_length")), strict=True))

@@ -1,0 +1,81 @@
+"""What a run does from time to time: lines of metrics, checkpoints, evaluations, and the caller's callback."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gunreal.runtime.evaluation import Evaluation
+from gunreal.runtime.system import System
+
+OnMetrics = Callable[[dict[str, Any]], Any]
+
+
+def snapshot(system: System, run: Any) -> dict[str, Any]:
+    """`System.snapshot` with the counts and memory use of a serial or parallel run."""
+    counts = run.counts
+    agents = counts.processes * system.layout.agents
+    return system.snapshot(agents, counts.predictors, counts.trainers, run.memory_in_use())
+
+
+class Ticker:
+    """Writes metrics and checkpoints and starts evaluations when they are due.
+
+    The first checkpoint of a run is due with its first line of metrics, once a step has been taken. A run that fails
+    before leaves no folder.
+
+    Args:
+      system: the parts of the run.
+      run: the serial or parallel runner.
+      display: the display, or None.
+      on_metrics: function called with each line. The run stops in order if it returns True.
+    """
+
+    def __init__(self, system: System, run: Any, display: Any, on_metrics: OnMetrics | None = None):
+        self._system, self._run, self._display, self._on_metrics = system, run, display, on_metrics
+        self._measured = self._saved = time.monotonic()
+        self._is_new = not system.resumed  # and has no checkpoint yet
+        config = system.config
+        self._evaluation = Evaluation(system) if config.eval_steps or config.eval_minutes else None
+
+    def __call__(self) -> None:
+        """Called about ten times a second."""
+        now, config = time.monotonic(), self._system.config
+        if self._evaluation:
+            self._evaluation.tick()
+        if now - self._measured >= config.metrics_seconds:
+            self._measured = now
+            line = self._system.writer.write(self._line())
+            if self._display:
+                self._display.update(line)
+            if self._on_metrics:
+                answer = self._on_metrics(line)
+                if isinstance(answer, bool | np.bool_) and answer:
+                    self._system.stop("callback")
+        wait = config.metrics_seconds if self._is_new else 60 * config.checkpoint_minutes
+        if now - self._saved >= wait and self._system.metrics.step:
+            self._saved, self._is_new = now, False
+            self._run.save()
+
+    def _line(self) -> dict[str, Any]:
+        return snapshot(self._system, self._run) | (self._evaluation.take() if self._evaluation else {})
+
+    def wait(self) -> None:
+        """Waits for evaluations at the end of the budget."""
+        if self._evaluation and not self._system.in_haste:
+            self._run.save()  # the wait may be long
+            self._evaluation.finish()
+
+    def finish(self) -> None:
+        """Writes the last line of metrics."""
+        line = self._system.finish(self._line())
+        if self._on_metrics:
+            self._on_metrics(line)
+
+    def close(self) -> None:
+        """Ends an evaluation that still runs."""
+        if self._evaluation:
+            self._evaluation.close()

@@ -1,0 +1,94 @@
+"""Weights & Biases in offline mode: what it is given, and what a resumed run keeps."""
+
+from __future__ import annotations
+
+import importlib.util
+from types import SimpleNamespace
+
+import pytest
+from training import wait_until
+
+from gunreal.config.schema import Config, ConfigError
+from gunreal.records import tracker
+from gunreal.records.metrics import MetricsWriter
+from gunreal.train import prepare
+
+TRACKED = Config(env="CartPole-v1", track="wandb", entropy=0.5)
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+
+
+class Recorded:
+    """Stands for the run that `wandb.init` returns."""
+
+    def __init__(self):
+        self.logged, self.finished = [], 0
+
+    def define_metric(self, *names, **options):
+        self.defined = names, options
+
+    def log(self, line):
+        self.logged.append(line)
+
+    def finish(self):
+        self.finished += 1
+
+
+@pytest.fixture
+def stub(offline, monkeypatch):
+    """`wandb.init` that keeps its arguments and starts nothing."""
+    import wandb
+
+    found = SimpleNamespace(run=Recorded(), given=[])
+
+    def init(**options):
+        found.given.append(options)
+        return found.run
+
+    monkeypatch.setattr(wandb, "init", init)
+    return found
+
+
+def test_a_run_in_offline_mode(offline, tmp_path):
+    """The package's own files appear in the run's folder, and hold the values."""
+    with MetricsWriter(tmp_path, 0, tracker.open_tracker(TRACKED, tmp_path)) as writer:
+        writer.write({"step": 10, "score_mean": 12345.678, "wait_ms": None})
+    (file,) = (tmp_path / "wandb").glob("offline-run-*/run-*.wandb")
+    # Its service may write a little later.
+    wait_until(lambda: b"score_mean" in (data := file.read_bytes()) and b"12345.678" in data)
+
+
+def test_what_is_tracked(stub, tmp_path):
+    opened = tracker.open_tracker(TRACKED, tmp_path)
+    (given,) = stub.given
+    assert given["project"] == "gunreal" and given["name"] == tmp_path.name and given["config"]["entropy"] == 0.5
+    assert stub.run.defined == (("*",), {"step_metric": "step"})
+    opened.add({"step": 10, "score_mean": 1.0, "wait_ms": None})
+    assert stub.run.logged == [{"step": 10, "score_mean": 1.0}]
+    opened.close()
+    opened.close()
+    assert stub.run.finished == 1
+    tracker.open_tracker(TRACKED, tmp_path)  # as after a resume
+    assert stub.given[1]["id"] == given["id"] and given["resume"] == "allow"
+    assert tracker.open_tracker(Config(), tmp_path) is None
+
+
+def test_a_refusal_is_one_line(offline, tmp_path, monkeypatch):
+    import wandb
+
+    def refuse(**_):
+        raise wandb.errors.UsageError("api_key not configured\n(no-tty)")
+
+    monkeypatch.setattr(wandb, "init", refuse)
+    with pytest.raises(ConfigError, match=r"^--track wandb: api_key not configured \(no-tty\); run wandb login, or"):
+        tracker.open_tracker(TRACKED, tmp_path)
+
+
+def test_a_missing_package_is_found_before_anything_starts(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"^--track wandb needs the package wandb; run pip install gunreal\[wandb\]$"):
+        prepare(TRACKED)

@@ -1,0 +1,132 @@
+"""Evaluation during training: when it is due, and that it leaves the run as it is without."""
+
+from __future__ import annotations
+
+import json
+import signal
+from types import SimpleNamespace
+
+import pytest
+from trained import short_run
+from training import is_gone, wait_until
+
+import gunreal
+from gunreal.acting.episodes import play
+from gunreal.config.schema import Config
+from gunreal.records.tensorboard import tag
+from gunreal.runtime import evaluation
+from gunreal.runtime.evaluation import KEYS, Evaluation
+
+RESULT = {"step": 7, "mean": 1.5, "std": 0.5, "mean_length": 9.0}
+
+
+PRINTS = f"print('noise'); print({json.dumps(RESULT)!r})"
+BOOT = evaluation._BOOT
+
+
+def boot(text):
+    return f"import pickle, sys; path, command = pickle.load(sys.stdin.buffer); {text}"
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    """Makes an evaluation whose process runs `program` instead."""
+    made = []
+
+    def make(program=PRINTS, step=0, **options):
+        monkeypatch.setattr(evaluation, "_BOOT", boot(program))
+        system = SimpleNamespace(
+            config=Config(**options),
+            run_dir=tmp_path,
+            metrics=SimpleNamespace(step=step),
+            learner=SimpleNamespace(get_state=dict),
+            in_haste=False,
+        )
+        made.append(Evaluation(system))
+        return made[-1], system
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_it_is_due_at_multiples_of_its_steps(make):
+    one, system = make(step=250, eval_steps=100)  # resumed at 250
+    assert not one._is_due()
+    for step, due in ((299, False), (300, True), (399, False), (730, True), (790, False), (800, True)):
+        system.metrics.step = step
+        assert one._is_due() is due
+        if due:
+            one.tick()
+            one.finish()
+
+
+def test_it_is_due_by_time_once_there_are_steps(make, monkeypatch):
+    one, system = make(eval_minutes=2.0)
+    now = one._since
+    monkeypatch.setattr(evaluation.time, "monotonic", lambda: now + 120)
+    assert not one._is_due()
+    system.metrics.step = 1
+    assert one._is_due()
+    monkeypatch.setattr(evaluation.time, "monotonic", lambda: now + 119)
+    assert not one._is_due()
+
+
+def test_its_result_is_in_one_line(make):
+    one, system = make(eval_steps=10)
+    assert one.take() == dict.fromkeys(KEYS)
+    system.metrics.step = 10
+    one.finish()
+    assert one.take() == dict(zip(KEYS, (7, 1.5, 0.5, 9.0), strict=True))
+    assert one.take() == dict.fromkeys(KEYS)
+    assert tag("eval_score_mean") == "eval/score_mean"
+
+
+def test_a_failure_is_one_line_and_the_run_goes_on(make, capfd):
+    one, system = make("print('a game', file=sys.stderr); sys.exit('no display')", step=0, eval_steps=10)
+    system.metrics.step = 10
+    one.finish()
+    assert capfd.readouterr().err.endswith("gunreal: the evaluation at step 10 failed: no display\n")
+    assert one.take() == dict.fromkeys(KEYS)
+
+
+def test_a_signal_ends_the_wait_and_nothing_is_left(make, tmp_path):
+    one, system = make("import time; time.sleep(600)", eval_steps=10)
+    system.metrics.step, system.in_haste = 10, True
+    one.finish()
+    pid = one._popen.pid
+    one.close()
+    assert is_gone(pid) and not list(tmp_path.iterdir())
+
+
+def test_the_process_ends_with_the_server(make):
+    """The one that plays: with its own boot, and a command that waits."""
+    one, system = make(eval_steps=10)
+    evaluation._BOOT = BOOT.replace(
+        "from gunreal.evaluate import main", "import time; main = lambda _: time.sleep(600)"
+    )
+    system.metrics.step = 10
+    one.tick()
+    one._popen.stdin.close()
+    wait_until(lambda: one._popen.poll() is not None)
+    assert one._popen.returncode == -signal.SIGKILL
+
+
+def test_a_serial_run_is_the_same_with_and_without(tmp_path):
+    """Bit by bit, and its scores are those that `evaluate` finds for these weights."""
+    plain = short_run(tmp_path, "plain", steps=200)
+    run = short_run(tmp_path, "evaluated", steps=200, eval_steps=200, eval_episodes=3)
+    assert run.metrics[-1]["weights_sha256"] == plain.metrics[-1]["weights_sha256"]
+    last = run.metrics[-1]
+    assert last["stopped_by"] == "steps" and last["eval_step"] == run.step
+    scores = [episode.score for episode in play(run.learner, run.config, run.spec, 3)]
+    assert last["eval_score_mean"] == pytest.approx(sum(scores) / 3) and last["eval_length_mean"] > 0
+    assert not (run.path / "evaluation").exists() and "eval_step" not in plain.metrics[-1]
+
+
+def test_a_parallel_run_evaluates(tmp_path):
+    """On the network of a backend that plays in another process, with its own environment."""
+    options = {"env": "gunreal/Catch-v0", "agents": 4, "hidden": 8, "eval_steps": 300, "eval_episodes": 2}
+    run = gunreal.train(gunreal.Config(**options, steps=300, logdir=str(tmp_path), name="parallel"), show=False)
+    (line,) = (line for line in run.metrics if line["eval_step"])
+    assert line["eval_step"] >= 300 and -1 <= line["eval_score_mean"] <= 1 and line["eval_length_mean"] == 9

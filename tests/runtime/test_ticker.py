@@ -1,0 +1,44 @@
+"""The callback of `gunreal.train`; the rest is seen in whole runs (test_train.py, test_evaluation.py)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gunreal
+from gunreal.records import checkpoint
+
+
+def train(folder, on_metrics, **options):
+    options = {"env": "CartPole-v1", "serial": True, "agents": 2, "hidden": 8, "metrics_seconds": 0.01} | options
+    config = gunreal.Config(**options, logdir=str(folder), name="run")
+    return gunreal.train(config, show=False, on_metrics=on_metrics)
+
+
+@pytest.mark.parametrize("answer", [True, np.True_])
+def test_a_callback_stops_the_run_in_order(tmp_path, answer):
+    """It sees each line as it is written, and the run can go on."""
+    seen = []
+
+    def stop(line):
+        seen.append(line)
+        return answer if line["step"] >= 40 else None
+
+    run = train(tmp_path, stop, steps=10**9)
+    assert run.metrics == seen and seen[-1]["stopped_by"] == "callback"
+    assert [line["step"] >= 40 for line in seen[:-1]] == [False] * (len(seen) - 2) + [True]
+    assert checkpoint.load(run.path).step == run.step == seen[-1]["step"]
+    resumed = gunreal.resume(run, show=False, steps=run.step + 40, on_metrics=seen.append)
+    assert resumed.metrics == seen and resumed.metrics[-1]["stopped_by"] == "steps"
+
+
+def test_other_answers_have_no_effect(tmp_path):
+    answers = iter([1, "yes", False, np.array([1, 1])])
+    assert train(tmp_path, lambda line: next(answers, None), steps=100).metrics[-1]["stopped_by"] == "steps"
+
+
+def test_an_error_in_a_callback_ends_the_run_and_is_raised(tmp_path):
+    """The last line, for which the callback is called again, is written."""
+    with pytest.raises(ZeroDivisionError):
+        train(tmp_path, lambda line: 1 / 0, steps=10**9)
+    assert gunreal.load(tmp_path / "run").metrics[-1]["stopped_by"] == "error"
