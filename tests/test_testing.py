@@ -36,7 +36,7 @@ def test_recorded_fields():
     ("task", "message"),
     [
         (broken_tasks.Unpicklable, "is not equal to its pickled copy"),
-        (broken_tasks.RecordsReward, "records 'reward', which is the library's"),
+        (broken_tasks.RecordsReward, "records 'reward', a reserved name"),
         (broken_tasks.BadName, "name is 'value replay': choose an identifier"),
         (broken_tasks.BadFeatures, "features is 'pixels'"),
         (broken_tasks.NotNone, "for an empty ring: return None"),

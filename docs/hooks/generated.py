@@ -1,4 +1,4 @@
-"""Pages that MkDocs fills from the code: `<!-- generated: configuration -->` and `<!-- generated: metrics -->`."""
+"""Parts of pages that are generated from the code, at `<!-- generated: configuration -->` and similar markers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LIMITS = {"low": "at least {}", "above": "above {}", "high": "at most {}", "bel
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """MkDocs calls this for every page, before it makes HTML of it."""
+    """Replaces the markers of a page. MkDocs calls this before it converts the page to HTML."""
     for name, generate in GENERATORS.items():
         marker = f"<!-- generated: {name} -->"
         if marker in markdown:

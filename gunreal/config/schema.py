@@ -49,7 +49,7 @@ class Config:
     env_args: dict[str, Any] = field({}, "Keyword arguments for gymnasium.make, as in key=value,key=value")
     protocol: str = field(
         "deterministic",
-        "Protocol for Atari games: deterministic (no sticky actions, as in the papers) or v5 (sticky actions, 0.25)",
+        "Protocol for Atari games: deterministic (as in the papers) or v5 (sticky actions with probability 0.25)",
         choices=("deterministic", "v5"),
     )
     emulator: str = field(
@@ -65,7 +65,7 @@ class Config:
     )
     normalize_observations: str = field(
         "element",
-        "Normalization of observations by a running mean and deviation: per element of a frame, per channel, or off",
+        "Normalization of observations by running moments: element (each element of a frame), channel, or off",
         choices=("element", "channel", "off"),
     )
     reward_clip: float = field(
@@ -107,12 +107,16 @@ class Config:
     predictors: int = field(1, "Number of threads per prediction queue", low=1, high=64)
     trainers: int = field(
         1,
-        "Number of training threads. On a CPU they compute gradients in parallel. On a GPU a second one gathers data",
+        "Number of training threads. On a CPU, they compute gradients in parallel. On a GPU, a second one gathers the "
+        "next batch",
         low=1,
         high=64,
     )
     run_ahead: int = field(
-        1, "Agent steps between a rollout and its training. Fewer reduce the policy lag, more hide latency", low=0
+        1,
+        "Maximum number of steps that an agent takes before its last rollout is trained on. Small values reduce the "
+        "policy lag, and large values hide latency",
+        low=0,
     )
     scheduler: str = field(
         "off", "Scheduler for the numbers of agents, predictors and trainers", choices=("annealing", "queue", "off")
@@ -123,7 +127,7 @@ class Config:
     )
     max_batch: int = field(256, "Maximum number of observations in one prediction", low=1)
     env_timeout: float = field(
-        120.0, "Seconds before a process with an unfinished environment step is restarted", above=0
+        120.0, "Maximum duration of an environment step, in seconds. After that, the process is restarted", above=0
     )
     # Learner
     backend: str = field("tensorflow", "Keras backend", choices=("tensorflow", "jax"))
@@ -143,7 +147,7 @@ class Config:
     )
     optimizer: str = field("adam", "Optimizer for all weights", choices=("rmsprop", "adam"))
     learning_rate: float = field(5e-4, "Learning rate at the start of training", above=0)
-    learning_rate_end: float = field(0.0, "Learning rate at the end of the budget, approached linearly", low=0)
+    learning_rate_end: float = field(0.0, "Learning rate at the end of training, which is approached linearly", low=0)
     rms_decay: float = field(0.99, "Decay rate of RMSProp's mean of squared gradients", low=0, below=1)
     rms_initial: float = field(
         0.0, "Initial value of RMSProp's mean of squared gradients. 1 as in TensorFlow 1, which the papers used", low=0

@@ -1,4 +1,4 @@
-"""Area resizing of an emulator's screen, like OpenCV's INTER_AREA. It takes a third of its time for 84x84 in gray."""
+"""Area resizing of screens, like OpenCV's INTER_AREA, but three times as fast for gray images of 84x84 pixels."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
         with contextlib.suppress(RuntimeError):  # TensorFlow is already initialized and keeps its threads
             tf.config.threading.set_intra_op_parallelism_threads(threads)
     for gpu in gpus:
-        with contextlib.suppress(RuntimeError):  # a script has used the GPU before: its memory is as that wanted it
+        with contextlib.suppress(RuntimeError):  # the program has already used the GPU, whose memory is configured
             tf.config.experimental.set_memory_growth(gpu, True)
     if deterministic:
         tf.config.experimental.enable_op_determinism()

@@ -165,7 +165,7 @@ def _digest(meta: Mapping[str, Any]) -> Any:
 
 
 def _write(file: Any, meta: dict[str, Any], state: Mapping[str, np.ndarray], blobs: Mapping[str, bytes]) -> None:
-    meta = json.loads(json.dumps(meta))  # as it will be read
+    meta = json.loads(json.dumps(meta))  # converts it to what reading returns, so that the hashes are equal
     digest = _digest(meta)
     # Not compressed, because weights hardly shrink and a run that receives a signal has only seconds to save.
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
@@ -189,7 +189,7 @@ def _read(path: Path) -> Checkpoint:
         for name in archive.namelist():
             if name == _META:
                 continue
-            data = archive.read(name)  # all of it first: that compares the CRC
+            data = archive.read(name)  # reads the whole member, which verifies its CRC
             digest.update(name.encode() + data)
             if name.startswith(_BLOBS):
                 blobs[name.removeprefix(_BLOBS)] = data
@@ -197,7 +197,7 @@ def _read(path: Path) -> Checkpoint:
                 array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
                 state[name.removesuffix(".npy")] = array
     if written not in (None, digest.hexdigest()):
-        raise ValueError("its content is not what was written")
+        raise ValueError("its content has changed")
     return Checkpoint(state, meta["extra"], blobs, path, meta["step"], meta["score"])
 
 

@@ -1,4 +1,4 @@
-"""Means that metrics are made of."""
+"""A mean of values, for metrics."""
 
 from __future__ import annotations
 

@@ -4,14 +4,14 @@
 |---|---|
 | `step` | agent steps since the start of the run |
 | `seconds` | training time of the run, including the time before it was resumed |
-| `pps` | predictions per second, which are agent steps per second, since the last line |
-| `tps` | agent steps trained on per second, since the last line |
+| `pps` | agent steps acted (predictions of actions) per second, since the last line |
+| `tps` | agent steps trained per second, since the last line |
 | `score_mean`, `score_max` | mean and maximum unclipped score of the last 100 finished episodes |
 | `episodes`, `updates`, `trained` | finished episodes, updates and agent steps trained on, since the start of the run |
 | `policy_lag`, `policy_lag_max` | mean and maximum number of updates between acting and training, since the last line |
 | `agents`, `predictors`, `trainers` | current N_A, N_P and N_T |
 | `memory_bytes`, `memory_limit` | memory used by all processes together and its limit, in bytes |
-| `wait_ms` | mean time between a group's request and its actions, in milliseconds, since the last line |
+| `wait_ms` | mean time that a group of agents waits for its actions, in milliseconds, since the last line |
 | `queue_NAME` | number of waiting requests in a prediction queue, or waiting rollouts for `queue_train` |
 | `batch_NAME` | mean number of observations per prediction, or of agent steps per update for `batch_train` |
 | `loss_NAME`, `entropy`, `value_mean`, `grad_norm` | means over the updates since the last line |
@@ -52,7 +52,7 @@ _GAUGES = ("agents", "predictors", "trainers", "memory_bytes", "memory_limit", "
 _MEANS, _LATEST = ("entropy", "value_mean", "return_mean", "return_deviation", "grad_norm"), ("learning_rate",)
 _LOSSES = ("total", "policy", "value")  # losses that every run has
 
-_ENOUGH = 10  # episodes: the mean of fewer is chance
+_ENOUGH = 10  # episodes that a mean score needs to be meaningful
 
 
 class RunMetrics:

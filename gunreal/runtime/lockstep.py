@@ -1,4 +1,4 @@
-"""The state that a serial run saves beside its arrays, as JSON. Reading a checkpoint can therefore run no code."""
+"""The state that a serial run saves in addition to its arrays. It is JSON, so reading a checkpoint executes no code."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _restored(found: dict[str, Any]) -> Any:
 
 
 class _SavedGroup(dict):
-    """A group of agents that version 0.1.0 saved as an object: its attributes."""
+    """The attributes of a group of agents, which version 0.1.0 saved as an object."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.update(state)
@@ -85,7 +85,7 @@ _HARMLESS = {
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads what version 0.1.0 pickled: data of the few classes that it saved, and nothing that could do more."""
+    """Reads the pickled state of version 0.1.0. It only accepts the few harmless classes that this version saved."""
 
     def find_class(self, module: str, name: str) -> Any:
         """The class of a pickled object."""

@@ -1,4 +1,4 @@
-"""The memory that a run may use, and the memory it uses. The scheduler's bound is based on both."""
+"""The memory limit of a run, and the memory that it uses. The scheduler needs both."""
 
 from __future__ import annotations
 

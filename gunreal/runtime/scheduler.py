@@ -1,9 +1,9 @@
 """Scheduling of N_A, N_P and N_T at run time, to train on as many frames per second as possible within the memory.
 
 Both schedulers work by trial. They measure an interval, change one count, measure again, and keep or undo the change.
-`Annealing` is the random walk of GA3C, section 4.3. `Balancing` (`--scheduler queue`) tries only changes that idle
-shares and queue lengths suggest, and comes to rest. Multiverse ("Updated Schedule") found that the random walk disturbs
-the queues. Memory bounds both (GUNREAL, section 3.2).
+`Annealing` is the random walk of GA3C, section 4.3. `Balancing` (`--scheduler queue`) only tries changes that idle
+shares and queue lengths suggest, and stops when nothing helps. Multiverse ("Updated Schedule") found that the random
+walk disturbs the queues. Memory limits both (GUNREAL, section 3.2).
 
 This module does not start or stop anything. The caller observes an interval, calls `propose` and applies the result.
 """

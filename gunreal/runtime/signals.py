@@ -1,4 +1,4 @@
-"""The signals that end a run in order: SIGINT, SIGTERM, and SIGHUP, which comes when a terminal is lost."""
+"""Handling of the signals that stop a run: SIGINT, SIGTERM, and SIGHUP, which is sent when a terminal is closed."""
 
 from __future__ import annotations
 

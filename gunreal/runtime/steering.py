@@ -75,6 +75,6 @@ def blocked_share(remote: Remote, run_ahead: int) -> float:
     t_max = segment.layout.spec.t_max
     in_flight = segment.end // t_max - segment.trained
     ahead = segment.end % t_max
-    if run_ahead >= t_max:  # a whole rollout beyond the allowance may be made, and waits there until it can be given
+    if run_ahead >= t_max:  # an agent may finish one rollout beyond the allowance before it pauses
         return float(np.mean((in_flight > segment.allowance) & (ahead == 0)))
     return float(np.mean((in_flight >= segment.allowance) & (ahead >= run_ahead)))

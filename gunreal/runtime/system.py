@@ -73,7 +73,7 @@ def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], le
     return Layout(spec, agents, len(group_slices(agents)), config.replay_size, extra, slots, mailboxes)
 
 
-_STREAM = 2  # fourth word of the seed that actions are drawn by; 1 is `acting.episodes`'
+_STREAM = 2  # fourth word of the seed for sampling actions, different from those of `acting.episodes` and the agents
 
 
 class System:
@@ -126,7 +126,7 @@ class System:
         self.at_once = 1 if backend.has_gpu() else backend.cores()
         self.trainer = Trainer(self.learner, config, self.metrics, self.learner.network.lengths, self.at_once)
         largest = max(group.stop - group.start for group in group_slices(self.layout.agents))
-        self.groups_at_once = max(1, config.max_batch // largest)  # whose observations fit one prediction
+        self.groups_at_once = max(1, config.max_batch // largest)  # groups whose observations fit into one prediction
         self.memory_limit = ram.limit(config.memory_limit)
         self._waits = Reader()
 

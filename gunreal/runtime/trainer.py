@@ -95,7 +95,7 @@ class Batcher:
         slots = firsts // spec.t_max % segment.layout.slots
         for task, out in zip(self._tasks, outs[1:], strict=True):
             first, length = segment.arrays[f"{task.name}.sequence"][agents, slots].T
-            first = np.where(length > 0, first, firsts)  # an agent without a sequence fills in its rollout, masked
+            first = np.where(length > 0, first, firsts)  # an agent without a sequence uses its rollout with mask 0
             rows = np.arange(task.length(spec.t_max))
             steps = first[:, None] + np.minimum(rows, np.maximum(length, 1)[:, None] - 1)
             segment.gather(np.repeat(agents, len(rows)), steps.ravel(), out)

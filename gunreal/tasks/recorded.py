@@ -16,8 +16,8 @@ def recorded_fields(tasks: Sequence[AuxiliaryTask], spec: Spec) -> dict[str, Rec
     Two tasks may share a field if they describe it in the same way.
 
     Raises:
-      ConfigError: a name is one of the ring's own arrays or has a "." or ":", or two tasks record different things by
-        the same name.
+      ConfigError: a name is one of the ring's own arrays or contains "." or ":", or two tasks record different fields
+        with the same name.
     """
     own = Layout(spec._replace(state=1), agents=1, groups=1, replay_size=1, extra={}, slots=1, mailboxes={}).arrays()
     found: dict[str, RecordedField] = {}
@@ -25,11 +25,11 @@ def recorded_fields(tasks: Sequence[AuxiliaryTask], spec: Spec) -> dict[str, Rec
     for task in tasks:
         for name, field in task.record(spec).items():
             if name in own or "." in name or ":" in name:
-                raise ConfigError(f"task {task.name!r} records {name!r}, which is the library's: choose another name")
+                raise ConfigError(f"task {task.name!r} records {name!r}, a reserved name: choose another name")
             if found.setdefault(name, field) != field:
                 raise ConfigError(
-                    f"task {task.name!r} records {name!r}, as task {recorded_by[name]!r} does in another way: choose "
-                    "another name"
+                    f"task {task.name!r} records {name!r}, which task {recorded_by[name]!r} records differently: "
+                    "choose another name"
                 )
             recorded_by.setdefault(name, task.name)
     return found

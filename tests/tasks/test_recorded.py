@@ -35,12 +35,12 @@ def test_tasks_may_share_a_field():
         "deep": DEPTH
     }
     other = recording(RewardPrediction, deep=DEPTH._replace(shape=(1,)))
-    with pytest.raises(ConfigError, match="task 'rp' records 'deep', as task 'vr' does in another way: choose another"):
+    with pytest.raises(ConfigError, match="task 'rp' records 'deep', which task 'vr' records differently"):
         recorded_fields([recording(ValueReplay, deep=DEPTH), other], SPEC)
 
 
 @pytest.mark.parametrize("name", ["reward", "frame", "end", "state", "waits", "vr:returns", "vr.sequence"])
 def test_the_rings_own_names_are_refused(name):
     """Also that of the recurrent state where the network has none: the next run may."""
-    with pytest.raises(ConfigError, match=f"task 'vr' records '{name}', which is the library's"):
+    with pytest.raises(ConfigError, match=f"task 'vr' records '{name}', a reserved name"):
         recorded_fields([recording(ValueReplay, **{name: DEPTH})], SPEC)
