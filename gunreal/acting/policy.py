@@ -1,4 +1,4 @@
-"""A trained policy for a loop of one's own, and what it remembers of each environment."""
+"""A trained policy for your own loop, and its memory of each environment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STREAM = 1  # fourth word of an episode's seed; training uses three words, whic
 
 
 class Memory:
-    """What a policy remembers of one environment's episode.
+    """The memory of a policy for the current episode of one environment.
 
     Attributes:
       observation: the newest frames, `[*spec.observation]`, once `see` has been called.
@@ -35,7 +35,7 @@ class Memory:
         self._spec = spec
 
     def begin(self, seed: int, number: int) -> int:
-        """Begins an episode. All its random numbers depend on `seed` and its `number` alone.
+        """Begins an episode. All of its random numbers depend on `seed` and `number` only.
 
         Returns:
           The seed for the environment's reset.
@@ -44,7 +44,7 @@ class Memory:
         return int(self.rng.integers(2**31))
 
     def see(self, frame: np.ndarray, reward: float) -> None:
-        """Adds a frame `[*spec.frame]`, and the raw reward that came with it unless it is the episode's first."""
+        """Adds a frame `[*spec.frame]` and the raw reward that came with it. The first frame has no reward."""
         if self.is_new:
             self.observation = np.concatenate([frame] * self._spec.stack)
             self.past, self.is_new = blank_past(self._spec, 1), False
@@ -55,11 +55,11 @@ class Memory:
 
 
 def decide(learner: Learner, memories: Sequence[Memory], sample: bool) -> list[int]:
-    """Chooses the next action of each environment, and remembers it.
+    """Chooses the next action of each environment and stores it in the memories.
 
     Args:
       learner: learner with the policy, `predict("base", observations, past)`.
-      memories: what is remembered of each environment.
+      memories: the memory for each environment.
       sample: whether to sample actions from the policy instead of taking the most probable ones.
     """
     observations = np.stack([memory.observation for memory in memories])
@@ -76,8 +76,8 @@ def decide(learner: Learner, memories: Sequence[Memory], sample: bool) -> list[i
 class Policy:
     """A trained policy, as returned by `gunreal.Run.policy`. It acts on an environment's own observations.
 
-    It makes frames of them as in training, stacks them and carries the state of a recurrent network. Call `reset` when
-    an episode begins, and `act` for each observation:
+    As in training, it converts observations to frames, stacks them and keeps the state of a recurrent network. Call
+    `reset` at the start of an episode, and `act` for each observation:
 
         observation, _ = env.reset(seed=policy.reset())
         action = policy.act(observation)
@@ -109,14 +109,15 @@ class Policy:
         self._converters: dict[tuple[int, ...], Converter] = {}
 
     def reset(self, ended: Any = None) -> Any:
-        """Begins new episodes: the next observation is the first of an episode.
+        """Begins new episodes. The next observation is the first one of an episode.
 
         Args:
           ended: bool `[num_envs]`, the environments that begin a new episode. None means all.
 
         Returns:
-          Seeds for the environments' resets: an int, or a list `[num_envs]`. With them, the episodes are those that
-          `gunreal.evaluate` plays with the same `seed`. Environment i plays the episodes i, i + num_envs and so on.
+          Seeds for the resets of the environments: an int, or a list `[num_envs]`. With these seeds, the episodes are
+          those that `gunreal.evaluate` plays with the same `seed`. Environment i plays episodes i, i + num_envs and so
+          on.
         """
         which = np.ones(len(self._memories), bool) if ended is None else np.atleast_1d(np.asarray(ended, bool))
         if which.shape != (len(self._memories),):

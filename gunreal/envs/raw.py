@@ -1,4 +1,4 @@
-"""The raw observations and actions of an environment, and how an observation becomes a frame."""
+"""The raw observations and actions of an environment, and the conversion of observations to frames."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Converter = Callable[[Any, np.ndarray], None]  # writes an observation to one ro
 
 
 class Raw(NamedTuple):
-    """What an environment itself observes and takes as actions.
+    """The raw observations and actions of an environment.
 
     Attributes:
       space: space of the observations, or of the entry to learn from.

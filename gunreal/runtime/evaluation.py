@@ -68,7 +68,7 @@ class Evaluation:
         return {key: found.get(key) for key in KEYS}
 
     def finish(self) -> None:
-        """Waits for the evaluation that runs, and does the one that is due. A signal ends the wait."""
+        """Waits for the current evaluation and for one that is due. A signal ends the wait."""
         self.tick()
         if self._popen:
             warn(f"waiting for the evaluation at step {self._step:,}")
@@ -77,7 +77,7 @@ class Evaluation:
             self.tick()
 
     def close(self) -> None:
-        """Ends the process, if there is one, and removes its files."""
+        """Ends the current evaluation, if there is one, and removes its files."""
         if self._popen:
             assert self._popen.stdin
             with contextlib.suppress(ProcessLookupError):

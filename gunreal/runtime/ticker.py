@@ -1,4 +1,4 @@
-"""What a run does from time to time: lines of metrics, checkpoints, evaluations, and the caller's callback."""
+"""The regular work of a run: lines of metrics, checkpoints, evaluations, and the caller's callback."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Ticker:
       system: the parts of the run.
       run: the serial or parallel runner.
       display: the display, or None.
-      on_metrics: function called with each line. The run stops in order if it returns True.
+      on_metrics: function called with each line. If it returns True, the run saves a checkpoint and stops.
     """
 
     def __init__(self, system: System, run: Any, display: Any, on_metrics: OnMetrics | None = None):
