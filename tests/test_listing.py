@@ -62,7 +62,7 @@ def test_environments_by_family():
     assert "MountainCarContinuous" not in text and "Reacher" not in text
 
 
-def test_what_is_missing_has_its_remedy(monkeypatch):
+def test_missing_packages_are_listed_with_their_remedy(monkeypatch):
     monkeypatch.setattr(listing.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "vizdoom.gymnasium_wrapper", None)
     found = "\n\n".join(listing.envs())

@@ -29,7 +29,7 @@ def observations(run):
     return np.random.default_rng(0).integers(0, 256, (6, *run.spec.observation), np.uint8)
 
 
-def test_what_is_known_of_a_run(run):
+def test_description_of_a_run(run):
     assert run.config.env == "gunreal/Catch-v0" and run.config.name == run.path.name == "catch"
     assert run.metrics[-1]["stopped_by"] == "steps" and run.metrics[-1]["step"] == run.step >= 400
     assert run.spec.observation == (4, 84, 84) and run.spec.num_actions == 3

@@ -114,7 +114,7 @@ def saved_run(folder, blobs=None, **options):
         ({}, {}, "--discount 0.5", "a resumed run cannot change discount from 0.99 to 0.5"),
     ],
 )
-def test_what_can_not_be_resumed(tmp_path, monkeypatch, capfd, blobs, options, flags, message):
+def test_runs_that_cannot_be_resumed(tmp_path, monkeypatch, capfd, blobs, options, flags, message):
     monkeypatch.chdir(tmp_path)
     saved_run(tmp_path, blobs, **options)
     before = sorted(tmp_path.rglob("*"))
@@ -166,7 +166,7 @@ def test_a_signal_while_a_run_starts(tmp_path, monkeypatch, capfd, request, numb
     assert (tmp_path / "runs" / "old" / "config.toml").is_file()
 
 
-def test_a_resumed_run_keeps_what_it_was_told(tmp_path):
+def test_a_resumed_run_keeps_its_overrides(tmp_path):
     """Steps given at one resume hold at the next, which then has nothing left to do but more than the first budget."""
     path = short_run(tmp_path, "run", steps=40).path
     assert main(["train", "--resume", str(path), "--steps", "120"]) == 0
@@ -226,7 +226,7 @@ def test_resume_goes_on_with_a_run(tmp_path, monkeypatch):
         ("odl", {}, "run 'odl' not found.*did you mean old?"),
     ],
 )
-def test_what_resume_refuses(tmp_path, monkeypatch, name, overrides, message):
+def test_overrides_that_resume_rejects(tmp_path, monkeypatch, name, overrides, message):
     monkeypatch.chdir(tmp_path)
     saved_run(tmp_path)
     with pytest.raises(gunreal.ConfigError, match=message):

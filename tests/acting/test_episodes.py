@@ -85,7 +85,7 @@ def test_episodes_are_cut_at_max_steps():
         assert episode.score == 10 * episode.length
 
 
-def test_environments_are_closed_also_when_it_is_given_up():
+def test_environments_are_closed_if_the_consumer_stops():
     Tens.still_open = 0
     tens(4)
     given_up = play(Fixed(0, 0, 0), TENS, describe(TENS), 20)

@@ -157,7 +157,7 @@ def test_the_last_reward_and_action_reach_a_recurrent_network(monkeypatch):
     assert asked[2].last_action == -1 and asked[2].last_reward == 0 and not asked[2].state.any()
 
 
-def test_what_does_not_fit_is_refused_and_changes_nothing():
+def test_a_state_that_does_not_fit_is_rejected_and_changes_nothing():
     config = CONFIGS["dict"]
     learner, spec, raw = actor("dict")
     policy = Policy(learner, config, spec, raw, sample=False)

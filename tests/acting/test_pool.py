@@ -198,7 +198,7 @@ def test_a_crash_is_seen(server, tmp_path, how, code):
 
 
 @pytest.mark.parametrize("how", ["orphan", "leave"])
-def test_what_a_process_has_started_ends_with_it(server, monkeypatch, tmp_path, how):
+def test_children_of_a_process_end_with_it(server, monkeypatch, tmp_path, how):
     """Also where it has crashed, or has closed its environments and ended in order."""
     monkeypatch.setattr("gunreal.acting.pool._LEAVING", 60.0)
     at = 3 if how == "orphan" else -1

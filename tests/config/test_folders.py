@@ -67,7 +67,7 @@ def test_resume_refuses_what_defines_the_run(tmp_path):
     assert set(FIELDS) >= folders.CHANGEABLE
 
 
-def test_a_run_from_before_a_field_goes_on_without_what_it_brings(tmp_path):
+def test_a_run_without_a_new_field_resumes_without_its_effect(tmp_path):
     path = folders.prepare_run_dir(Config(logdir=str(tmp_path), name="old"))
     lines = (path / "config.toml").read_text().split("\n")
     (path / "config.toml").write_text("\n".join(line for line in lines if not line.startswith("normalize_")))

@@ -131,7 +131,7 @@ def test_tuples_in_tables_stay_readable(tmp_path):
     assert load(tmp_path / "config.toml")["env_args"] == {"sizes": [1, 2]}
 
 
-def test_load_converts_what_toml_writes_in_another_way(tmp_path):
+def test_load_converts_other_toml_types(tmp_path):
     path = tmp_path / "some.toml"
     path.write_text('steps = 8e6\nlearning_rate = 1\nmemory_limit = "2GiB"\ntasks = ["pc"]\n[task.pc]\nweight = 0.05\n')
     loaded = load(path)
@@ -164,7 +164,7 @@ def test_load_names_the_file_and_the_key(tmp_path, text, message):
     assert str(path) in str(caught.value) and message in str(caught.value)
 
 
-def test_load_of_what_is_no_file(tmp_path):
+def test_load_of_a_missing_file(tmp_path):
     with pytest.raises(ConfigError, match="No such file"):
         load(tmp_path / "none.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")

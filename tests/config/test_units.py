@@ -22,12 +22,12 @@ def test_sizes(text, size):
 
 
 @pytest.mark.parametrize("text", ["", "M", "1.5", "8X", "8MB", "nan", "inf", "1e400", "eight"])
-def test_what_is_no_count(text):
+def test_invalid_counts_are_rejected(text):
     with pytest.raises(ValueError, match="is not a whole number such as"):
         parse_count(text)
 
 
 @pytest.mark.parametrize("text", ["", "800M", "2 lots", "0.3B", "GB"])
-def test_what_is_no_size(text):
+def test_invalid_sizes_are_rejected(text):
     with pytest.raises(ValueError, match="is not a size such as"):
         parse_size(text)

@@ -60,7 +60,7 @@ def test_functions_and_classes_become_names(tmp_path):
         ({"tasks": ("pc", type("Mine", (PixelControl,), {"__module__": "__main__"}))}, "tasks: other processes cannot"),
     ],
 )
-def test_what_cannot_be_imported_is_refused_in_one_line(values, message):
+def test_things_that_cannot_be_imported_are_rejected_in_one_line(values, message):
     with pytest.raises(ConfigError, match=message) as error:
         Config(**values)
     assert "\n" not in str(error.value)

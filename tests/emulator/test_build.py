@@ -51,7 +51,7 @@ def test_processes_that_start_at_once_all_get_it(compiler):
     assert [name for name in os.listdir(build.cache_folder()) if name.endswith(".tmp")] == []
 
 
-def test_without_a_compiler_it_is_one_line(tmp_path, monkeypatch):
+def test_a_missing_compiler_is_an_error_of_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("GUNREAL_CACHE", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "")

@@ -37,7 +37,7 @@ def test_a_games_rules_mean_what_they_say(game):
 
 
 @pytest.mark.parametrize("bad", ["m(3)", "nothing + 1", "print(1)", "1.5", "m(x)"])
-def test_what_is_no_rule_is_refused(bad):
+def test_invalid_rules_are_rejected(bad):
     with pytest.raises(ValueError):
         compile_rule(bad)
 

@@ -57,7 +57,7 @@ def test_a_serial_run_has_the_same_weights(tmp_path):
     assert lines[0]["weights_sha256"] == lines[1]["weights_sha256"]
 
 
-def test_a_game_that_is_not_claimed_is_one_line():
+def test_an_unsupported_game_is_an_error_of_one_line():
     with pytest.raises(ConfigError, match="--emulator ale") as error:
         make(Config(env="ALE/Pitfall2-v5", emulator="own"), 1)
     assert "\n" not in str(error.value)

@@ -27,7 +27,7 @@ def test_the_comparison_sees_games_over_and_resets():
 
 
 @pytest.mark.parametrize("name", ["pitfall2", "no_such_game"])
-def test_a_game_that_is_not_claimed_is_one_line(name, capsys):
+def test_an_unsupported_game_is_an_error_of_one_line(name, capsys):
     assert main(["verify", "--games", name, "--frames", "1"]) == 2
     error = capsys.readouterr().err.strip()
     assert name in error and "\n" not in error

@@ -60,7 +60,7 @@ def test_the_module_refuses(lab, error, arguments):
 
 
 @both
-def test_the_module_is_strict(lab):
+def test_the_module_rejects_bad_input(lab):
     instance = lab.Lab(MAZE, ["RGB_INTERLEAVED", "FRAMES_REMAINING_AT_60"], {"width": "32", "height": "24", **SHORT})
     wait = np.zeros(7, np.intc)
     assert not instance.is_running()
@@ -154,7 +154,7 @@ def test_the_six_actions_do_what_they_are_called(opened):
 
 
 @both
-def test_the_reward_is_all_that_was_found(opened):
+def test_the_reward_counts_all_collected_items(opened):
     env = opened(ARENA)
     rewards = np.concatenate([play(env, seed, [0] * 60)[1] for seed in range(8)])
     assert rewards.any() and set(rewards) <= set(range(-5, 6))
@@ -205,7 +205,7 @@ def test_it_renders_at_the_size_of_a_frame(lab, monkeypatch):
     assert observations == ["RGB_INTERLEAVED", "FRAMES_REMAINING_AT_60"] and calls[-1]["renderer"] == "software"
 
 
-def test_what_the_config_asks_for_reaches_lab(lab, monkeypatch):
+def test_settings_reach_lab(lab, monkeypatch):
     calls = spied(monkeypatch, lab)
     args = {"width": 160, "height": 120, "renderer": "hardware", "settings": {"minimalUI": "false", "fps": "30"}}
     describe(Config(env=f"dmlab/{MAZE}", env_args=args | {"depth": True, "level_cache": "somewhere"}))

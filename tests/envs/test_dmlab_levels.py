@@ -20,7 +20,7 @@ lab, opened = dmlab_fixtures.lab, dmlab_fixtures.opened  # pytest finds fixtures
 
 
 @both
-def test_the_modules_actions_are_seven_numbers(lab):
+def test_actions_of_lab_are_seven_numbers(lab):
     instance = lab.Lab(ARENA, [])
     spec = instance.action_spec()
     bounds = [(-512, 512), (-512, 512), (-1, 1), (-1, 1), (0, 1), (0, 1), (0, 1)]

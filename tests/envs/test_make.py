@@ -161,7 +161,7 @@ def test_no_framework_is_imported():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
-def test_what_tasks_record_is_looked_for_before_anything_starts():
+def test_recorded_keys_are_checked_before_anything_starts():
     config = Config(env="gunreal/Catch-v0")
     check_recorded(config, [])
     with pytest.raises(ConfigError, match="a task records 'depth'.*env_args depth=true"):

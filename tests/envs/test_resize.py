@@ -36,7 +36,7 @@ def test_pixels_are_means_of_what_they_cover(size, channels):
     assert (out == 255).all()
 
 
-def test_it_writes_into_what_has_an_axis_more_or_gaps():
+def test_it_writes_to_arrays_with_another_axis_or_gaps():
     screen = np.arange(24, dtype=np.uint8).reshape(4, 6)
     ring = np.zeros((2, 1, 2, 6), np.uint8)
     AreaResize((4, 6), (2, 3))(screen, ring[1, :, :, ::2])

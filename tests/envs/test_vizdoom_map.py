@@ -31,7 +31,7 @@ def lumps(content):
     return [(name.rstrip(b"\0").decode(), content[start : start + size]) for start, size, name in entries]
 
 
-def test_a_wall_stands_wherever_a_free_cell_meets_one_and_has_the_cell_on_its_right():
+def test_walls_surround_free_cells_which_lie_to_their_right():
     text = Map(FREE, []).text((1, 1), 0)
     corners = [(float(v["x"]), float(v["y"])) for v in blocks(text, "vertex")]
     assert len(set(corners)) == len(corners)
@@ -52,7 +52,7 @@ def test_a_wall_stands_wherever_a_free_cell_meets_one_and_has_the_cell_on_its_ri
     assert sorted(int(line["sidefront"]) for line in lines) == list(range(len(sides)))
 
 
-def test_things_lie_at_the_centres_of_their_cells():
+def test_items_lie_in_the_centers_of_their_cells():
     text = Map(FREE, [Thing("goal", (5, 7)), Thing("apple", (1, 3))]).text((3, 1), 270)
     goal, apple, start = blocks(text, "thing")
     assert (float(goal["x"]), float(goal["y"]), int(goal["type"])) == (7.5 * CELL, 1.5 * CELL, ITEMS["goal"].number)
@@ -87,7 +87,7 @@ def wall_less():
         (carve(35, 35, 0.0, np.random.default_rng(0)), [], (1, 1), "too large"),
     ],
 )
-def test_what_the_engine_would_stumble_over_is_an_error(free, things, start, message):
+def test_maps_that_the_engine_cannot_load_are_errors(free, things, start, message):
     with pytest.raises(ValueError, match=message):
         Map(free, things).text(start, 0)
 

@@ -51,7 +51,7 @@ def film(env, seed, actions):
     ("options", "shape"),
     [({}, (84, 84, 3)), ({"pixels": "gray"}, (84, 84, 1)), ({"size": 64}, (64, 64, 3)), ({"size": 130}, (130, 130, 3))],
 )
-def test_what_is_observed(options, shape):
+def test_observations(options, shape):
     env = gymnasium.make("gunreal/NavMazeStatic-v0", **options)
     assert env.observation_space == gymnasium.spaces.Box(0, 255, shape, np.uint8)
     for observation in (env.reset(seed=0)[0], env.step(0)[0]):
@@ -60,7 +60,7 @@ def test_what_is_observed(options, shape):
     env.close()
 
 
-def test_gray_is_the_brightness_of_the_colours(opened):
+def test_gray_is_the_brightness_of_the_colors(opened):
     env = gymnasium.make("gunreal/NavMazeStatic-v0", render_mode="rgb_array")
     for seed in range(3):
         rgb, gray = env.reset(seed=seed)[0], opened["NavMazeStatic"].reset(seed=seed)[0]
@@ -143,7 +143,7 @@ def test_without_seeds_episodes_differ_and_follow_from_the_first_seed(opened):
     assert (runs[0][0] != runs[0][1]).any() and (runs[0][1] != runs[0][2]).any()
 
 
-def test_what_each_maze_draws(opened):
+def test_random_parts_of_each_maze(opened):
     def layouts(name):
         env = opened[name].unwrapped
         found = []

@@ -35,7 +35,7 @@ def test_one_read_takes_all_that_waits_in_order(pipe):
     assert len(pipe) == 0
 
 
-def test_a_read_takes_at_most_what_is_asked_for(pipe):
+def test_a_read_takes_at_most_the_requested_number(pipe):
     pipe.put(rollouts(0, range(5)))
     assert pipe.get(2, 0)["first"].tolist() == [0, 1]
     assert pipe.get(2, 0.01)["first"].tolist() == [2, 3]

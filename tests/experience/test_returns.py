@@ -31,7 +31,7 @@ def test_n_step_returns_by_hand():
     np.testing.assert_array_equal(n_step_returns([1, 2, 3], [0.5, 0.5, 0.5], 10.0), np.float32([4, 6, 8]))
 
 
-def test_terminal_reward_is_in_the_return_and_nothing_behind_it_is():
+def test_returns_include_the_terminal_reward_and_nothing_after_it():
     np.testing.assert_array_equal(n_step_returns([0, 1, 100], [0.5, 0.0, 0.5], 10.0), np.float32([0.5, 1, 105]))
 
 

@@ -44,7 +44,7 @@ def test_without_waits_there_is_no_mean():
     assert empty().total().mean_ms() is None and empty().total().percentile_ms(50) is None
 
 
-def test_an_answer_to_what_nobody_asked_here_is_not_counted(clock):
+def test_an_answer_without_a_request_is_not_counted(clock):
     """As after a serial run was resumed: another process has asked."""
     found = empty()
     found.end(1)
@@ -78,7 +78,7 @@ def test_a_copy_stays_as_it_is(clock):
     assert before.mean_ms() is None and found.total().mean_ms() == 1000
 
 
-def test_a_reader_tells_what_is_new_while_processes_come_and_go(clock):
+def test_a_reader_reports_new_waits_while_processes_start_and_end(clock):
     reader, (a, b, c) = Reader(), (empty() for _ in range(3))
     assert reader.read({}).mean_ms() is None
     wait(a, clock, 1.0)

@@ -132,7 +132,7 @@ def test_layouts_share_their_weights_and_agree():
         np.testing.assert_allclose(gradients(first.get_state())[name], gradient, atol=1e-5, err_msg=name)
 
 
-def test_what_is_transferred_as_float_is_computed_alike():
+def test_float_transfer_computes_the_same():
     bytewise, floats, batch = (
         make_learner(),
         make_learner(dataclasses.replace(CONFIG, transfer="float32")),

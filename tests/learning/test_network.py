@@ -248,7 +248,7 @@ def test_bfloat16_computes_nearly_the_same(kind):
         (IMAGES, {"kind": "tiny"}, "use small, large, lstm or mlp"),
     ],
 )
-def test_misfits_are_explained(spec, options, message):
+def test_states_that_do_not_fit_are_explained(spec, options, message):
     with pytest.raises(ValueError, match=message):
         build(spec, **options)
 

@@ -123,7 +123,7 @@ def test_training_sees_what_acting_saw(tmp_path, monkeypatch):
     np.testing.assert_allclose(ratios, 0, atol=1e-5)
 
 
-def test_what_was_before_an_episode_is_forgotten(network):
+def test_the_past_ends_with_the_episode(network):
     rng = np.random.default_rng(2)
     hidden, past = rng.normal(size=(COUNT, STEPS, UNITS)).astype(np.float32), make_past(rng)
     other = past._replace(state=past.state + 1)

@@ -94,7 +94,7 @@ def test_best_without_hard_links(tmp_path, monkeypatch):
     assert names(tmp_path) == ["best.npz", "step_000000000001.npz"]
 
 
-def test_going_back_gives_the_later_steps_up(tmp_path):
+def test_resuming_from_an_earlier_checkpoint_removes_later_ones(tmp_path):
     for step in (10, 20, 30):
         checkpoint.save(tmp_path, step, STATE, {})
     found = checkpoint.load(tmp_path, tmp_path / "checkpoints" / "step_000000000010.npz")
@@ -123,7 +123,7 @@ def test_a_damaged_newest_one_is_skipped(tmp_path, capsys, how):
         checkpoint.load(tmp_path, path)
 
 
-def test_no_single_bit_changes_what_is_loaded(tmp_path):
+def test_every_flipped_bit_is_detected(tmp_path):
     """Every bit of a small file: what is loaded is what was written, or it is called damaged."""
     state = {"a": np.arange(2, dtype=np.uint8), "b": np.arange(2, dtype=np.uint8)}
     path = checkpoint.save(tmp_path, 7, state, {"x": 1}, {"c": b"ab"}, score=1.0)
@@ -143,7 +143,7 @@ def test_no_single_bit_changes_what_is_loaded(tmp_path):
     assert wrong == [] and damaged > 4 * len(data)
 
 
-def test_another_content_with_a_good_crc_is_damage(tmp_path):
+def test_changed_content_with_a_valid_crc_is_detected(tmp_path):
     path = checkpoint.save(tmp_path, 7, STATE, {})
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("more.npy", archive.read("scalar.npy"))
@@ -180,7 +180,7 @@ def test_none_at_all(tmp_path):
         assert "\n" not in str(caught.value)
 
 
-def test_objects_are_refused_and_leave_nothing(tmp_path):
+def test_object_arrays_are_rejected_and_leave_no_file(tmp_path):
     with pytest.raises(ValueError, match="Object arrays"):
         checkpoint.save(tmp_path, 1, {"x": np.array([None])}, {})
     assert names(tmp_path) == []

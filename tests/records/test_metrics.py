@@ -138,7 +138,7 @@ def test_a_torn_last_line_is_left_out(tmp_path):
     assert read(path) == []
 
 
-def test_a_resumed_run_takes_back_what_it_will_do_again(tmp_path):
+def test_a_resumed_run_drops_lines_of_later_steps(tmp_path):
     with MetricsWriter(tmp_path) as writer:
         for step in (10, 20, 30):
             writer.write({"step": step})
@@ -150,7 +150,7 @@ def test_a_resumed_run_takes_back_what_it_will_do_again(tmp_path):
     assert not list(tmp_path.glob("*.tmp"))
 
 
-def test_a_folder_that_cannot_be_written_is_said_at_the_start(tmp_path):
+def test_an_unwritable_folder_is_reported_at_the_start(tmp_path):
     with pytest.raises(ConfigError, match="make its folder writable"):
         MetricsWriter(tmp_path / "none")
     (tmp_path / FILE).write_text("no json\n{}\n")
@@ -159,7 +159,7 @@ def test_a_folder_that_cannot_be_written_is_said_at_the_start(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_FSIZE without a signal")
-def test_a_full_disk_is_said_once_and_writing_goes_on_later(tmp_path, capsys):
+def test_a_full_disk_is_reported_once_and_writing_is_retried(tmp_path, capsys):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     with MetricsWriter(tmp_path) as writer:
         writer.write({"step": 1, "x": 0.5})

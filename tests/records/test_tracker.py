@@ -62,7 +62,7 @@ def test_a_run_in_offline_mode(offline, tmp_path):
     wait_until(lambda: b"score_mean" in (data := file.read_bytes()) and b"12345.678" in data)
 
 
-def test_what_is_tracked(stub, tmp_path):
+def test_tracked_values(stub, tmp_path):
     opened = tracker.open_tracker(TRACKED, tmp_path)
     (given,) = stub.given
     assert given["project"] == "gunreal" and given["name"] == tmp_path.name and given["config"]["entropy"] == 0.5

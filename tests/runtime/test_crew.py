@@ -57,7 +57,7 @@ def test_threads_do_the_work_and_stop():
     assert alive("t1") == [] and len(crew) == 0 and not jobs.errors
 
 
-def test_work_that_is_done_is_not_kept():
+def test_finished_work_is_released():
     class Item(list):
         """As a list, but it can be referred to weakly."""
 
@@ -79,7 +79,7 @@ def test_threads_give_way_by_their_nice_value_and_no_others_do():
     assert set(values) == {before + 3} and os.getpriority(os.PRIO_PROCESS, 0) == before
 
 
-def test_empty_work_is_none():
+def test_empty_work_is_not_done():
     """An empty batch of requests is passed over like None."""
     seen = []
     source = iter([None, [], (), ["x"]])
@@ -115,7 +115,7 @@ def test_a_failure_is_reported_and_the_others_go_on():
     crew.stop()
 
 
-def test_no_more_hold_work_than_may_at_once():
+def test_at_once_limits_the_threads_with_work():
     """Of four threads two hold work, the others wait; work that fails gives its place back."""
     jobs, go_on, holding, most = Jobs(), threading.Semaphore(0), [], []
 
@@ -141,7 +141,7 @@ def test_no_more_hold_work_than_may_at_once():
     crew.stop()
 
 
-def test_neither_missing_work_nor_an_error_of_fetch_takes_a_place_for_ever():
+def test_places_are_released_after_missing_work_and_errors():
     answers, seen, errors = iter([None, [], ValueError("no"), None, ["x"]]), [], []
 
     def fetch(timeout):

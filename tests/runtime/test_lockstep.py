@@ -15,7 +15,7 @@ from gunreal.runtime import lockstep
 from gunreal.tasks import base
 
 
-def test_what_is_saved_comes_back():
+def test_saved_state_is_loaded():
     rng = np.random.default_rng([3, 4])
     rng.random(7)
     records = np.array([(1, 2, 300)], queues.ROLLOUT)
@@ -49,7 +49,7 @@ def test_no_checkpoint_runs_code(tmp_path):
         lockstep.unpack(b"{")
 
 
-def test_what_version_0_1_0_pickled_is_read():
+def test_pickled_state_of_version_0_1_0_is_read():
     rng = np.random.default_rng([3, 4])
     state = {"rng": rng, "score": np.arange(3.0), "awaited": {1}, "waiting": np.zeros(2, queues.ROLLOUT)}
     found = lockstep.unpack(pickle.dumps(state | {"first": np.int64(5)}))

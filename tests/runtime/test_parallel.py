@@ -124,7 +124,7 @@ def test_dead_and_hanging_processes_are_replaced(clock, capsys):
 @pytest.mark.parametrize(
     ("lived", "steps", "at_once"), [(5.0, 3, True), (5.0, 400, True), (500.0, 3, True), (500.0, 400, False)]
 )
-def test_what_fails_at_once(clock, lived, steps, at_once):
+def test_errors_at_the_start(clock, lived, steps, at_once):
     """Soon after its start, or before a first rollout: a slow machine's import takes as long as it takes."""
     run = make_run()
     run._start_affordable()
@@ -135,7 +135,7 @@ def test_what_fails_at_once(clock, lived, steps, at_once):
     assert run.remotes()[-1].failures == (2 if at_once else 0)
 
 
-def test_one_that_fails_again_and_again_ends_the_run_whatever_the_others_do(clock):
+def test_one_process_that_keeps_failing_ends_the_run(clock):
     run = make_run()
     run._start_affordable()
     for well in run.remotes()[1:]:
@@ -153,7 +153,7 @@ def test_one_that_fails_again_and_again_ends_the_run_whatever_the_others_do(cloc
     assert [remote.process for remote in run.remotes()] == [1, 2]
 
 
-def test_single_failures_of_many_end_nothing(clock):
+def test_single_failures_do_not_end_the_run(clock):
     run = make_run()
     run._start_affordable()
     for _ in range(2):

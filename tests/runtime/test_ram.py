@@ -84,7 +84,7 @@ def test_processes_that_are_gone_use_nothing(tmp_path: Path):
 
 
 @linux
-def test_a_zombie_uses_nothing():
+def test_a_zombie_process_uses_no_memory():
     zombie = subprocess.Popen([sys.executable, "-c", ""])
     os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
     try:
@@ -161,7 +161,7 @@ def check_shared_memory(fd: int, view: np.ndarray):
 
 
 @linux
-def test_allocated_is_neither_what_is_shared_nor_a_file():
+def test_allocated_memory_excludes_shared_memory_and_files():
     before = ram.allocated(os.getpid())
     held, shared = np.ones(2**23), mmap.mmap(-1, 2**25)
     shared.write(b"x" * 2**25)

@@ -162,7 +162,7 @@ def test_queue_adds_predictors_once_more_agents_did_not_help():
     assert history == [Counts(3, 1, 1), Counts(2, 1, 1)] * 2 + [Counts(2, 2, 1)]
 
 
-def test_queue_sends_blocked_agents_home_once_more_trainers_did_not_help():
+def test_queue_removes_blocked_agents_if_more_trainers_do_not_help():
     blocked = observation(trainer_idle=0.0, blocked=0.5)
     scheduler, counts = Balancing(), Counts(8, 1, 1)
     history = [counts := scheduler.propose(counts, blocked) for _ in range(6)]

@@ -139,7 +139,7 @@ def test_waits_are_of_the_members_that_are_there(tmp_path, monkeypatch, serial):
 
 
 @pytest.mark.parametrize("gpu", [False, True])
-def test_how_many_gradients_at_a_time(tmp_path, monkeypatch, gpu):
+def test_number_of_concurrent_gradients(tmp_path, monkeypatch, gpu):
     monkeypatch.setattr(backend, "has_gpu", lambda: gpu)
     monkeypatch.setattr(backend, "cores", lambda: 3)
     system = make_system(tmp_path)

@@ -226,7 +226,7 @@ def test_ppo_takes_advantages_and_learns_from_a_batch_several_times():
         assert epoch.mean() == pytest.approx(0, abs=1e-5) and epoch.std() == pytest.approx(1, abs=1e-3)
 
 
-def test_no_more_updates_at_a_time_than_may_be():
+def test_concurrent_updates_are_limited():
     computing, most, two = [], [], threading.Barrier(2, timeout=60)
 
     class Learner:

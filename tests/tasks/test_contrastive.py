@@ -83,7 +83,7 @@ def test_loss_against_loops():
     assert loss == pytest.approx(slow_loss(outputs["frames"], outputs["predictions"], mask), rel=1e-5)
 
 
-def test_who_knows_nothing_loses_the_logarithm_of_the_number_of_frames():
+def test_loss_at_chance_is_the_logarithm_of_the_number_of_frames():
     outputs = outputs_of(np.random.default_rng(0))
     outputs["predictions"] = [0 * p for p in outputs["predictions"]]
     mask = np.ones((3, 6), np.float32)

@@ -40,7 +40,7 @@ def test_half_of_the_draws_are_not_rewarding_however_common_rewards_are():
 
 
 @pytest.mark.parametrize("reward", [0.0, 2.0])
-def test_where_one_kind_is_missing_the_other_is_drawn(reward):
+def test_a_missing_kind_of_reward_is_replaced_by_the_other(reward):
     steps = thirds(make_replay(VECTOR, episodes("-" * 12), np.full(12, reward)), 500)
     assert set(steps) == set(range(2, 12))
 

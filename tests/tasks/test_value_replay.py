@@ -15,7 +15,7 @@ def targets(flags, rewards, sequence, bootstrap, spec=VECTOR):
     return TASK.targets(make_replay(spec, flags, rewards), sequence, np.float32(bootstrap))["returns"].tolist()
 
 
-def test_terminal_reward_is_in_the_returns_and_the_bootstrap_is_not():
+def test_returns_include_the_terminal_reward_but_not_the_bootstrap():
     # rows: 0, 1 terminates with reward 0.5, 2 RESET, 3 the next episode with reward 5, clipped to 1; gamma 0.5
     rewards = [1, 0.5, 0, 5, 0]
     assert targets(episodes("-T --"), rewards, ReplaySequence(0, 4), 2) == [1.25, 0.5, 1.0, 2.0]

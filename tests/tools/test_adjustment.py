@@ -79,7 +79,7 @@ def test_numbers_without_a_fixed_setting(tmp_path):
     )
 
 
-def test_flags_go_over_the_papers_constants(tmp_path):
+def test_flags_override_the_papers_constants(tmp_path):
     (training,) = plan(tmp_path, chosen(FIG5, "16-1-1"), extra=["--t_max", "20", "--tasks", "pc,vr,rp"])
     config = training.config
     assert (config.t_max, config.tasks, config.optimizer, config.min_batch) == (20, ("pc", "vr", "rp"), "rmsprop", 40)
@@ -90,7 +90,7 @@ def test_flags_go_over_the_papers_constants(tmp_path):
     assert trainings.budget(1000, math.inf) == "1,000 agent steps"
 
 
-def test_time_ends_a_run_as_steps_do(tmp_path):
+def test_a_run_ends_at_its_time_limit(tmp_path):
     experiment = dataclasses.replace(small("base", "pc", "vr", "rp"), minutes=0.1)
     done, short, killed, stepped = plan(tmp_path, experiment)
     make_run(done, {"seconds": 3.0}, {"seconds": 6.5, "stopped_by": "SIGINT"})
@@ -102,7 +102,7 @@ def test_time_ends_a_run_as_steps_do(tmp_path):
     assert [training.seconds() for training in (done, killed)] == [6.5, 7.0]
 
 
-def test_the_table_says_what_ended_the_runs(tmp_path):
+def test_the_table_shows_the_budget_of_runs(tmp_path):
     experiment = dataclasses.replace(small("base"), minutes=0.1)
     make_run(plan(tmp_path, experiment)[0], *curve(1, 2, 3), {**FINISHED, "seconds": 6.0, "stopped_by": "SIGINT"})
     results = report.measure(experiment, tmp_path)
@@ -133,7 +133,7 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("what", ["wait", "interrupt"])
-def test_the_dispatcher_ends_what_has_had_its_time(tmp_path, monkeypatch, what):
+def test_the_dispatcher_ends_runs_at_their_time_limit(tmp_path, monkeypatch, what):
     """Once: a Ctrl-C while a training saves itself is not handed on."""
     command = lambda training: [sys.executable, "-c", WAITS, str(training.path), what]  # noqa: E731
     monkeypatch.setattr(trainings.Training, "command", command)

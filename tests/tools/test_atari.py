@@ -52,7 +52,7 @@ def test_plan(tmp_path):
         planned(tmp_path, rest=["--seed", "5"])
 
 
-def test_a_finished_run_of_something_else_is_in_the_way(tmp_path):
+def test_a_finished_run_of_another_configuration_is_rejected(tmp_path):
     job = planned(tmp_path)[1]
     job.prepare()
     leave(job.path, lines(1, 2, ended=False))

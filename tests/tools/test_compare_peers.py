@@ -86,7 +86,7 @@ def test_ratios_are_to_the_fastest_system_that_is_not_ours():
     assert lines[4:] == ["best peer: sf", "sb3:envs=9 (S) failed: crashed", "sf:envs=9 (F) absent: not there"]
 
 
-def test_without_a_peer_there_are_figures_but_no_ratios():
+def test_without_other_systems_there_are_no_ratios():
     results = {"gunreal": {"title": "G", "is_ours": True, "rounds": [rounds(1700.0, 1.0, 9e8, others=0.5)]}}
     assert speed.summarise(results) is None
     assert "ratio" not in results["gunreal"]
@@ -148,7 +148,7 @@ def test_bad_input_is_one_line_and_code_2(capsys, words, named):
     assert os.sched_getaffinity(0) == before
 
 
-def test_it_measures_who_is_there_and_says_who_is_not(tmp_path):
+def test_installed_systems_are_measured_and_missing_ones_are_named(tmp_path):
     python = interpreter(tmp_path / "python", STEADY)
     missing = interpreter(tmp_path / "missing", probe="raise ModuleNotFoundError('No module named sample_factory')")
     out = tmp_path / "out.json"
@@ -211,7 +211,7 @@ def test_the_processes_of_a_peer_count_and_end_with_it(tmp_path):
     assert not psutil.pid_exists(int(pid.read_text()))
 
 
-def test_a_peer_that_stands_still_has_failed(tmp_path, monkeypatch):
+def test_a_peer_without_progress_has_failed(tmp_path, monkeypatch):
     monkeypatch.setattr(gauge, "PATIENCE", 2.0)
     monkeypatch.setattr(gauge, "GRACE", 0.1)
     meter = gauged(tmp_path, "print('waiting for Godot', flush=True)\ntime.sleep(60)")

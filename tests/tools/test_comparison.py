@@ -14,7 +14,7 @@ def test_score_at_is_linear_between_lines():
     assert comparison.score_at(run, "step", 50) == 2 and comparison.score_at(run, "step", 900) == 6
 
 
-def test_runs_that_have_not_come_so_far_do_not_count():
+def test_shorter_runs_do_not_count():
     runs = {
         "a": {"Pong": [lines(1, 2, 3), lines(1, 5, ended=False), lines(0, 0, 0, 9)]},
         "b": {"Pong": [lines(7, ended=False)]},

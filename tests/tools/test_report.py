@@ -10,7 +10,7 @@ def test_first_reach_waits_for_a_hundred_episodes():
     assert jobs.first_reach(lines, 4.5, "step") is None
 
 
-def test_median_counts_what_was_not_reached():
+def test_median_includes_runs_that_did_not_reach_the_score():
     assert report.median([1, None, 2]) == 2 and report.median([3, 1, None, 2]) == 2.5
     assert report.median([None, None, 1]) is None and report.median([1, None]) is None and report.median([]) is None
 

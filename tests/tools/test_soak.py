@@ -32,7 +32,7 @@ def remote(process, end, answers):
     return SimpleNamespace(process=process, groups=groups, segment=SimpleNamespace(end=np.array(end), waits=waits))
 
 
-def test_what_is_wrong_with_groups():
+def test_groups_with_missing_answers_are_reported():
     watch = endurance.Watch(SimpleNamespace(), 1.0)
     watch._last = {7: np.array([5, 5, 5, 5])}
     run = SimpleNamespace(remotes=lambda: [remote(7, [9, 9, 5, 9], [9, 10, 6, 8]), remote(8, [3], [0])])

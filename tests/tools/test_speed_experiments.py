@@ -61,7 +61,7 @@ def test_experiments_are_whole(experiment):
         assert speed.QUANTITIES[key].of(row()) > 0
 
 
-def test_flags_go_over_the_papers_constants_and_not_over_what_is_compared():
+def test_flags_override_the_papers_constants_but_not_the_compared_fields():
     experiment = speed.RATES["ga3c-fig3"]
     configs, _ = speed_rounds.plan(experiment, ["--t_max", "20", "--tasks", "pc,vr", "--agents_per_process", "8"])
     config = configs["16-2-1"]
@@ -118,7 +118,7 @@ def test_rounds_alternate_and_go_on(tmp_path, measured, capsys):
     assert "no setting of multiverse has been measured yet" in capsys.readouterr().err
 
 
-def test_rows_of_something_else_are_in_the_way(tmp_path, measured, monkeypatch, capsys):
+def test_rows_of_another_configuration_are_rejected(tmp_path, measured, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
     words = MULTIVERSE.split()
     assert reproduce.main(words) == 0
@@ -135,7 +135,7 @@ def test_rows_of_something_else_are_in_the_way(tmp_path, measured, monkeypatch, 
     assert len(measured.asked) == asked
 
 
-def test_a_setting_that_fails_keeps_no_other_from_it(tmp_path, measured, capsys):
+def test_a_failing_setting_does_not_stop_the_others(tmp_path, measured, capsys):
     pytest.importorskip("matplotlib")
     measured.answers[:] = [row(), speed_rounds.measure.MeasurementFailed("no such layout"), row(agents=20), row()]
     assert reproduce.main(MULTIVERSE.split()) == 1

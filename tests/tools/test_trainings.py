@@ -63,7 +63,7 @@ def test_how_far_a_run_is(tmp_path):
     assert new.command()[1:] == ["-m", "gunreal.train", *words, "--seed", "1"]
 
 
-def test_a_run_of_other_flags_is_in_the_way(tmp_path):
+def test_a_run_with_other_flags_is_rejected(tmp_path):
     make_run(plan(tmp_path, small("pc"))[0], FINISHED)
     trainings.check(plan(tmp_path, small("pc"), extra=["--metrics_seconds", "1"]))  # how it is watched doesn't matter
     with pytest.raises(

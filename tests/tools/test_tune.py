@@ -87,20 +87,20 @@ def test_the_climb_finds_the_peak(noise):
     assert said[2].startswith("  2 x 16 agents, predictors 1, max_batch 256: ") and "lag 1.0" in said[2]
 
 
-def test_a_flat_machine_keeps_what_it_has():
+def test_equal_rates_keep_the_current_settings():
     """Nothing is gained by more, so nothing is changed; a race of three takes five measurements."""
     machine = Machine(lambda config: 500.0, noise=0.005)
     best, _ = climb(machine, Config())
     assert best.config == Config() and len(machine.asked) == 1 + 3 * 5 + 2 * 4
 
 
-def test_settings_that_lag_do_not_count():
+def test_settings_with_too_much_lag_are_invalid():
     machine = Machine(peak(agents=256, predictors=1), lag=lambda config: config.agents / 8)
     assert climb(machine, Config())[0].config.agents == 64
     assert climb(machine, Config(agents=256))[0].config.agents == 64  # from too many, down to where it counts
 
 
-def test_a_gain_that_does_not_show_again_is_no_gain():
+def test_a_gain_that_is_not_confirmed_is_dropped():
     config, rival = Config(predictors=1), Config(predictors=2)
     rates = iter([500.0, 600.0, 500.0, 505.0, 500.0, 500.0])
     search = tune.Search(lambda config: tune.Trial(next(rates), 0.0, 1.0, ""), lambda text: None)
@@ -108,13 +108,13 @@ def test_a_gain_that_does_not_show_again_is_no_gain():
     assert search.race(first, [second], repeats=3) is first and search.trials == 6
 
 
-def test_hopeless_rivals_are_measured_once():
+def test_much_slower_settings_are_measured_once():
     machine = Machine(peak(predictors=1))
     first, second = tune.Settings(Config(predictors=1)), tune.Settings(Config(predictors=2))
     assert tune.Search(machine, lambda text: None).race(first, [second]) is first and len(machine.asked) == 2
 
 
-def test_when_nothing_counts():
+def test_no_valid_settings():
     with pytest.raises(measure.MeasurementFailed, match="lags in the last trial.*; use a larger --lag"):
         climb(Machine(peak(agents=32), lag=lambda config: 100.0), Config())
     failing = tune.Search(lambda config: tune.Trial(0.0, 0.0, math.inf, "no such device"), lambda text: None)
@@ -140,13 +140,13 @@ ROW = {
         ({"memory": {"with_full_rings": 951, "limit": 1000}}, "too much memory"),
     ],
 )
-def test_what_counts(monkeypatch, changes, problem):
+def test_counting_rows(monkeypatch, changes, problem):
     monkeypatch.setattr(tune.measure, "row", lambda config, seconds, parts: ROW | changes)
     lag = changes.get("policy_lag", 5.0)
     assert tune.trial(Config(), 6.0, 10.0) == tune.Trial(100.0, 101.0, lag, problem)
 
 
-def test_a_failed_trial_does_not_count(monkeypatch):
+def test_a_failed_trial_is_invalid(monkeypatch):
     def fail(*_, **__):
         raise measure.MeasurementFailed("it hurts")
 
@@ -174,7 +174,7 @@ def test_the_file_is_for_config(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("trials", [0, 1, 6, 9, 13])
-def test_a_climb_that_is_stopped_writes_what_it_has(tmp_path, monkeypatch, trials):
+def test_a_stopped_search_writes_the_best_settings(tmp_path, monkeypatch, trials):
     machine, out = Machine(peak(agents=16, predictors=2)), tmp_path / "tuned.toml"
 
     def trial(config, seconds, lag):
