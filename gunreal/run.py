@@ -95,7 +95,7 @@ class Run:
         return learner, saved.path, saved.step
 
     def policy(self, num_envs: int | None = None, *, sample: bool = True, seed: int = 1) -> Policy:
-        """The policy for a loop of one's own, on the environment's own observations.
+        """Returns the policy for your own loop, which acts on observations as the environment returns them.
 
         The environment need not be installed.
 
@@ -123,7 +123,7 @@ class Run:
         return make_raw(self.config)
 
     def act(self, observation: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
-        """Chooses actions for observations that are stacked already. `policy` acts on an environment's own ones.
+        """Chooses actions for stacked observations. Use `policy` for observations as the environment returns them.
 
         Args:
           observation: `[*spec.observation]` or a batch `[n, *spec.observation]`. It stacks the newest frames along the

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Prepared(NamedTuple):
-    """What a run starts with: the interface of the environment, the tasks, and what the environment itself observes."""
+    """What `prepare` finds: the environment's interface, the tasks, and the raw observations and actions."""
 
     spec: Spec
     tasks: tuple[AuxiliaryTask, ...]
@@ -192,7 +192,7 @@ def _close(system: System, run: Any, ticker: Ticker | None) -> None:
     try:
         if ticker and (system.metrics.step or not system.failure):
             system.drain_episodes()
-            if not (system.failure and system.config.serial):  # mid-round, an exact resume would be impossible
+            if not (system.failure and system.config.serial):  # its state in mid-round is inexact
                 run.save()
             ticker.finish()
     except BaseException as error:
