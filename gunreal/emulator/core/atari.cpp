@@ -1,4 +1,4 @@
-// The library that Python loads: plain functions over plain data (library.py has the same structures).
+// The functions that Python calls. build.py declares them, and console.py and vector.py define the same structures.
 #include <memory>
 
 #include "vector.h"
@@ -16,7 +16,7 @@ struct Description {
   int32_t start_length, difficulty;
 };
 
-// Owns what a Game points to.
+// Owns the data that a Game points to.
 struct OwnedGame {
   Game game{};
   std::vector<uint8_t> rom, start_actions;
@@ -53,7 +53,7 @@ struct OwnedGame {
   }
 };
 
-// One console that is switched on and off for real, as ale-py's is: for comparisons.
+// One console with a real power switch, as in ale-py, for comparisons.
 struct Console {
   const OwnedGame& of;
   Noise noise{4753849};

@@ -1,10 +1,10 @@
-// The TIA's picture and collisions, drawn as late as possible: `draw_to` is called before anything visible changes.
+// Picture and collisions of the TIA. `draw_to` is called before anything visible changes, so drawing is as late as possible.
 #pragma once
 #include "pixels.h"
 
 namespace atari {
 
-// The console that is being run, and where it draws to.
+// The running console and its screen.
 struct Machine {
   State& s;
   const Cartridge& cart;
@@ -22,7 +22,7 @@ ATARI_INLINE uint32_t pair_of(uint32_t k) {  // objects a | b << 4
   return uint32_t((k < 8 ? low : high) >> (8 * (k & 7))) & 0xFF;
 }
 
-// The pairs in which an object takes part.
+// The pairs that contain an object.
 constexpr uint32_t pairs_with(uint32_t o) {
   return o == P0   ? 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 | 1 << 14
          : o == M0 ? 1 << 0 | 1 << 1 | 1 << 8 | 1 << 9 | 1 << 15
@@ -65,7 +65,7 @@ ATARI_INLINE void fill(uint8_t* row, int x0, int x1, uint8_t color) {
   for (int x = x0; x < x1; x++) row[x] = color;
 }
 
-// Pixels x0 to x1 - 1 of the present row, all masks being up to date.
+// Draws pixels x0 to x1 - 1 of the current row. All masks must be up to date.
 ATARI_INLINE void paint(const Tia& t, uint8_t* row, int x0, int x1) {
   constexpr uint64_t ones = 0x0101010101010101ull;
   const uint64_t colors[4] = {t.color[0] * ones, t.color[1] * ones, t.color[2] * ones, t.color[3] * ones};
@@ -123,7 +123,7 @@ ATARI_INLINE void segment(Machine& m, int x0, int x1) {
   }
 }
 
-// Some games let a missile wander by strobing HMM0 a certain time after HMOVE (Cosmic Ark's stars).
+// Some games move a missile by strobing HMM0 some time after HMOVE, such as Cosmic Ark for its stars.
 ATARI_INLINE void move_stars(Tia& t) {
   constexpr uint32_t steps = 17u << 24 | 0u << 16 | 33u << 8 | 18u;
   t.star_count = (t.star_count + 1) & 3;
@@ -168,7 +168,7 @@ ATARI_SLOW inline void draw_lines(Machine& m, int32_t clock) {
   } while (t.drawn < clock);
 }
 
-// Draws what the beam passes until `clock`.
+// Draws the pixels that the beam passes until `clock`.
 ATARI_INLINE void draw_to(Machine& m, int32_t clock) {
   const Tia& t = m.s.tia;
   if (clock < t.display_start || t.drawn >= t.display_stop || t.drawn >= clock) return;

@@ -1,4 +1,4 @@
-// What the CPU's 13 address lines reach.
+// Memory accesses through the 13 address lines of the CPU.
 #pragma once
 #include "cartridge.h"
 #include "riot.h"

@@ -1,4 +1,4 @@
-// Cartridges: which byte of the ROM the CPU sees, and the addresses that switch banks.
+// Cartridges: the mapping of the ROM to addresses, and bank switching.
 #pragma once
 #include "state.h"
 
@@ -35,7 +35,7 @@ ATARI_INLINE uint32_t plain_to(uint8_t scheme) {
          : scheme == kFE ? 0x1000 : 0xFF8;
 }
 
-// Switches banks where the 12-bit address is one that does.
+// Switches banks if the 12-bit address does so.
 ATARI_INLINE void cartridge_touch(State& s, uint8_t scheme, uint32_t address) {
   switch (scheme) {
     case kF8:

@@ -1,4 +1,4 @@
-// Frames, the power switch, and what the player holds.
+// Frames, the power switch, and joystick input.
 #pragma once
 #include "run.h"
 
@@ -21,10 +21,10 @@ ATARI_INLINE uint32_t joystick(uint32_t action) {
   return action < 10 ? directions >> (4 * action) & 0xF : (directions >> (4 * (action - 8)) & 0xF) | kFire;
 }
 
-// CPU cycles until a paddle of this resistance has charged its capacitor.
+// CPU cycles until the capacitor of a paddle with this resistance is charged.
 ATARI_INLINE uint32_t paddle_wait(int32_t resistance) { return uint32_t(1.6 * resistance * 0.01E-6 * 1.19E6); }
 
-// Mersenne twister 19937; what a powered console's RAM holds is drawn from it.
+// Mersenne twister 19937, from which the initial contents of the RAM are drawn.
 struct Noise {
   uint32_t word[624];
   int at;
@@ -58,7 +58,7 @@ ATARI_INLINE void set_clock_window(State& s, const Cartridge& cart) {
   t.row = 0;
 }
 
-// The power switch: all but the RIOT's RAM starts anew.
+// Switches the power off and on, which resets everything but the RAM of the RIOT.
 ATARI_FN inline void power(State& s, const Cartridge& cart, Noise& noise) {
   State fresh{};
   fresh.input = s.input;
@@ -98,8 +98,8 @@ ATARI_INLINE void start_frame(State& s, const Cartridge& cart) {
   s.buffer ^= 1;
 }
 
-// Emulates one frame with what is held in s.input. `screens` are the two buffers [height, 160] that frames alternate
-// between, as the picture of an unfinished frame keeps what was there before; null draws nothing.
+// Emulates one frame with the input s.input. Frames alternate between the two buffers `screens` [height, 160], because an
+// unfinished frame keeps parts of an earlier picture. Null draws nothing.
 ATARI_FN inline void frame(State& s, const Cartridge& cart, uint8_t* screens) {
   if (!s.partial) start_frame(s, cart);
   s.partial = 1;

@@ -4,7 +4,7 @@
 
 namespace atari {
 
-// Cycles of each opcode, without those for taken branches and crossed pages; a hexadecimal digit each.
+// Cycles of each opcode as hexadecimal digits, without those for taken branches and crossed pages.
 ATARI_INLINE uint32_t base_cycles(uint32_t op) {
 #if defined(__CUDA_ARCH__)
   static __device__ const
@@ -65,7 +65,7 @@ ATARI_INLINE void subtract(Cpu& p, uint8_t value) {
   const uint8_t before = p.a;
   int difference = from_bcd(before) - from_bcd(value) - !p.c;
   if (difference < 0) difference += 100;
-  if (difference < 0) difference += 100;  // only of bytes that are no decimal digits
+  if (difference < 0) difference += 100;  // only for bytes that are not decimal digits
   p.a = to_bcd(uint32_t(difference));
   p.n = p.nz = p.a;
   p.c = before >= value + !p.c;

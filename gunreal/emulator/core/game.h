@@ -1,15 +1,15 @@
-// A game in play: the console, the player's hands, and what the rules made of the memory.
+// A running game: the console, its input, and the values of the rules.
 #pragma once
 #include "console.h"
 #include "rules.h"
 
 namespace atari {
 
-// What all consoles that play one game share.
+// The data that all consoles of a game share.
 struct Game {
   Cartridge cart;
   Rules rules;
-  int32_t initial[kVariables];    // of the rules' variables, before the start actions
+  int32_t initial[kVariables];    // values of the rules' variables before the start actions
   const uint8_t* start;           // actions after the first four frames of RESET
   int32_t start_length;
   uint8_t difficulty;             // bits 0 and 1: left and right switch at A
@@ -88,7 +88,7 @@ ATARI_FN inline void start_episode(Player& p, const Game& game, Noise& noise, ui
   p.done = 0;
 }
 
-// What a new console holds: noise in its RAM, and a program that has run for a second.
+// The initial state of a console: random RAM, and a program that has run for one second.
 ATARI_FN inline void boot(Player& p, const Game& game, Noise& noise) {
   p = Player{};
   for (int k = 0; k < 128; k++) p.s.riot.ram[k] = uint8_t(noise.next());

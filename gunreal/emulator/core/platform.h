@@ -1,4 +1,4 @@
-// What lets g++ and nvcc compile the same headers.
+// Definitions with which g++ and nvcc can compile the same headers.
 #pragma once
 #include <cstdint>
 

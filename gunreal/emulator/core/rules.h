@@ -1,4 +1,4 @@
-// What a game's memory says about score, lives and the end: small programs that games.py compiles from expressions.
+// Evaluation of the rules for score, lives and end, which rules.py compiles to small programs.
 #pragma once
 #include "platform.h"
 
@@ -11,7 +11,7 @@ enum Operation : int32_t {
   kEq, kNe, kLt, kLe, kGt, kGe, kBothTrue, kAnyTrue, kSelect,
 };
 enum Variable : int32_t { kScore, kNew, kLives, kOver, kFlag, kVariables };
-constexpr int kStack = 24;  // games.py refuses deeper programs
+constexpr int kStack = 24;  // rules.py rejects deeper programs
 
 struct Rules {
   const int32_t *over, *score, *reward, *lives, *flag;  // in the order of their evaluation; null: nothing to do
@@ -70,7 +70,7 @@ ATARI_FN inline int32_t evaluate(const int32_t* code, const uint8_t* ram, const 
   }
 }
 
-// Takes over a frame's memory and returns its reward.
+// Evaluates the rules after a frame and returns its reward.
 ATARI_FN inline int32_t judge(const Rules& rules, const uint8_t* ram, int32_t* v) {
   if (rules.over) v[kOver] = evaluate(rules.over, ram, v);
   v[kNew] = rules.score ? evaluate(rules.score, ram, v) : 0;

@@ -4,9 +4,9 @@
 
 namespace atari {
 
-constexpr int kFrameInstructions = 25000;  // after so many without the end of a frame, the frame is left unfinished
+constexpr int kFrameInstructions = 25000;  // instructions after which a frame is left unfinished
 
-// The registers stay in local variables; what TIA and RIOT do sees and may change the cycle count in the state.
+// The registers are kept in local variables. TIA and RIOT read and may change the cycle count in the state.
 #define FETCH() fetch(pc++)
 #define ZP() (last = FETCH(), uint32_t(last))
 #define ZPX() (last = FETCH(), uint32_t(uint8_t(last + p.x)))
@@ -216,7 +216,7 @@ ATARI_FN inline void run(Machine& m, int budget) {
       IGNORE(0xDC, CROSSED(p.x)) IGNORE(0xFC, CROSSED(p.x))
       case 0x80: case 0x82: case 0x89: case 0xC2: case 0xE2: { pc++; break; }
       case 0x1A: case 0x3A: case 0x5A: case 0x7A: case 0xDA: case 0xEA: case 0xFA: break;
-      default: {  // the CPU stops for good
+      default: {  // the CPU stops forever
         p.jammed = 1;
         pc--;
         budget = 0;

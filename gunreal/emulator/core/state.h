@@ -15,7 +15,7 @@ enum Object { P0, M0, P1, M1, BL, PF, kObjects };
 // Cartridge types, by the names that collectors gave them.
 enum Scheme : uint8_t { k2K, k4K, kF8, kF6, kF8SC, kF6SC, kE0, kFE };
 
-// What a console shares with all others that play the same game.
+// The data that all consoles of a game share.
 struct Cartridge {
   const uint8_t* rom;
   uint32_t size;          // bytes

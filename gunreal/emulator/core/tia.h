@@ -1,4 +1,4 @@
-// The TIA's registers: what a read gives, and what a write changes and when.
+// The registers of the TIA: results of reads, and effects of writes and their delays.
 #pragma once
 #include "beam.h"
 
@@ -154,7 +154,7 @@ ATARI_INLINE void write_ctrlpf(Tia& t, uint8_t value, int32_t clock) {
   t.stale |= 1 << PF | 1 << BL;
 }
 
-// True where a write would change nothing that is seen, so that nothing needs to be drawn before it.
+// Whether a write has no visible effect, so that nothing needs to be drawn before it.
 ATARI_INLINE bool unchanged(const Tia& t, uint32_t reg, uint8_t value) {
   switch (reg) {
     case 0x06: case 0x07: case 0x08: case 0x09: return (t.color[reg - 6] & 0xFE) == (value & 0xFE);

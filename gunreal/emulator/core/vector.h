@@ -11,7 +11,7 @@
 
 namespace atari {
 
-// How an agent sees and steps a game; the same for all consoles of a vector.
+// Settings of steps and observations, equal for all consoles of a vector.
 struct Protocol {
   int32_t frame_skip, noop_max, max_frames;  // frames of a step; no-ops at an episode's start at most; 0: no limit
   int32_t channels, height, width;           // of an observation; channels 1 (gray) or 3 (RGB), 0: none is made
@@ -19,7 +19,7 @@ struct Protocol {
   uint32_t sticky;                           // probability of a repeated action, times 2^32
 };
 
-// Where a step's results go: arrays over the consoles.
+// Arrays over the consoles for the results of a step.
 struct Outputs {
   uint8_t* frames;       // [n, channels, height, width]
   float* reward;
@@ -29,13 +29,13 @@ struct Outputs {
   uint8_t* ram;          // [n, 128]
 };
 
-// A console's start state and pictures, from which every episode sets out.
+// The state and the pictures with which every episode starts.
 struct Start {
   Player player;
   std::vector<uint8_t> screens;
 };
 
-// What one thread needs to turn screens into observations.
+// Converts screens to observations. Each thread has its own.
 class Eye {
  public:
   Eye(const Game& game, const Protocol& protocol, const uint8_t* palette)
@@ -43,7 +43,7 @@ class Eye {
         resize_(game.cart.height, kWidth, protocol.height ? protocol.height : 1, protocol.width ? protocol.width : 1),
         same_(protocol.height == game.cart.height && protocol.width == kWidth) {}
 
-  // A screen's memory for whoever uses this eye.
+  // Memory for another screen.
   uint8_t* spare() { return previous_.data(); }
 
   // Palette indices `a` and, for the maximum of two frames, `b` (or null) to `out` [channels, height, width].
@@ -96,8 +96,8 @@ class Vector {
     for (auto& worker : workers_) worker.join();
   }
 
-  // Starts a step; where `reset` is set, an episode with its seed. Without actions the others stay as they are. The arrays
-  // must last until `recv`.
+  // Starts a step, or an episode with its seed where `reset` is set. Without actions, the other consoles do not change. The
+  // arrays must exist until `recv`.
   void send(const int32_t* actions, const uint8_t* reset, const int64_t* seeds, const Outputs& out) {
     actions_ = actions;
     reset_ = reset;
@@ -180,10 +180,10 @@ class Vector {
     }
   }
 
-  // Frames of one agent step; returns the picture of the last but one, null where the observation does without.
+  // Emulates one agent step. Returns the picture of the second-to-last frame, or null if the observation does not use it.
   //
-  // Only the last two frames are drawn. A frame that does not fill the screen shows parts of earlier ones: then the step
-  // is done again with every frame drawn, from pictures that are those of the last step's end.
+  // Only the last two frames are drawn. If a frame does not fill the screen, parts of earlier frames remain visible. The
+  // step is then repeated with all frames drawn, starting with the pictures of the last step.
   const uint8_t* advance(Player& p, uint32_t action, uint8_t* screens, uint8_t* spare, float& reward) {
     const Player before = p;
     const uint8_t* earlier = nullptr;
@@ -193,7 +193,7 @@ class Vector {
     return earlier;
   }
 
-  // False where a frame that matters was left undrawn.
+  // Returns false if a frame that affects the observation was not drawn.
   bool try_advance(Player& p, uint32_t action, uint8_t* screens, uint8_t* spare, float& reward, bool sure,
                    const uint8_t*& earlier) {
     const int skip = protocol_.frame_skip, half = game_.cart.height * kWidth;
