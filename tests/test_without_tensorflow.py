@@ -12,6 +12,7 @@ from trained import catch_run
 from gunreal import load
 from gunreal.config.folders import saved_config
 
+pytestmark = pytest.mark.timeout(900)  # each test starts one or two programs
 NAMED = "gunreal: tensorflow is not installed; this program uses jax instead"
 FLAGS = "--env gunreal/Catch-v0 --tasks pc --steps 200 --agents 2 --agents_per_process 2 --hidden 8 --frame_size 36"
 

@@ -80,6 +80,18 @@ class Learner:
                 self.version += 1
         return metrics
 
+    def warm_up(self, batch: Mapping[str, Any]) -> None:
+        """Compiles an update for batches like this one. The state does not change.
+
+        No other thread may use the learner meanwhile.
+        """
+        batch = {**batch, "observations": batch["observations"].astype(self._sent, copy=False)}
+        gradients, _, found = self._gradient(batch)
+        with self._lock:
+            state = [np.array(array) for array in self._read()]
+            self._apply(gradients, found, 0.0, 0.0)
+            self._write(state)
+
     def get_state(self) -> dict[str, np.ndarray]:
         """Copies the state of the learner.
 

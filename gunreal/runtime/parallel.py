@@ -66,6 +66,7 @@ class ParallelRunner:
     def run(self, tick: Callable[[], None]) -> None:
         """Runs until the system is stopped. `tick` is called about ten times per second."""
         self._start_affordable()
+        self.system.warm_up()  # while the agent processes start
         for crew in self.crews.values():
             crew.resize(self.counts.predictors)
         self.trainers.resize(self.counts.trainers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gunreal.acting.agent import BASE, Outbox, group_slices
-from gunreal.acting.pool import Pool, rollouts_that_wait
+from gunreal.acting.pool import Member, Pool, rollouts_that_wait
 from gunreal.acting.predictor import BasePredictor, TaskPredictor
 from gunreal.config.schema import Config, per_process
 from gunreal.experience import queues
@@ -129,6 +130,12 @@ class System:
         self.groups_at_once = max(1, config.max_batch // largest)  # groups whose observations fit into one prediction
         self.memory_limit = ram.limit(config.memory_limit)
         self._waits = Reader()
+
+    def warm_up(self) -> None:
+        """Compiles the updates with a blank batch. Call it before predictors and trainers start."""
+        with contextlib.closing(Member(0, self.layout)) as blank:
+            taken = [(blank, i % self.layout.agents, 0) for i in range(self.batcher.rollouts)]
+            self.trainer.warm_up(self.batcher.gather(taken))
 
     def stop(self, reason: str) -> None:
         """Asks the run to end. The first reason is kept."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ class Batcher:
                 if not self.collect(timeout):
                     return None
             taken, self.waiting = self.waiting, []
-            return self._gather(taken)
+            return self.gather(taken)
 
     def collect(self, timeout: float = 0) -> int:
         """Takes waiting rollouts from the queue, at most as many as the next batch needs. Returns their number."""
@@ -55,7 +55,8 @@ class Batcher:
             if member is not None:
                 self.waiting.append((member, agent, first))
 
-    def _gather(self, taken: list[tuple[Member, int, int]]) -> dict[str, Any]:
+    def gather(self, taken: Sequence[tuple[Member, int, int]]) -> dict[str, Any]:
+        """The batch of these rollouts: member, agent and first step of each."""
         by_member: dict[Member, list[tuple[int, int]]] = defaultdict(list)
         for member, agent, first in taken:
             by_member[member].append((agent, first))
@@ -198,6 +199,15 @@ class Trainer:
     ):
         self._learner, self._config, self._metrics, self._lengths = learner, config, metrics, lengths
         self._turns = threading.BoundedSemaphore(at_once)
+
+    def warm_up(self, batch: dict[str, Any]) -> None:
+        """Compiles what `work` does with a batch of this size. Nothing is learned from it."""
+        compiled = set()
+        for part in updates(batch, self._config, self._lengths, 0):
+            if frozenset(part) not in compiled:  # PPO's later epochs leave out the tasks
+                compiled.add(frozenset(part))
+                part["base"].pop("version")
+                self._learner.warm_up(part)
 
     def work(self, batch: dict[str, Any]) -> None:
         """Does one update with a batch, or several with PPO."""

@@ -155,6 +155,16 @@ def test_a_restored_learner_goes_on_exactly(optimizer):
     assert any((state[name] != array).any() for name, array in learner.get_state().items())  # the state is a copy
 
 
+@pytest.mark.parametrize("optimizer", ["rmsprop", "adam"])
+def test_warming_up_changes_nothing(optimizer):
+    learner = make_learner(dataclasses.replace(CONFIG, optimizer=optimizer, normalize_returns=True))
+    learner.train(make_batch(), 1e-3)
+    before = learner.get_state()
+    learner.warm_up(make_batch(seed=1))
+    assert learner.version == 1
+    assert_equal_states(learner.get_state(), before)
+
+
 def test_a_state_that_does_not_fit_is_refused_as_a_whole():
     learner = make_learner()
     before = learner.get_state()

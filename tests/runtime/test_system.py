@@ -87,6 +87,17 @@ def test_stop_keeps_the_first_reason(system):
     system.close()
 
 
+def test_warming_up_compiles_all_updates_and_changes_nothing(tmp_path):
+    system = make_system(tmp_path)
+    before = system.learner.get_state()
+    system.warm_up()
+    assert set(system.learner._metrics) == {("base", "vr", "rp"), ("base",)}  # PPO's first epoch, and the others
+    assert system.learner.version == system.metrics.steps_trained == 0
+    after = system.learner.get_state()
+    assert all((after[name] == array).all() for name, array in before.items())
+    system.close()
+
+
 @pytest.mark.parametrize(("agents", "groups"), [(1, 8), (3, 4)])
 def test_no_prediction_is_larger_than_max_batch(tmp_path, agents, groups):
     """One agent is a single group; of three, two are in the larger one."""

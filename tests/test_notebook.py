@@ -1,0 +1,37 @@
+"""The notebook of the documentation runs from its first cell to its last."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+NOTEBOOK = Path(__file__).parents[1] / "docs" / "notebooks" / "quickstart.ipynb"
+TINY = "steps=600, agents=4, agents_per_process=4, min_batch=40, t_max=5, hidden=16"
+
+
+def outputs(cell) -> str:
+    """The text of a cell's outputs, and the types of its pictures."""
+    return " ".join(f"{output.get('text', '')} {output.get('data', {})}" for output in cell["outputs"])
+
+
+@pytest.mark.timeout(900)
+def test_the_notebook_runs(tmp_path):
+    """Trainings have a tiny budget. A cell that raises fails the test with its traceback."""
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    for module in ("ipykernel", "matplotlib", "imageio_ffmpeg"):
+        pytest.importorskip(module)
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    trainings = 0
+    for cell in notebook["cells"]:
+        cell["source"], count = re.subn(r"steps=60_000", TINY, cell["source"])
+        trainings += count
+    assert trainings == 2
+    nbclient.NotebookClient(notebook, timeout=None, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    found = {cell["source"]: outputs(cell) for cell in notebook["cells"] if cell["cell_type"] == "code"}
+    shown = {last: next(text for source, text in found.items() if last in source) for last in ("plot()", "video(")}
+    assert "image/png" in shown["plot()"] and "video/mp4" in shown["video("]
+    scores = next(text for source, text in found.items() if "policy.act" in source)
+    assert len(re.findall(r"-?1\.0", scores)) == 10
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"quickstart", "next-reward"}
