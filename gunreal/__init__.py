@@ -1,6 +1,7 @@
 """gunreal: GA3C with UNREAL's auxiliary tasks as plug-ins.
 
 A script needs only `train`, `resume`, `load` and `Config`, and a task of one's own `AuxiliaryTask` and `check_task`.
+A network of one's own needs `Architecture` and `check_network`.
 """
 
 from __future__ import annotations
@@ -14,15 +15,19 @@ from gunreal import envs as envs  # registers the library's ids with Gymnasium, 
 from gunreal.config.schema import Config, ConfigError
 
 if TYPE_CHECKING:
+    from gunreal.learning.architecture import Architecture
+    from gunreal.learning.contract import check_network
     from gunreal.run import Run, load
     from gunreal.tasks.base import AuxiliaryTask
     from gunreal.testing import check_task
     from gunreal.train import resume, train
 
-__all__ = ["AuxiliaryTask", "Config", "ConfigError", "Run", "check_task", "load", "resume", "train"]
+__all__ = ["Architecture", "AuxiliaryTask", "Config", "ConfigError", "Run", "check_network", "check_task"]
+__all__ += ["load", "resume", "train"]
 __version__ = "0.1.0"
 
 _LAZY = {"train": "gunreal.train", "resume": "gunreal.train", "load": "gunreal.run", "Run": "gunreal.run"}
+_LAZY |= {"Architecture": "gunreal.learning.architecture", "check_network": "gunreal.learning.contract"}
 _LAZY |= {"AuxiliaryTask": "gunreal.tasks.base", "check_task": "gunreal.testing"}
 
 

@@ -74,10 +74,10 @@ def _plugins(kind: plugins.Kind, verdict: Callable[[type], str] | None = None) -
 
 
 def _fit(config: Config) -> Callable[[type], str]:
-    from gunreal.envs.make import describe
+    from gunreal.learning.registry import interface
     from gunreal.train import check_fit
 
-    spec = describe(config)
+    spec, _ = interface(config)
 
     def verdict(cls: type) -> str:
         try:

@@ -16,12 +16,14 @@ from gunreal.acting.policy import Policy
 from gunreal.acting.predictor import sample_actions
 from gunreal.config import folders
 from gunreal.config.schema import Config, ConfigError
-from gunreal.envs.make import examine, make_raw
+from gunreal.envs.make import make_raw
 from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
 from gunreal.learning.learner import Learner
-from gunreal.records import checkpoint, interface, metrics
+from gunreal.learning.registry import interface
+from gunreal.records import checkpoint, metrics
+from gunreal.records import interface as saved_interface
 from gunreal.tasks import registry
 from gunreal.tasks.base import AuxiliaryTask
 
@@ -56,7 +58,7 @@ class Run:
     @cached_property
     def _interface(self) -> tuple[Spec, Raw]:
         """The interface that the run saved. If its folder has none, the environment is opened once."""
-        return interface.load(self.path) or examine(self.config)
+        return saved_interface.load(self.path) or interface(self.config)
 
     @property
     def checkpoint(self) -> Path:

@@ -1,4 +1,4 @@
-"""A test of the auxiliary-task contract. Call `check_task(MyTask)` in the test suite of a plug-in."""
+"""Tests of the contracts of plug-ins: call `check_task(MyTask)` or `check_network(MyNetwork)` in their test suites."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Replay
 from gunreal.experience.segment import Segment
 from gunreal.experience.spec import Spec
 from gunreal.experience.synthetic import synthetic_segment
+from gunreal.learning import registry
+from gunreal.learning.contract import check_network
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
 from gunreal.tasks.recorded import recorded_fields
+
+__all__ = ["IMAGES", "check_network", "check_task"]
 
 IMAGES = Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6)
 _SEQUENCES = 8  # per batch
@@ -192,8 +196,8 @@ class _Learning:
         from gunreal.learning.network import Network
 
         self.task, self.spec = dataclasses.replace(task, weight=1.0), spec
-        kind = "lstm" if spec.state else "small" if spec.is_image else "mlp"
-        self.network = Network(spec, [self.task], kind=kind, hidden=spec.state // 2 or _HIDDEN)
+        name = "lstm" if spec.state else "small" if spec.is_image else "mlp"
+        self.network = Network(spec, [self.task], registry.named(name, hidden=spec.state // 2 or _HIDDEN))
         self.learner = make_learner(self.network, Config())
 
     def bootstrap(self, segment: Segment, steps: np.ndarray) -> np.ndarray | None:

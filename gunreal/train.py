@@ -17,11 +17,13 @@ from gunreal.acting.process import EXIT_BAD_INPUT
 from gunreal.config import flags, folders
 from gunreal.config.checks import check
 from gunreal.config.schema import Config, ConfigError
-from gunreal.envs.make import check_recorded, examine
+from gunreal.envs.make import check_recorded
 from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
-from gunreal.records import checkpoint, interface, metrics, tracker
+from gunreal.learning.registry import interface
+from gunreal.records import checkpoint, metrics, tracker
+from gunreal.records import interface as saved_interface
 from gunreal.runtime import signals
 from gunreal.tasks import registry
 from gunreal.tasks.base import AuxiliaryTask
@@ -51,7 +53,7 @@ def prepare(config: Config) -> Prepared:
     devices.check_installed(config.backend)
     tracker.check(config)
     tasks = registry.load_tasks(config.tasks, config.task)
-    spec, raw = examine(config)
+    spec, raw = interface(config)
     check_fit(config, spec, tasks)
     return Prepared(spec, tasks, raw)
 
@@ -125,7 +127,7 @@ def _train(config: Config, resumed_dir: Path | None, show: bool = True, on_metri
             if resumed_dir:
                 folders.save_resumed(config, run_dir)
             try:
-                interface.save(run_dir, spec, raw)
+                saved_interface.save(run_dir, spec, raw)
                 system = System(dataclasses.replace(config, name=run_dir.name), spec, tasks, run_dir, resumed)
                 interruption.stops(system.stop)
                 _run(system, show, on_metrics)

@@ -44,6 +44,8 @@ def _check_names(config: Config) -> None:
         raise ConfigError("logdir is empty; give a folder, or . for the current one")
     if config.name in (".", "..") or "/" in config.name or "\\" in config.name or "\0" in config.name:
         raise ConfigError(f"name {config.name!r} is not a folder name; set its parent folder with --logdir")
+    if not config.network:
+        raise ConfigError("network is empty; leave it out, or give a name such as small, or module:Class")
     if "" in config.tasks:
         raise ConfigError(f"tasks {','.join(config.tasks)!r} contains an empty name; write --tasks pc,vr,rp")
     twice = [task for task in config.tasks if config.tasks.count(task) > 1]
@@ -57,7 +59,7 @@ def _check_names(config: Config) -> None:
         weight = options.get("weight", 0.0)
         if not is_number(weight) or weight < 0:
             raise ConfigError(f"task.{task}.weight is {weight!r}, but must be a number of at least 0")
-    for table in ("env_args", "task"):
+    for table in ("env_args", "task", "network_args"):
         _check_savable(table, getattr(config, table))
 
 

@@ -18,7 +18,7 @@ from gunreal.config.checks import check
 from gunreal.config.schema import FIELDS, TYPES, Config, ConfigError, close_match, load, typed
 from gunreal.config.units import parse_count, parse_size
 
-_TABLES = ("env_args", "task")
+_TABLES = ("env_args", "task", "network_args")
 _OTHERS = {**usage.FILES, "task_weight": usage.TASK_WEIGHT, **usage.HELP}
 
 
@@ -184,7 +184,7 @@ def parse_pairs(text: str) -> dict[str, Any]:
 def _check_flat(name: str, pairs: dict[str, Any]) -> None:
     wrong = next((key for key in pairs if (name == "task") != ("." in key)), None)
     if wrong is not None:
-        expected = {"task": "pc.weight=0.05", "task_weight": "pc=0.05", "env_args": "frameskip=4"}[name]
+        expected = {"task": "pc.weight=0.05", "task_weight": "pc=0.05", "env_args": "frameskip=4"}.get(name, "width=2")
         raise ConfigError(f"--{name} {wrong}={pairs[wrong]} has the wrong form; write it as in --{name} {expected}")
 
 
@@ -202,8 +202,9 @@ def _merge(file: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     A task that the file names and the flags leave out is dropped together with its options.
     """
     merged = file | found
-    if "env_args" in file:
-        merged["env_args"] = file["env_args"] | found.get("env_args", {})
+    for table in ("env_args", "network_args"):
+        if table in file:
+            merged[table] = file[table] | found.get(table, {})
     if "task" in file:
         dropped = set(file.get("tasks", ())) - set(merged.get("tasks", ()))
         kept = {task: options for task, options in file["task"].items() if task not in dropped}

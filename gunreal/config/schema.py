@@ -136,10 +136,10 @@ class Config:
     )
     network: str = field(
         "auto",
-        "Network: small (as in GUNREAL), large (GA3C's plus a third convolution), lstm (as in UNREAL), mlp, or auto "
-        "(small for images, mlp for vectors)",
-        choices=("auto", "small", "large", "lstm", "mlp"),
+        "Network: small (as in GUNREAL), large (GA3C's plus a third convolution), lstm (as in UNREAL), impala "
+        "(residual), mlp, another installed name, module:Class, or auto (small for images, mlp for vectors)",
     )
+    network_args: dict[str, Any] = field({}, "Options of the network, as in width=2")
     first_stride: int = field(4, "Stride of the large network's first convolution, in pixels", low=1, high=4)
     hidden: int = field(256, "Number of units in the last layer of the torso", low=1)
     min_batch: int = field(

@@ -10,6 +10,7 @@ from typing import Any
 
 _KINDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
 _WANTED = {"tasks": "a list of names and classes", "task": "a table of options for each task", "env_args": "a table"}
+_WANTED |= {"network_args": "a table", "network": "a name or a class"}
 _FIX = "define it in a module, such as mine.py, and import it from there"
 
 
@@ -17,7 +18,7 @@ def converted(name: str, kind: Any, value: Any) -> Any:
     """Converts `value` to the type `kind` of field `name`.
 
     Whole floats such as 8e6 become int, int becomes float, and a list becomes a tuple. A function or class as `env`,
-    and a class in `tasks`, becomes "module:name".
+    and a class in `tasks` or as `network`, becomes "module:name".
 
     Raises:
       ValueError: the value has another type. The message is one line.
@@ -32,7 +33,9 @@ def converted(name: str, kind: Any, value: Any) -> Any:
         return reference(name, value)
     if name == "tasks" and isinstance(value, list | tuple) and all(isinstance(task, str | type) for task in value):
         return tuple(task if isinstance(task, str) else reference(name, task) for task in value)
-    if name == "env_args" and _is_table(value):
+    if name == "network" and isinstance(value, type):
+        return reference(name, value)
+    if name in ("env_args", "network_args") and _is_table(value):
         return value
     if name == "task" and _is_table(value) and all(_is_table(options) for options in value.values()):
         return value

@@ -49,7 +49,10 @@ def make_raw(config: Config) -> gymnasium.Env:
 
 
 def describe(config: Config) -> Spec:
-    """Opens `config.env` once and returns its interface. Raises ConfigError as `make` does."""
+    """Opens `config.env` once and returns its interface. Raises ConfigError as `make` does.
+
+    The state of a recurrent network is not part of it; `gunreal.learning.registry.interface` adds it.
+    """
     return examine(config)[0]
 
 
@@ -58,11 +61,10 @@ def examine(config: Config) -> tuple[Spec, Raw]:
     env = make(config, 1)
     env.close()
     stack = config.frame_stack if len(env.frame) == 3 else 1
-    state = 2 * config.hidden if config.network == "lstm" else 0
     clip = config.reward_clip
     if clip < 0:
         clip = 1.0 if config.env.startswith("ALE/") else 0.0
-    return Spec(env.frame, stack, env.dtype, env.num_actions, config.t_max, config.discount, clip, state), env.raw
+    return Spec(env.frame, stack, env.dtype, env.num_actions, config.t_max, config.discount, clip), env.raw
 
 
 def check_recorded(config: Config, keys: Sequence[str]) -> None:

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gunreal.learning.devices import BACKENDS, cores, data_format, fused, has_gpu, select, side_by_side, usable
+from gunreal.learning.devices import (
+    BACKENDS,
+    cores,
+    data_format,
+    fused,
+    has_gpu,
+    select,
+    select_for,
+    side_by_side,
+    usable,
+)
 from gunreal.learning.learner import Learner
 
 if TYPE_CHECKING:
@@ -24,6 +34,7 @@ __all__ = [
     "has_gpu",
     "make_learner",
     "select",
+    "select_for",
     "side_by_side",
     "usable",
 ]

@@ -1,10 +1,11 @@
-"""Contexts in which layers are made: their precision, and the seeds of their initial weights."""
+"""Contexts in which layers are made: their precision, their layout, and the seeds of their initial weights."""
 
 from __future__ import annotations
 
 import contextlib
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import keras
 
@@ -29,3 +30,20 @@ def seeded(seed: int) -> Iterator[None]:
         yield
     finally:
         random.setstate(state)
+
+
+@contextlib.contextmanager
+def laid_out(data_format: str) -> Iterator[None]:
+    """Sets the default layout of all layers made in this context, "channels_first" or "channels_last"."""
+    before = keras.config.image_data_format()
+    keras.config.set_image_data_format(data_format)
+    try:
+        yield
+    finally:
+        keras.config.set_image_data_format(before)
+
+
+def dense(name: str, units: int, gain: float, seed: int, activation: str | None = None) -> Any:
+    """A dense layer with orthogonal initial weights."""
+    initializer = keras.initializers.Orthogonal(gain, seed)
+    return keras.layers.Dense(units, activation, kernel_initializer=initializer, name=name)

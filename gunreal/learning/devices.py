@@ -7,10 +7,13 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gunreal.config.schema import ConfigError
 from gunreal.learning import heap
+
+if TYPE_CHECKING:
+    from gunreal.config.schema import Config
 
 BACKENDS = ("tensorflow", "jax")
 
@@ -85,6 +88,11 @@ def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
             tf.config.experimental.set_memory_growth(gpu, True)
     if deterministic:
         tf.config.experimental.enable_op_determinism()
+
+
+def select_for(config: Config) -> None:
+    """Selects the backend of a run. See `select`."""
+    select(config.backend, config.serial, config.threads or (0 if config.serial else max(1, cores() // 4)))
 
 
 def cores() -> int:

@@ -13,12 +13,13 @@ from keras import ops
 
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
-from gunreal.learning.building import computing, seeded
+from gunreal.learning.architecture import Architecture
+from gunreal.learning.building import computing, dense, seeded
 from gunreal.learning.normalizer import Moments, Statistics
 from gunreal.learning.objectives import actor_critic_loss
 from gunreal.learning.parts import present
 from gunreal.learning.task import LearnedTask
-from gunreal.learning.torso import Features, Torso, dense
+from gunreal.learning.torso import Features, Torso
 
 _LEAST_RETURN_DEVIATION = 0.1  # avoids learning from the noise of the values before there are rewards
 _RETURNS_REMEMBERED = 100_000.0  # agent steps; returns grow as the policy improves
@@ -45,10 +46,8 @@ class Network:
         self,
         spec: Spec,
         tasks: Sequence[LearnedTask],
+        architecture: Architecture,
         *,
-        kind: str = "small",
-        first_stride: int = 4,
-        hidden: int = 256,
         data_format: str = "channels_last",
         precision: str = "float32",
         normalize_observations: str = "off",
@@ -63,9 +62,7 @@ class Network:
           spec: shapes and constants. Observations are `[N, *spec.observation]` of dtype `spec.dtype`. uint8 is scaled
             to [0, 1] inside the network.
           tasks: the auxiliary tasks.
-          kind: "small", "large", "lstm" or "mlp". See `gunreal.learning.torso.Torso`.
-          first_stride: stride of the large network's first convolution.
-          hidden: number of units in the last layer of the torso.
+          architecture: the network, which makes the layers of the torso.
           data_format: layout of the convolutions, "channels_first" or "channels_last". Observations are always NCHW.
           precision: precision of the layers, "float32" or "bfloat16". Weights, outputs and losses are float32.
           normalize_observations: whether to normalize by the moments of every "element" of a frame or of every
@@ -76,13 +73,12 @@ class Network:
           side_by_side: whether the parts of a batch pass through the torso separately and in parallel.
 
         Raises:
-          ConfigError: the network does not fit the observations.
-          ValueError: a head does not fit.
+          ValueError: the architecture or a head cannot be used.
         """
         self.spec, self.tasks, self._side_by_side = spec, tuple(tasks), side_by_side
         self.lengths = {"base": spec.t_max, **{task.name: task.length(spec.t_max) for task in self.tasks}}
         with computing(precision):
-            self.torso = Torso(spec, kind, first_stride, hidden, data_format, normalize_observations, seed, fuse)
+            self.torso = Torso(spec, architecture, data_format, normalize_observations, seed, fuse)
         self.statistics: dict[str, Statistics] = {}
         if self.torso.statistics:
             self.statistics["observation"] = self.torso.statistics
@@ -92,11 +88,11 @@ class Network:
         self._policy = dense("policy", spec.num_actions, 0.01, seed + depth)
         self._value = dense("value", 1, 1.0, seed + depth + 1)
         self._heads: dict[str, Any] = {}
-        features = self.torso.features(keras.KerasTensor((None, *spec.observation), spec.dtype))
+        features = Features(*(keras.KerasTensor((None, width)) for width in self.torso.widths))
         self.policy_value(features.hidden)
         self.trainable_variables: list[Any] = []
         self.names: list[str] = []
-        layers = {f"torso/{layer.name}": layer for layer in self.torso.layers}
+        layers = {f"torso/{name}": layer for name, layer in self.torso.layers.items()}
         for prefix, layer in (layers | {"policy": self._policy, "value": self._value}).items():
             self._track(prefix, layer)
         for task in self.tasks:
@@ -104,9 +100,11 @@ class Network:
                 self._build_head(task, features, seed)
 
     def _track(self, prefix: str, layer: Any) -> None:
-        for variable in layer.trainable_variables:
-            self.names.append(f"{prefix}/{variable.name}")
-            self.trainable_variables.append(variable)
+        _check_stateless(prefix, layer)
+        names = [variable.name for variable in layer.trainable_variables]
+        unique = len(set(names)) == len(names)  # not in a layer that is made of layers
+        self.names += [f"{prefix}/{name}" if unique else f"{prefix}/{place}/{name}" for place, name in enumerate(names)]
+        self.trainable_variables += layer.trainable_variables
 
     def _build_head(self, task: LearnedTask, features: Features, seed: int) -> None:
         with seeded(zlib.crc32(f"{seed}/{task.name}".encode())):
@@ -115,9 +113,7 @@ class Network:
                 return
             length = task.length(self.spec.t_max)
             head(_seen(task, Features(*(keras.KerasTensor((None, length, x.shape[-1])) for x in features))))
-        if head.non_trainable_variables:
-            names = ", ".join(variable.path for variable in head.non_trainable_variables)
-            raise ValueError(f"the head of task {task.name!r} has untrained state ({names}); use layers without state")
+        _check_stateless(f"the head of task {task.name!r}", head)
         # Keras numbers layers with a counter per process, so a head's variables are named by their position.
         for place, variable in enumerate(head.trainable_variables):
             self.names.append(f"{task.name}/{place}/{variable.name}")
@@ -280,6 +276,12 @@ class Network:
             for place, name in enumerate(names):
                 unrolled[name] = features[name]._replace(hidden=hidden[place * count : (place + 1) * count])
         return unrolled
+
+
+def _check_stateless(name: str, layer: Any) -> None:
+    if layer.non_trainable_weights:
+        names = ", ".join(variable.path for variable in layer.non_trainable_weights)
+        raise ValueError(f"{name} has untrained state ({names}); use layers without state")
 
 
 def _seen(task: LearnedTask, features: Features) -> Any:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
-from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
+from gunreal.learning.architecture import Architecture
+from gunreal.learning.building import laid_out, seeded
 from gunreal.learning.normalizer import Moments, Statistics, moments
 
 _MOST_DEVIATIONS = 5.0  # clip range of normalized inputs, in standard deviations
@@ -33,59 +36,52 @@ class Features(NamedTuple):
 
 
 class Torso:
-    """The layers that all tasks share.
+    """The layers that all tasks share: those of an `Architecture`, and what comes before them.
 
-    - "small": 16 filters 8x8 with stride 4, 32 filters 4x4 with stride 2, `hidden` units, ReLU (A3C, UNREAL; GA3C
-      section 3.2).
-    - "large": 32 filters 8x8 with stride `first_stride`, 32 and 64 filters 4x4 with stride 2, `hidden` units, ReLU
-      (GA3C, footnote 2).
-    - "lstm": "small", followed by an LSTM with `hidden` units that also receives the last action and the last reward
-      (UNREAL, section 3).
-    - "mlp": two layers of `hidden` units, tanh. The "conv" features are those of the first layer.
-
-    Convolutions are not padded. The initial weights depend on `seed` alone.
+    The initial weights depend on the seed alone.
 
     Attributes:
-      layers: the layers in order, each with a unique name.
+      layers: the layers with weights, by their unique names, in order. The cell of a recurrent network is the last.
       recurrent: whether `unroll` must follow `features`.
       statistics: moments that normalize the frames, or None.
+      widths: sizes of the features, those after the recurrence.
     """
 
     def __init__(
         self,
         spec: Spec,
-        kind: str,
-        first_stride: int,
-        hidden: int,
+        architecture: Architecture,
         data_format: str,
         normalize: str,
         seed: int,
         fuse: Callable[..., Any] | None = None,
     ):
-        """See `network.Network`. Raises ConfigError if the network does not fit the observations."""
+        """See `network.Network`. Raises ValueError if the layers cannot be used."""
         self._spec = spec
         self.statistics = _statistics(spec, normalize)
         self._compute = keras.config.dtype_policy().compute_dtype
         self._channels_last = data_format == "channels_last"
-        self._is_conv = kind != "mlp"
+        self._takes_images = architecture.takes_images
         self._scale = 1 / 255 if spec.dtype == "uint8" else 1.0
-        sizes = _sizes(kind, first_stride, hidden)
-        if self._is_conv:
-            _check_image(spec, sizes[:-1], kind)
         self._fused_input = fuse(self._input) if fuse else self._input
-        self.layers = _layers(sizes, "relu" if self._is_conv else "tanh", data_format, seed)
-        *self._body, self._last = self.layers
-        self.recurrent = kind == "lstm"
-        if self.recurrent:
-            self._cell = keras.layers.LSTMCell(
-                hidden,
-                kernel_initializer=keras.initializers.GlorotUniform(seed + len(sizes) + 2),
-                recurrent_initializer=keras.initializers.Orthogonal(1.0, seed + len(sizes) + 3),
-                dtype="float32",  # its state lives through whole episodes
-                name="lstm",
-            )
-            self._cell.build((None, hidden + spec.num_actions + 1))
-            self.layers.append(self._cell)
+        with seeded(zlib.crc32(f"{seed}/torso".encode())), laid_out(data_format):
+            inputs = self._input(keras.KerasTensor((None, *spec.observation), spec.dtype))
+            inputs = keras.Input(inputs.shape[1:], dtype=self._compute)
+            flat = self._flat(architecture.body(inputs, seed))
+            self._model = keras.Model(inputs, [flat, architecture.top(flat, seed)])
+            self.widths = Features(*(int(output.shape[-1]) for output in self._model.outputs))
+            layers = [layer for layer in self._model.layers if layer.weights]
+            self._cell = architecture.cell(seed)
+            self.recurrent = self._cell is not None
+            if self.recurrent:
+                self._cell.build((None, self.widths.hidden + spec.num_actions + 1))
+                self.widths = self.widths._replace(hidden=self._cell.output_size)
+                layers.append(self._cell)
+        self.layers = {_stable_name(layer, place): layer for place, layer in enumerate(layers)}
+        self._state_sizes = _state_sizes(self._cell)
+        if (size := sum(self._state_sizes)) != spec.state:
+            name = architecture.name
+            raise ValueError(f"the cell of the {name} network has {size} floats of state, but state() is {spec.state}")
 
     def features(self, observations: Any) -> Features:
         """Features `[N, F]` of `observations` `[N, *spec.observation]`, without the recurrence.
@@ -93,14 +89,15 @@ class Torso:
         Args:
           observations: observations as stored, not scaled or normalized.
         """
-        symbolic = keras.utils.is_keras_tensor(observations)  # while a network is built
-        x = self._input(observations) if symbolic else self._fused_input(observations)
-        for layer in self._body:
-            x = layer(x)
-        if self._is_conv:
-            x = x if self._channels_last else ops.transpose(x, (0, 2, 3, 1))
-            x = ops.reshape(x, (-1, math.prod(x.shape[1:])))
-        return Features(ops.cast(x, "float32"), ops.cast(self._last(x), "float32"))
+        conv, hidden = self._model(self._fused_input(observations))
+        return Features(ops.cast(conv, "float32"), ops.cast(hidden, "float32"))
+
+    def _flat(self, x: Any) -> Any:
+        """The output of the body as `[N, Fc]`."""
+        if len(x.shape) == 2:
+            return x
+        x = x if self._channels_last else ops.transpose(x, (0, 2, 3, 1))
+        return ops.reshape(x, (-1, math.prod(x.shape[1:])))
 
     def _input(self, observations: Any) -> Any:
         """The input of the first layer."""
@@ -108,7 +105,7 @@ class Torso:
             x = ops.cast(observations, self._compute) * self._scale
         else:
             x = ops.cast(self._normalized(ops.cast(observations, "float32") * self._scale), self._compute)
-        if not self._is_conv:
+        if not self._takes_images:
             return ops.reshape(x, (-1, math.prod(self._spec.observation)))
         # Transpose after the cast, because TensorFlow transposes floats faster than bytes.
         return ops.transpose(x, (0, 2, 3, 1)) if self._channels_last else x
@@ -130,7 +127,7 @@ class Torso:
         return moments(newest, weight, (0, *inner))
 
     def unroll(self, hidden: Any, past: Past) -> tuple[Any, Any]:
-        """Runs the LSTM along sequences. Its state is reset to zeros at the first step of an episode.
+        """Runs the cell along sequences. Its state is reset to zeros at the first step of an episode.
 
         The steps are unrolled, because sequences are short and a loop in the graph would cost more than the cell.
 
@@ -144,13 +141,14 @@ class Torso:
         goes_on = ops.cast(past.last_action >= 0, "float32")
         last_action = ops.one_hot(past.last_action, self._spec.num_actions, dtype="float32")  # zeros for -1
         x = ops.concatenate([hidden, last_action, ops.expand_dims(past.last_reward, -1)], axis=-1)
-        h, c = ops.split(past.state, 2, axis=-1)
+        ends = itertools.accumulate(self._state_sizes, initial=0)
+        states = [past.state[:, start:end] for start, end in itertools.pairwise(ends)]
         outputs = []
         for t in range(x.shape[1]):
             keep = goes_on[:, t : t + 1]
-            _, (h, c) = self._cell(x[:, t], [h * keep, c * keep])
-            outputs.append(h)
-        return ops.stack(outputs, axis=1), ops.concatenate([h, c], axis=-1)
+            output, states = self._cell(x[:, t], [state * keep for state in states])
+            outputs.append(output)
+        return ops.stack(outputs, axis=1), ops.concatenate(states, axis=-1)
 
 
 def _statistics(spec: Spec, normalize: str) -> Statistics | None:
@@ -160,50 +158,15 @@ def _statistics(spec: Spec, normalize: str) -> Statistics | None:
     return Statistics(shape, _LEAST_DEVIATION[spec.dtype], math.inf)
 
 
-def _sizes(kind: str, first_stride: int, hidden: int) -> list[tuple[int, ...]]:
-    """Sizes of a torso's layers: (filters, kernel, stride) for convolutions and (units,) for dense layers."""
-    if kind in ("small", "lstm"):
-        return [(16, 8, 4), (32, 4, 2), (hidden,)]
-    if kind == "large":
-        return [(32, 8, first_stride), (32, 4, 2), (64, 4, 2), (hidden,)]
-    if kind == "mlp":
-        return [(hidden,), (hidden,)]
-    raise ValueError(f"unknown network {kind!r}; use small, large, lstm or mlp")
+def _stable_name(layer: Any, place: int) -> str:
+    """A layer's name. Keras numbers layers without one by a counter per process; these are named by their place."""
+    default = type(layer).__name__.lower().rstrip("0123456789")
+    given = layer.name.rstrip("0123456789_").replace("_", "") != default
+    return str(layer.name) if given else str(place)
 
 
-def _check_image(spec: Spec, convolutions: Sequence[tuple[int, ...]], kind: str) -> None:
-    if not spec.is_image:
-        raise ConfigError(f"the {kind} network needs images, not vectors of {spec.frame[0]}; use the mlp network")
-    size = min(spec.frame[1:])
-    for _, kernel, stride in convolutions:
-        size = (size - kernel) // stride + 1 if size >= kernel else 0
-    if size < 1:
-        raise ConfigError(f"frames of {spec.frame} are too small for the {kind} network; use larger frames or mlp")
-
-
-def dense(name: str, units: int, gain: float, seed: int, activation: str | None = None) -> Any:
-    """A dense layer with orthogonal initial weights."""
-    initializer = keras.initializers.Orthogonal(gain, seed)
-    return keras.layers.Dense(units, activation, kernel_initializer=initializer, name=name)
-
-
-def _layers(sizes: Sequence[tuple[int, ...]], activation: str, data_format: str, seed: int) -> list[Any]:
-    layers = []
-    for place, size in enumerate(sizes):
-        if len(size) == 1:
-            layers.append(dense(f"fc{place + 1}", size[0], math.sqrt(2), seed + place, activation))
-            continue
-        filters, kernel, stride = size
-        initializer = keras.initializers.Orthogonal(math.sqrt(2), seed + place)
-        layers.append(
-            keras.layers.Conv2D(
-                filters,
-                kernel,
-                stride,
-                data_format=data_format,
-                activation=activation,
-                kernel_initializer=initializer,
-                name=f"conv{place + 1}",
-            )
-        )
-    return layers
+def _state_sizes(cell: Any) -> list[int]:
+    """The sizes of the parts of a cell's state."""
+    if cell is None:
+        return []
+    return [cell.state_size] if isinstance(cell.state_size, int) else list(cell.state_size)

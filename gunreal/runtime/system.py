@@ -21,6 +21,7 @@ from gunreal.experience.segment import Layout
 from gunreal.experience.spec import Spec
 from gunreal.experience.waits import Reader
 from gunreal.learning import backend
+from gunreal.learning.registry import load_network
 from gunreal.records import checkpoint
 from gunreal.records.metrics import MetricsWriter, RunMetrics
 from gunreal.records.tracker import open_tracker
@@ -33,17 +34,13 @@ from gunreal.tasks.recorded import recorded_fields
 
 def build_learner(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...]) -> backend.Learner:
     """Builds the network on its accelerator, with newly initialized weights."""
-    threads = config.threads or (0 if config.serial else max(1, backend.cores() // 4))
-    backend.select(config.backend, config.serial, threads)
+    backend.select_for(config)
     from gunreal.learning.network import Network  # Keras loads the backend that was just selected
 
-    kind = config.network if config.network != "auto" else "small" if spec.is_image else "mlp"
     network = Network(
         spec,
         tasks,
-        kind=kind,
-        first_stride=config.first_stride,
-        hidden=config.hidden,
+        load_network(config, spec),
         data_format=backend.data_format(config.layout),
         precision=config.precision,
         normalize_observations=config.normalize_observations,

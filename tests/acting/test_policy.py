@@ -14,7 +14,8 @@ from gymnasium import spaces
 from gunreal.acting import episodes
 from gunreal.acting.policy import Policy, decide
 from gunreal.config.schema import Config
-from gunreal.envs.make import examine, make_raw
+from gunreal.envs.make import make_raw
+from gunreal.learning.registry import interface
 from gunreal.runtime.system import build_learner
 
 BACKEND = os.environ.get("KERAS_BACKEND", "tensorflow")
@@ -56,7 +57,7 @@ CONFIGS = {
 def actor(name):
     """A network whose policy depends much on what it gets: learner, interface and raw observations."""
     config = CONFIGS[name]
-    spec, raw = examine(config)
+    spec, raw = interface(config)
     learner = build_learner(config, spec, ())
     state = learner.get_state()
     state["weights/policy/kernel"] = 1000 * state["weights/policy/kernel"]

@@ -25,7 +25,14 @@ def test_no_flags_are_the_defaults():
 
 
 def test_every_field_is_a_flag():
-    texts = {"tasks": "vr", "task": "vr.weight=0.5", "env_args": "a=1", "serial": "false", "memory_limit": "1GiB"}
+    texts = {
+        "tasks": "vr",
+        "task": "vr.weight=0.5",
+        "env_args": "a=1",
+        "network_args": "a=1",
+        "serial": "false",
+        "memory_limit": "1GiB",
+    }
     for name, field in FIELDS.items():
         text = texts.get(name) or str(field.default)
         extra = ("--tasks=vr",) if name == "task" else ()

@@ -12,6 +12,7 @@ from gunreal.config.schema import Config
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
 from gunreal.learning import backend
+from gunreal.learning.registry import named
 
 UNITS, STEPS, COUNT = 8, 6, 3
 SPEC = Spec((1, 28, 28), 1, "uint8", 4, t_max=STEPS, state=2 * UNITS)
@@ -23,7 +24,7 @@ def network():
     backend.select("tensorflow")
     from gunreal.learning.network import Network
 
-    return Network(SPEC, (), kind="lstm", hidden=UNITS, seed=3)
+    return Network(SPEC, (), named("lstm", hidden=UNITS), seed=3)
 
 
 def make_past(rng):
@@ -52,7 +53,7 @@ def test_the_compiled_input_is_the_input(kind):
     from gunreal.learning.torso import Torso
 
     frames = np.random.default_rng(0).integers(0, 256, (5, 4, 36, 36), np.uint8)
-    torso = Torso(Spec((1, 36, 36), 4, "uint8", 3), kind, 4, UNITS, "channels_last", "element", 0, backend.fused)
+    torso = Torso(Spec((1, 36, 36), 4, "uint8", 3), named(kind), "channels_last", "element", 0, backend.fused)
     assert torso._fused_input != torso._input
     np.testing.assert_array_equal(torso._input(frames), torso._fused_input(frames))
 

@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from gunreal.experience.replay import RESET
 from gunreal.learning.network import Network
+from gunreal.learning.registry import named
 
 
 def batch_of(task, segment, count, seed=0):
@@ -27,7 +28,7 @@ def batch_of(task, segment, count, seed=0):
 def gradients(task, segment, count=4):
     """The gradient's norm for every weight of a network with 32 hidden units by name; None where there is none."""
     spec = segment.layout.spec
-    network = Network(spec, [task], hidden=32)
+    network = Network(spec, [task], named("small", hidden=32))
     observations, batch = batch_of(task, segment, count)
     with tf.GradientTape() as tape:
         features = network.torso.features(observations)

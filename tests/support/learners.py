@@ -12,6 +12,7 @@ from gunreal.config.schema import Config
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
 from gunreal.learning import backend
+from gunreal.learning.registry import named
 from gunreal.tasks.base import AuxiliaryTask
 
 SPEC = Spec((1, 28, 36), 2, "uint8", 3, t_max=4)
@@ -55,8 +56,7 @@ def make_learner(config=CONFIG, tasks=(Fit(),), seed=3, layout="auto", kind="sma
     network = Network(
         spec,
         tasks,
-        kind=kind,
-        hidden=16,
+        named(kind, hidden=16),
         data_format=backend.data_format(layout),
         normalize_observations=config.normalize_observations,
         normalize_returns=config.normalize_returns,

@@ -1,0 +1,50 @@
+import networks
+import pytest
+
+from gunreal.experience.spec import Spec
+from gunreal.learning.registry import named
+from gunreal.testing import check_network
+
+VECTOR = Spec((3,), 1, "float32", num_actions=2, t_max=4)
+
+
+@pytest.mark.parametrize("name", ["small", "large", "lstm", "impala"])
+def test_built_in_networks_keep_the_contract(name):
+    check_network(named(name, hidden=16))
+
+
+def test_a_network_for_vectors():
+    check_network(named("mlp", hidden=16), VECTOR)
+    check_network(named("mlp", hidden=16))
+
+
+def test_a_network_with_a_cell_of_its_own():
+    check_network(networks.Strided, hidden=16, filters=3)
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        (networks.NoArchitecture, "does not inherit from gunreal.Architecture"),
+        (networks.Misnamed, "name is 'my network'"),
+        (networks.NoNumber, r"state\(\) is None"),
+        (networks.Miscounted, r"the cell of the strided network has 256 floats of state, but state\(\) is 512"),
+        (networks.Normalized, "torso/1 has untrained state"),
+        (networks.Seedless, "networks with different seeds are equal"),
+        (networks.Unrepeatable, "two networks with the same seed differ in torso/1/kernel"),
+        (networks.Renamed, "names of the weights change"),
+        (networks.FixedLayout, "with the layout nchw: "),
+        (networks.Infinite, "is not finite"),
+        (networks.Mixing, "depend on the others in the batch"),
+        (networks.Dead, "no gradient of the loss reaches torso/0/kernel"),
+    ],
+)
+def test_each_broken_rule_is_named(network, message):
+    with pytest.raises(AssertionError, match=message) as error:
+        check_network(network)
+    assert "\n" not in str(error.value)
+
+
+def test_a_refusal_passes_through():
+    with pytest.raises(ValueError, match="for other observations"):
+        check_network(networks.Refusing)

@@ -1,0 +1,115 @@
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from trained import short_run
+
+import gunreal
+from gunreal.config.checks import check
+from gunreal.config.schema import Config, ConfigError
+from gunreal.experience.spec import Spec
+from gunreal.learning import registry
+from gunreal.learning.convolutional import Large, Recurrent, Small
+from gunreal.learning.impala import Impala
+from gunreal.learning.mlp import Perceptron
+
+IMAGES = Spec((1, 84, 84), 4, "uint8", num_actions=3)
+VECTOR = Spec((3,), 1, "float32", num_actions=2)
+
+
+def load(spec=IMAGES, **options):
+    return registry.load_network(Config(**options), spec)
+
+
+def test_built_in_networks_get_the_settings():
+    assert load() == Small() and load(VECTOR) == Perceptron()
+    assert load(network="large", first_stride=2, hidden=64) == Large(hidden=64, first_stride=2)
+    assert load(network="lstm", hidden=8).state() == 16 and load(network="lstm") == Recurrent()
+    assert load(network="impala", network_args={"width": 2}) == Impala(width=2)
+    assert load(network="networks:Strided", network_args={"filters": 3}, hidden=5).filters == 3
+
+
+def test_a_class_becomes_its_name():
+    config = Config(network=Impala, network_args={"width": 2})
+    check(config)
+    assert config.network == "gunreal.learning.impala:Impala" and registry.load_network(config, IMAGES).width == 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "message"),
+    [
+        (
+            IMAGES,
+            {"network": "smal"},
+            "unknown network 'smal', did you mean 'small'\\?; available: impala, large, lstm",
+        ),
+        (IMAGES, {"network": "none_such:Net"}, "cannot load network 'none_such:Net' .*No module named 'none_such'"),
+        (
+            IMAGES,
+            {"network": "networks:NoArchitecture"},
+            "not a subclass of gunreal.learning.architecture.Architecture",
+        ),
+        (IMAGES, {"network": "networks:Misnamed"}, "Misnamed.name is 'my network'; choose an identifier"),
+        (IMAGES, {"network_args": {"width": 2}}, "network 'small' has no option 'width'; available: hidden"),
+        (IMAGES, {"network": "impala", "network_args": {"width": 2.5}}, "impala.width is 2.5, but must be of type int"),
+        (IMAGES, {"network_args": {"hidden": 2}}, "network_args has hidden, .*use --hidden"),
+        (VECTOR, {"network": "small"}, "the small network needs images, not vectors of 3; use --network mlp"),
+        (Spec((1, 10, 84), 4, "uint8", 3), {"network": "large"}, "too small for the large network; use larger frames"),
+        (IMAGES, {"network": "networks:Refusing"}, "it is for other observations"),
+    ],
+)
+def test_mistakes_are_one_line_that_names_the_fix(spec, options, message):
+    with pytest.raises(ConfigError, match=message) as error:
+        load(spec, **options)
+    assert "\n" not in str(error.value)
+
+
+def test_a_mistake_is_found_before_anything_starts(tmp_path):
+    for options in ({"network": "smal"}, {"env": "CartPole-v1", "network": "small"}):
+        with pytest.raises(ConfigError):
+            gunreal.train(Config(logdir=str(tmp_path / "runs"), **options), show=False)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_built_in_networks_load_no_framework():
+    code = (
+        "import sys; from gunreal.learning.registry import named\n"
+        "for name in ('small', 'large', 'lstm', 'mlp', 'impala'): named(name).state()\n"
+        "assert not {'keras', 'tensorflow', 'jax'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", f"import sys; sys.path[:] = {sys.path}\n{code}"], check=True)
+
+
+def test_the_backend_is_selected_before_the_file_of_a_plug_in_is_imported(tmp_path):
+    (tmp_path / "my_net.py").write_text(
+        "import dataclasses, keras\nfrom gunreal import Architecture\n"
+        "@dataclasses.dataclass(frozen=True)\nclass Net(Architecture):\n    name = 'net'\n"
+    )
+    code = (
+        "from gunreal import Config; from gunreal.learning.registry import load_network; import keras_probe\n"
+        "load_network(Config(network='my_net:Net', backend='jax'), keras_probe.spec)\n"
+        "import keras; assert keras.backend.backend() == 'jax', keras.backend.backend()"
+    )
+    (tmp_path / "keras_probe.py").write_text(
+        f"from gunreal.experience.spec import Spec\nspec = {VECTOR._replace(frame=(1, 84, 84))}"
+    )
+    path = [str(tmp_path), *sys.path]
+    subprocess.run([sys.executable, "-c", f"import sys; sys.path[:] = {path}\n{code}"], check=True)
+
+
+def test_a_network_of_ones_own_is_trained_saved_and_loaded(tmp_path):
+    """Its layers have no names, and its cell is no LSTM."""
+    trained = short_run(
+        tmp_path, "own", steps=200, network="networks:Strided", network_args={"stride": 12}, tasks=("pc",)
+    )
+    names = trained.learner.network.names
+    assert {"torso/0/kernel", "torso/top/kernel", "torso/2/recurrent_kernel"} <= set(names)
+    assert trained.spec.state == 32
+    again = gunreal.load(trained.path)
+    assert again.learner.weights_sha256() == trained.metrics[-1]["weights_sha256"]
+    np.testing.assert_array_equal(again.evaluate(2), trained.evaluate(2))
+    other = dataclasses.replace(again.config, network_args={"stride": 12, "filters": 5})
+    with pytest.raises(ConfigError, match="is not a checkpoint"):
+        _ = gunreal.Run(again.path, other).learner

@@ -1,0 +1,112 @@
+"""A network that keeps the contract, and networks that each break one rule of it; for the tests of networks."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import keras
+from keras import layers
+
+from gunreal.learning.architecture import Architecture
+
+
+@dataclasses.dataclass(frozen=True)
+class Strided(Architecture):
+    """One convolution and a recurrent cell with one state."""
+
+    name = "strided"
+    filters: int = 4
+    stride: int = 8
+
+    def state(self):
+        return self.hidden
+
+    def body(self, x, seed):
+        return layers.Conv2D(self.filters, 8, self.stride, activation="relu")(x)
+
+    def cell(self, seed):
+        return layers.GRUCell(self.hidden)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plain(Strided):
+    """The same without memory."""
+
+    def state(self):
+        return 0
+
+    def cell(self, seed):
+        return None
+
+
+class Misnamed(Plain):
+    name = "my network"
+
+
+class Miscounted(Strided):
+    def state(self):
+        return 2 * self.hidden
+
+
+class NoNumber(Strided):
+    def state(self):
+        return None
+
+
+class Normalized(Plain):
+    def body(self, x, seed):
+        return layers.BatchNormalization()(super().body(x, seed))
+
+
+class Seedless(Plain):
+    def body(self, x, seed):
+        return layers.Conv2D(4, 8, 8, kernel_initializer=keras.initializers.GlorotUniform(7))(x)
+
+    def top(self, x, seed):
+        return layers.Dense(8, kernel_initializer=keras.initializers.GlorotUniform(7))(x)
+
+
+class Unrepeatable(Plain):
+    made = 0
+
+    def top(self, x, seed):
+        Unrepeatable.made += 1
+        return layers.Dense(8, kernel_initializer=keras.initializers.GlorotUniform(Unrepeatable.made))(x)
+
+
+class Renamed(Plain):
+    made = 0
+
+    def top(self, x, seed):
+        Renamed.made += 1
+        return layers.Dense(8, name=f"top{Renamed.made}x")(x)
+
+
+class FixedLayout(Plain):
+    def body(self, x, seed):
+        return layers.Conv2D(4, 8, 8, data_format="channels_last")(x)
+
+
+class Infinite(Plain):
+    def top(self, x, seed):
+        return super().top(x, seed) / 0.0
+
+
+class Mixing(Plain):
+    def top(self, x, seed):
+        x = super().top(x, seed)
+        return x - keras.ops.mean(x, axis=0, keepdims=True)
+
+
+class Dead(Plain):
+    def top(self, x, seed):
+        return super().top(keras.ops.stop_gradient(x), seed)
+
+
+class Refusing(Plain):
+    def check(self, spec):
+        raise ValueError("it is for other observations")
+
+
+class NoArchitecture:
+    name = "none"
