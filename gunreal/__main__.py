@@ -16,6 +16,7 @@ from gunreal.config.schema import ConfigError, close_match
 
 LISTS = {
     "tasks": "List auxiliary tasks, their options, and whether they fit an environment",
+    "networks": "List networks and their options",
     "envs": "List environments by family, and how to install those that are missing",
 }
 COMMANDS = {

@@ -1,4 +1,4 @@
-"""`gunreal tasks` and `gunreal envs`: what is installed, and what it needs.
+"""`gunreal tasks`, `gunreal networks` and `gunreal envs`: what is installed, and what it needs.
 
 Nothing here loads a framework, and only `gunreal tasks --env` opens an environment.
 """
@@ -18,6 +18,7 @@ import gymnasium
 from gunreal.config import flags, plugins
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.dmlab_levels import LEVELS
+from gunreal.learning.registry import NETWORK
 from gunreal.tasks import registry
 
 _WIDTH = 100
@@ -29,7 +30,7 @@ def main(name: str, argv: Sequence[str]) -> int:
     """Prints a list. Returns the exit code, 0.
 
     Args:
-      name: "tasks" or "envs".
+      name: "tasks", "networks" or "envs".
       argv: the command line, starting with the command as it was called.
 
     Raises:
@@ -47,7 +48,7 @@ def main(name: str, argv: Sequence[str]) -> int:
         return 0
     if words:
         raise ConfigError(f"unexpected argument {words[0]!r}; write {program}")
-    print("\n\n".join(envs()), flush=True)
+    print("\n\n".join(networks() if name == "networks" else envs()), flush=True)
     return 0
 
 
@@ -58,6 +59,11 @@ def tasks(config: Config | None = None) -> Iterator[str]:
       ConfigError: the environment cannot be opened.
     """
     return _plugins(registry.TASK, None if config is None else _fit(config))
+
+
+def networks() -> Iterator[str]:
+    """A paragraph about every installed network."""
+    return _plugins(NETWORK)
 
 
 def _plugins(kind: plugins.Kind, verdict: Callable[[type], str] | None = None) -> Iterator[str]:

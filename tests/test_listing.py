@@ -28,6 +28,13 @@ def test_tasks_have_a_description_and_their_options():
     assert "fit" not in found["pc"].splitlines()[-1]
 
 
+def test_networks_have_a_description_and_their_options():
+    found = paragraphs(listing.networks())
+    assert set(found) >= {"small", "large", "lstm", "mlp", "impala"}
+    assert found["impala"].startswith("impala: IMPALA's residual network")
+    assert "options: hidden=256, width=1" in found["impala"]
+
+
 def test_tasks_that_fit_an_environment():
     found = paragraphs(listing.tasks(Config(env="CartPole-v1")))
     assert found["vr"].endswith("\n  fits CartPole-v1")
