@@ -23,6 +23,7 @@ COMMANDS = {
     "train": "Train a policy",
     "resume": "Continue a run",
     "evaluate": "Play episodes with a trained policy and report their scores",
+    "export": "Write the policy of a run for other programs, as .keras or .onnx",
     "plot": "Draw the learning curves of runs",
     **LISTS,
 }

@@ -184,6 +184,26 @@ class Run:
                 pass
         return Path(path)
 
+    def export(self, path: str | Path) -> Path:
+        """Writes the policy and the value for use without this library.
+
+        Scaling and normalization of observations are part of the file. Resizing and stacking of frames are not. See
+        `gunreal.learning.portable.portable` for the names of inputs and outputs.
+
+        Args:
+          path: `FILE.keras` for Keras 3 with any backend, or `FILE.onnx`, which needs `pip install gunreal[onnx]`.
+
+        Returns:
+          The path.
+
+        Raises:
+          ConfigError: the file has another suffix or cannot be written, a package is missing, or as `learner`.
+        """
+        from gunreal.runtime import exporting
+
+        out = exporting.check(path)
+        return exporting.export(self.config, self.spec, self.learner.get_state(), out)
+
     def plot(self, path: str | Path | None = None, *, x: str = "step", y: str = "score_mean", smooth: int = 1) -> Path:
         """Draws a learning curve. Needs `pip install gunreal[plot]`.
 

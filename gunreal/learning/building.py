@@ -1,4 +1,4 @@
-"""Contexts in which layers are made: their precision, their layout, and the seeds of their initial weights."""
+"""How layers are made: their precision, layout, and the seeds of their initial weights; and constants beside them."""
 
 from __future__ import annotations
 
@@ -47,3 +47,12 @@ def dense(name: str, units: int, gain: float, seed: int, activation: str | None 
     """A dense layer with orthogonal initial weights."""
     initializer = keras.initializers.Orthogonal(gain, seed)
     return keras.layers.Dense(units, activation, kernel_initializer=initializer, name=name)
+
+
+def constants(x: Any, *arrays: Any) -> list[Any]:
+    """Arrays to calculate with `x`. They are NumPy arrays if `x` is symbolic.
+
+    Keras saves those with a model, and an export makes constants of them.
+    """
+    symbolic = keras.utils.is_keras_tensor(x)
+    return [keras.ops.convert_to_numpy(array) if symbolic else array for array in arrays]

@@ -14,7 +14,7 @@ from keras import ops
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
 from gunreal.learning.architecture import Architecture
-from gunreal.learning.building import computing, dense, seeded
+from gunreal.learning.building import computing, constants, dense, seeded
 from gunreal.learning.normalizer import Moments, Statistics
 from gunreal.learning.objectives import actor_critic_loss
 from gunreal.learning.parts import present
@@ -131,7 +131,8 @@ class Network:
         if "return" in self.statistics:
             known = self.statistics["return"].now()
             scale = self.statistics["return"].deviation(known)
-            value = value * scale + known.mean
+            factor, mean = constants(value, scale, known.mean)
+            value = value * factor + mean
         return {"logits": self._policy(hidden), "value": value, "scale": scale}
 
     def task_outputs(self, task: LearnedTask, features: Features, batch: Mapping[str, Any] | None = None) -> Any:

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 from keras import ops
 
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
 from gunreal.learning.architecture import Architecture
-from gunreal.learning.building import laid_out, seeded
+from gunreal.learning.building import constants, laid_out, seeded
 from gunreal.learning.normalizer import Moments, Statistics, moments
 
 _MOST_DEVIATIONS = 5.0  # clip range of normalized inputs, in standard deviations
@@ -110,6 +111,10 @@ class Torso:
         # Transpose after the cast, because TensorFlow transposes floats faster than bytes.
         return ops.transpose(x, (0, 2, 3, 1)) if self._channels_last else x
 
+    def unfuse(self) -> None:
+        """Calculates the input without compiling it from now on, so that Keras can trace the torso."""
+        self._fused_input = self._input
+
     def _normalized(self, x: Any) -> Any:
         """Normalizes `x` with the moments of a single frame, which apply to every frame of a stack."""
         assert self.statistics is not None
@@ -117,6 +122,7 @@ class Torso:
         repeats = (self._spec.stack, *[1] * (len(self._spec.frame) - 1))
         mean = ops.tile(known.mean, repeats)
         inverse = ops.tile(1.0 / self.statistics.deviation(known), repeats)
+        mean, inverse = constants(x, mean, inverse)
         return ops.clip((x - mean) * inverse, -_MOST_DEVIATIONS, _MOST_DEVIATIONS)
 
     def moments(self, observations: Any, weight: Any) -> Moments:
@@ -139,7 +145,9 @@ class Torso:
           The outputs float32 `[B, T, Fh]`, and the state after the last step `[B, spec.state]`.
         """
         goes_on = ops.cast(past.last_action >= 0, "float32")
-        last_action = ops.one_hot(past.last_action, self._spec.num_actions, dtype="float32")  # zeros for -1
+        # Zeros for -1. `ops.one_hot` would mean the last action by it in ONNX.
+        actions = np.arange(self._spec.num_actions, dtype=np.int32)
+        last_action = ops.cast(ops.equal(ops.expand_dims(past.last_action, -1), actions), "float32")
         x = ops.concatenate([hidden, last_action, ops.expand_dims(past.last_reward, -1)], axis=-1)
         ends = itertools.accumulate(self._state_sizes, initial=0)
         states = [past.state[:, start:end] for start, end in itertools.pairwise(ends)]

@@ -1,0 +1,42 @@
+"""`gunreal export RUN FILE`: writes the policy of a run as `FILE.keras` or `FILE.onnx`, for other programs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from gunreal.config import folders
+from gunreal.config.schema import Config, ConfigError
+from gunreal.run import load
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command. Returns the exit code: 0 for success, 2 for invalid input.
+
+    Raises:
+      SystemExit: the help has been printed, or a flag is invalid.
+    """
+    argv = argv or ["python -m gunreal.export", *sys.argv[1:]]
+    options = _parser(argv[0]).parse_args(argv[1:])
+    try:
+        print(load(folders.find(options.run, options.logdir), options.checkpoint).export(options.file))
+    except (ConfigError, FileNotFoundError) as error:
+        print(f"gunreal: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser(program: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        program, description="Writes the policy of a run for other programs.", allow_abbrev=False
+    )
+    parser.add_argument("run", metavar="RUN", help="a run's folder, or its name")
+    parser.add_argument("file", metavar="FILE", help="file to write, FILE.keras or FILE.onnx")
+    parser.add_argument("--checkpoint", default="newest", help="newest, best, or a path (default: newest)")
+    parser.add_argument("--logdir", default=Config.logdir, help="folder of runs (default: runs)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""Runs on the Hugging Face Hub: `gunreal.push_to_hub` and `gunreal.load_from_hub`.
+
+What is uploaded holds numbers and text only: no pickles, no code, no replay, no paths of this machine's `logdir`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gunreal.acting.episodes import play
+from gunreal.config import folders
+from gunreal.config.schema import Config, ConfigError, save
+from gunreal.evaluate import summarize
+from gunreal.records import card, checkpoint, interface, metrics
+from gunreal.run import Run, load
+
+_CURVE, _SCORES = "curve.png", "scores.json"
+_FILES = [folders.CONFIG, interface.FILE, metrics.FILE, "checkpoints/*.npz", _CURVE, _SCORES, "README.md"]
+
+
+def push_to_hub(
+    run: Run, repo_id: str, *, episodes: int = 30, private: bool = False, token: str | None = None, **options: Any
+) -> str:
+    """Uploads a run with a model card to the Hugging Face Hub. Needs `pip install gunreal[hub,plot]`.
+
+    The card holds the scores of new episodes, the learning curve, and the command that trains such a policy. The upload
+    holds the configuration, the metrics and the run's checkpoint without replay. The repository is created if it does
+    not exist.
+
+    Args:
+      run: the run. `gunreal.load(path, "best")` takes its best checkpoint.
+      repo_id: name of the repository, such as "user/pong".
+      episodes: number of episodes to play for the scores.
+      private: whether a new repository is private.
+      token: access token. The default is the one of `hf auth login`.
+      **options: keyword arguments of `gunreal.acting.episodes.play`, such as `seed`.
+
+    Returns:
+      The address of the repository.
+
+    Raises:
+      ConfigError: a package is missing, the Hub refuses the upload, or as `Run.learner`.
+    """
+    hub = _hub()
+    with tempfile.TemporaryDirectory(prefix="gunreal-hub-") as folder, _refusals(hub):
+        write(run, Path(folder), repo_id, episodes, **options)
+        api = hub.HfApi(token=token)
+        address = api.create_repo(repo_id, private=private, exist_ok=True)
+        api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message=f"{run.path.name} at step {run.step}")
+    return str(address)
+
+
+def load_from_hub(repo_id: str, *, revision: str | None = None, token: str | None = None, trust: bool = False) -> Run:
+    """Downloads a run from the Hugging Face Hub. Needs `pip install gunreal[hub]`.
+
+    Nothing in the download is executed. However, a configuration may name functions of modules that are installed here,
+    as in `env = "module:function"`, and the run would call them.
+
+    Args:
+      repo_id: name of the repository, such as "user/pong".
+      revision: branch, tag or commit. The default is the newest.
+      token: access token for a private repository.
+      trust: whether a run may name modules. Look at its `config.toml` first.
+
+    Returns:
+      The run, as `gunreal.load` returns it. To resume it, copy its folder first.
+
+    Raises:
+      ConfigError: the package is missing, there is no such run, or it names modules and is not trusted.
+    """
+    hub = _hub()
+    with _refusals(hub):
+        folder = Path(hub.snapshot_download(repo_id, revision=revision, token=token, allow_patterns=_FILES))
+    config = folders.saved_config(folder)
+    named = [name for name in (config.env, config.network, *config.tasks) if ":" in name]
+    if named and not trust:
+        raise ConfigError(
+            f"{repo_id} uses {', '.join(named)}, which runs code of these modules; if you know them, pass trust=True"
+        )
+    return load(folder)
+
+
+def write(run: Run, folder: Path, repo_id: str, episodes: int, **options: Any) -> None:
+    """Writes what `push_to_hub` uploads to an empty folder."""
+    config = dataclasses.replace(run.config, logdir=Config.logdir)
+    scores = summarize(list(play(run.learner, run.config, run.spec, episodes, **options)))
+    save(config, folder / folders.CONFIG)
+    for name in (interface.FILE, metrics.FILE):
+        if (run.path / name).exists():
+            shutil.copyfile(run.path / name, folder / name)
+    saved = checkpoint.load(run.path, run.checkpoint)
+    weights = {name: array for name, array in saved.state.items() if not name.startswith("ring")}
+    extra = saved.extra | {"config": dataclasses.asdict(config)}
+    checkpoint.save(folder, saved.step, weights, extra, score=saved.score)
+    (folder / _SCORES).write_text(json.dumps(scores, indent=1) + "\n")
+    with contextlib.suppress(ConfigError):  # no episode had ended by a line of metrics
+        run.plot(folder / _CURVE)
+    text = card.text(config, repo_id, run.step, scores, _CURVE if (folder / _CURVE).exists() else None)
+    (folder / "README.md").write_text(text)
+
+
+def _hub() -> Any:
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise ConfigError("the Hub needs the package huggingface_hub; run pip install gunreal[hub]") from None
+    return huggingface_hub
+
+
+@contextlib.contextmanager
+def _refusals(hub: Any) -> Iterator[None]:
+    """Turns errors of the Hub into one line."""
+    try:
+        yield
+    except (hub.errors.HfHubHTTPError, hub.errors.LocalTokenNotFoundError, hub.errors.HFValidationError) as error:
+        raise ConfigError(f"Hugging Face Hub: {' '.join(str(error).split())}; log in with hf auth login") from error

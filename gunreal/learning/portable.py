@@ -1,0 +1,83 @@
+"""A network as a Keras model of its own, for use without this library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gunreal.experience.replay import Past
+from gunreal.learning.network import Network
+from gunreal.learning.normalizer import Moments
+
+OUTPUTS = ("logits", "value", "next_state")
+
+
+def set_weights(network: Network, state: Mapping[str, np.ndarray]) -> None:
+    """Sets the weights and moments of a network from `Learner.get_state`. Other entries, such as heads, are ignored."""
+    for name, variable in zip(network.names, network.trainable_variables, strict=True):
+        variable.assign(state[f"weights/{name}"])
+    for name, statistics in network.statistics.items():
+        for part, variable in zip(Moments._fields, statistics.variables, strict=True):
+            variable.assign(state[f"statistics/{name}/{part}"])
+
+
+def portable(network: Network) -> Any:
+    """The policy and value of a network as a functional Keras model with the current weights.
+
+    The scaling and normalization of observations are inside. The moments become constants.
+
+    Inputs, by name:
+      observation: `[n, *spec.observation]` of dtype `spec.dtype`.
+      state, last_action, last_reward: of a recurrent network only: float32 `[n, spec.state]`, int32 `[n, 1]` (-1 at the
+        start of an episode) and float32 `[n, 1]` (clipped as in training).
+
+    Outputs, by name:
+      logits: float32 `[n, num_actions]`.
+      value: float32 `[n]`.
+      next_state: of a recurrent network only, float32 `[n, spec.state]`.
+    """
+    import keras
+
+    network.torso.unfuse()
+    spec = network.spec
+    inputs = {"observation": keras.Input(spec.observation, dtype=spec.dtype, name="observation")}
+    past = None
+    if spec.state:
+        past = Past(
+            keras.Input((spec.state,), dtype="float32", name="state"),
+            keras.Input((1,), dtype="int32", name="last_action"),
+            keras.Input((1,), dtype="float32", name="last_reward"),
+        )
+        inputs |= past._asdict()
+    outputs = network.predict("base", inputs["observation"], past)
+    return keras.Model(inputs, dict(zip(OUTPUTS, outputs, strict=False)), name="policy")
+
+
+def to_onnx(source: str | Path, target: str | Path, about: Mapping[str, str]) -> None:
+    """Converts a `.keras` file to ONNX. Keras must have been loaded with TensorFlow, whose graphs tf2onnx reads.
+
+    Args:
+      source: file of a model that `portable` made.
+      target: file to write.
+      about: entries for the metadata of the ONNX file.
+    """
+    import keras
+    import onnx
+
+    policy = keras.models.load_model(source, compile=False)
+    policy({each.name: np.zeros((1, *each.shape[1:]), each.dtype) for each in policy.inputs})  # Keras asks for a call
+    policy.export(str(target), format="onnx", verbose=False)
+    model = onnx.load(str(target))
+    constants = {constant.name for constant in model.graph.initializer}
+    inputs = [each for each in model.graph.input if each.name not in constants]  # tf2onnx lists them as inputs too
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
+    for each in (*model.graph.input, *model.graph.output):
+        each.type.tensor_type.shape.dim[0].dim_param = "n"
+    for key, value in about.items():
+        model.metadata_props.add(key=key, value=value)
+    onnx.checker.check_model(model)
+    onnx.save(model, str(target))

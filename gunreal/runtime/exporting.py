@@ -1,0 +1,90 @@
+"""Export of a policy as a file that other programs can use: `.keras` or `.onnx`."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from gunreal.config.schema import Config, ConfigError
+from gunreal.experience.spec import Spec
+
+_ONNX = ("onnx", "tensorflow", "tf2onnx")
+# In a process of its own, because the conversion needs TensorFlow, and tf2onnx changes NumPy.
+_CONVERT = """import json, os, sys
+os.environ |= {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+from gunreal.learning.portable import to_onnx
+to_onnx(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))"""
+
+
+def check(path: str | Path) -> Path:
+    """Checks that a policy can be exported to `path`, before anything slow starts.
+
+    Raises:
+      ConfigError: the suffix is neither `.keras` nor `.onnx`, the folder is not writable, or a package is missing.
+    """
+    path = Path(path)
+    if path.suffix not in (".keras", ".onnx"):
+        raise ConfigError(f"cannot export to {path}; write FILE.keras or FILE.onnx")
+    if path.is_dir() or not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
+        raise ConfigError(f"cannot write {path}; choose a file in an existing, writable folder")
+    missing = [name for name in _ONNX if importlib.util.find_spec(name) is None]
+    if path.suffix == ".onnx" and missing:
+        raise ConfigError(f"an export to ONNX needs {' and '.join(missing)}; run pip install gunreal[onnx]")
+    return path
+
+
+def export(config: Config, spec: Spec, state: Mapping[str, np.ndarray], path: str | Path) -> Path:
+    """Writes the policy and value. `gunreal.learning.portable.portable` describes inputs and outputs.
+
+    Args:
+      config: configuration of the run.
+      spec: interface of its environment.
+      state: weights, as returned by `Learner.get_state`.
+      path: file to write, `.keras` or `.onnx`.
+
+    Returns:
+      The path.
+
+    Raises:
+      ConfigError: see `check`, or the conversion to ONNX failed.
+    """
+    path = check(path)
+    from gunreal.runtime.system import build_learner
+
+    # A CPU has no convolutions of the other layout in every framework, and ONNX no bfloat16 in most of its operations.
+    portable_config = dataclasses.replace(config, layout="nhwc", precision="float32")
+    network = build_learner(portable_config, spec, ()).network
+    from gunreal.learning.portable import portable, set_weights
+
+    set_weights(network, state)
+    model = portable(network)
+    if path.suffix == ".keras":
+        model.save(path)
+        return path
+    with tempfile.TemporaryDirectory(prefix="gunreal-export-") as folder:
+        source = Path(folder, "policy.keras")
+        model.save(source)
+        _convert(source, path, {"env": config.env, "num_actions": str(spec.num_actions), "stack": str(spec.stack)})
+    return path
+
+
+def _convert(source: Path, target: Path, about: Mapping[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _CONVERT, str(source), str(target), json.dumps(about)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        reason = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        raise ConfigError(f"cannot convert the network to ONNX: {reason}; export FILE.keras instead")

@@ -1,0 +1,43 @@
+"""The command `gunreal export` on a trained run; test_exporting.py in runtime/ compares the outputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from trained import catch_run
+
+import gunreal
+from gunreal.export import main
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return gunreal.load(catch_run(tmp_path_factory.getbasetemp()))
+
+
+def test_the_command_writes_the_runs_policy(run, tmp_path, capsys):
+    """Without the heads of its tasks."""
+    import keras
+
+    path = tmp_path / "policy.keras"
+    assert main(["gunreal export", str(run.path), str(path)]) == 0
+    assert capsys.readouterr().out == f"{path}\n"
+    policy = keras.models.load_model(path)
+    observations = np.random.default_rng(0).integers(0, 256, (8, *run.spec.observation), np.uint8)
+    logits, value = run.learner.predict("base", observations)
+    found = policy({"observation": observations})
+    np.testing.assert_allclose(np.asarray(found["logits"]), logits, atol=1e-5)
+    np.testing.assert_allclose(np.asarray(found["value"]), value, atol=1e-5)
+    assert len(policy.weights) == 10  # kernels and biases of five layers
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(("{run}", "policy.pt"), "write FILE.keras"), (("none", "a.keras"), "run 'none' not found")],
+)
+def test_bad_input(run, tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(["gunreal export", *(word.format(run=run.path) for word in words)]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("gunreal: ") and err.count("\n") == 1 and message in err
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,112 @@
+"""A run that goes to the Hub and comes back, with a folder in the place of the Hub. Nothing is sent anywhere."""
+
+from __future__ import annotations
+
+import json
+import pickletools
+import shutil
+import zipfile
+from types import SimpleNamespace
+
+import pytest
+from trained import catch_run
+
+import gunreal
+from gunreal.config.schema import Config, load, save
+from gunreal.records import checkpoint
+
+hub = pytest.importorskip("huggingface_hub")
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return gunreal.load(catch_run(tmp_path_factory.getbasetemp()))
+
+
+@pytest.fixture
+def repositories(tmp_path, monkeypatch):
+    """The Hub as a folder."""
+    root = tmp_path / "hub"
+
+    class Api:
+        def __init__(self, token=None):
+            self.token = token
+
+        def create_repo(self, repo_id, *, private, exist_ok):
+            assert exist_ok and self.token == "secret"
+            (root / repo_id).mkdir(parents=True, exist_ok=True)
+            return f"https://huggingface.co/{repo_id}"
+
+        def upload_folder(self, *, repo_id, folder_path, commit_message):
+            shutil.copytree(folder_path, root / repo_id, dirs_exist_ok=True)
+
+    def download(repo_id, *, revision, token, allow_patterns):
+        target = tmp_path / "cache" / (revision or "newest")
+        ignored = shutil.ignore_patterns("*.py", "*.pkl")
+        assert "config.toml" in allow_patterns and not any(x in ("*", "**") for x in allow_patterns)
+        return str(shutil.copytree(root / repo_id, target, ignore=ignored, dirs_exist_ok=True))
+
+    monkeypatch.setattr(hub, "HfApi", Api)
+    monkeypatch.setattr(hub, "snapshot_download", download)
+    return root
+
+
+def test_there_and_back(run, repositories):
+    address = gunreal.push_to_hub(run, "me/catch", episodes=4, token="secret", seed=5)
+    assert address == "https://huggingface.co/me/catch"
+    loaded = gunreal.load_from_hub("me/catch", revision="abc")
+    assert loaded.learner.weights_sha256() == run.learner.weights_sha256() and loaded.step == run.step
+    assert loaded.metrics == run.metrics and loaded.spec == run.spec
+    scores = json.loads((loaded.path / "scores.json").read_text())
+    assert scores["scores"] == run.evaluate(4, seed=5).tolist()
+
+
+def test_the_card_holds_the_scores_the_curve_and_the_command(run, repositories):
+    gunreal.push_to_hub(run, "me/catch", episodes=4, token="secret", seed=5)
+    folder = repositories / "me" / "catch"
+    card, mean = hub.ModelCard.load(folder / "README.md"), run.evaluate(4, seed=5).mean()
+    (result,) = card.data.eval_results
+    assert result.metric_value.startswith(f"{mean:.2f} +/- ") and result.dataset_name == "gunreal/Catch-v0"
+    assert f"| {mean:.2f} |" in card.text and "](curve.png)" in card.text
+    assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert "gunreal train --env gunreal/Catch-v0 --tasks pc" in card.text and "--serial=true" in card.text
+    assert 'gunreal.load_from_hub("me/catch")' in card.text
+
+
+def test_what_is_uploaded_is_data(run, repositories):
+    """No pickle, no replay of this serial run, and no path of this machine."""
+    gunreal.push_to_hub(run, "me/catch", episodes=1, token="secret")
+    folder = repositories / "me" / "catch"
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    (weights,) = (name for name in files if name.endswith(".npz") and "step_" in name)
+    text = {"README.md", "config.toml", "spec.json", "metrics.jsonl", "scores.json"}
+    assert files - {"checkpoints/best.npz"} == text | {"curve.png", weights}
+    saved = checkpoint.load(folder)
+    assert saved.blobs == {} and not any(name.startswith("ring") for name in saved.state)
+    assert saved.extra["config"]["logdir"] == load(folder / "config.toml")["logdir"] == "runs"
+    with zipfile.ZipFile(folder / weights) as archive:
+        for name in archive.namelist():
+            with pytest.raises(ValueError):
+                list(pickletools.genops(archive.read(name)))
+    assert not any(str(run.path.parent) in (folder / name).read_text() for name in text)
+
+
+@pytest.mark.parametrize("named", [{"env": "mine:make"}, {"tasks": ("mine:Task",)}])
+def test_a_run_that_names_modules_has_to_be_trusted(repositories, named):
+    (repositories / "you" / "maze").mkdir(parents=True)
+    save(Config(**named), repositories / "you" / "maze" / "config.toml")
+    with pytest.raises(gunreal.ConfigError, match="you/maze uses mine:.*, which runs code.*pass trust=True"):
+        gunreal.load_from_hub("you/maze")
+    assert gunreal.load_from_hub("you/maze", trust=True).config == Config(**named)
+
+
+def test_a_refusal_is_one_line(monkeypatch):
+    response = SimpleNamespace(headers={}, request=None, status_code=404)
+
+    def refuse(*_, **__):
+        raise hub.errors.HfHubHTTPError("404 Client Error.\n\nRepository Not Found", response=response)
+
+    monkeypatch.setattr(hub, "snapshot_download", refuse)
+    with pytest.raises(gunreal.ConfigError, match=r"^Hugging Face Hub: 404 Client Error. Repository Not Found; log in"):
+        gunreal.load_from_hub("me/none")
