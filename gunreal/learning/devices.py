@@ -6,7 +6,7 @@ import contextlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gunreal.config.schema import ConfigError
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from gunreal.config.schema import Config
 
 BACKENDS = ("tensorflow", "jax")
+# Keras's pictures and TensorFlow's converters import these where they are installed, which takes more than a second.
+_UNUSED = ("IPython", "jax", "matplotlib")
 
 
 def installed() -> tuple[str, ...]:
@@ -47,6 +49,8 @@ def usable(backend: str) -> str:
 def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
     """Selects the Keras backend of this process. Call this before anything imports Keras.
 
+    TensorFlow is loaded without its converters for JAX, and Keras without `keras.visualization`.
+
     Memory on the accelerator is allocated on demand, so that other processes can use the rest.
 
     Args:
@@ -77,9 +81,10 @@ def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")  # the pooled allocator that GPUs use by default
     heap.share_heap()
-    with _quiet_stderr():
+    with _quiet_stderr(), _hidden(_UNUSED):
         import tensorflow as tf
 
+        importlib.import_module("keras")
         gpus = tf.config.list_physical_devices("GPU")
         with contextlib.suppress(RuntimeError):  # TensorFlow is already initialized and keeps its threads
             tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -98,6 +103,18 @@ def select_for(config: Config) -> None:
 def cores() -> int:
     """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+@contextlib.contextmanager
+def _hidden(names: Sequence[str]) -> Iterator[None]:
+    """Imports in this context do not find these modules, unless they are loaded already."""
+    hidden = [name for name in names if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name in hidden:
+            sys.modules.pop(name, None)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import importlib.util
 import os
 import subprocess
 import sys
@@ -38,6 +39,22 @@ KINDS = ("small", "mlp", "lstm")
 @pytest.fixture(scope="module", autouse=True)
 def selected():
     backend.select(BACKEND)
+
+
+def test_tensorflow_is_loaded_without_packages_that_it_does_not_need():
+    """They are not lost: a script can import them before and after."""
+    program = (
+        "import sys, IPython\n"
+        "from gunreal.learning.backend import select\n"
+        "select('tensorflow')\n"
+        "print(*(name for name in ('keras', 'IPython', 'jax', 'matplotlib') if name in sys.modules))\n"
+        "import jax, matplotlib\n"
+    )
+    if not all(map(importlib.util.find_spec, ("IPython", "jax", "matplotlib", "tensorflow"))):
+        pytest.skip("needs all of these packages")
+    environment = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout == "keras IPython\n"
 
 
 def test_select_refuses_a_second_backend():
