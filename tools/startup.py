@@ -63,7 +63,7 @@ def child(argv: Sequence[str]) -> None:
     config, _ = train.flags.from_flags(argv)
     clock("gunreal imported")
     system: Any = importlib.import_module("gunreal.runtime.system")
-    select, start = system.backend.select, system.System.__init__
+    select, start = system.backend.select_for, system.System.__init__
 
     def selected(*args: Any) -> None:
         select(*args)
@@ -73,9 +73,9 @@ def child(argv: Sequence[str]) -> None:
         start(self, *args)
         threading.Thread(target=_watch, args=(self, clock), daemon=True).start()
 
-    system.backend.select, system.System.__init__ = selected, started
+    system.backend.select_for, system.System.__init__ = selected, started
     clock.after(train, "prepare", "environment checked")
-    clock.after(system.backend, "select", "framework imported")
+    clock.after(system.backend, "select_for", "framework imported")
     clock.after(system, "build_learner", "network built")
     clock.after(system, "make_layout", "functions traced")
     train.train(config, show=False)
