@@ -26,7 +26,7 @@ class GridLearner(FakeLearner):
 
 
 def layout(**options):
-    config = Config(**({"tasks": ("pc", "vr", "rp")} | options))
+    config = Config(**({"tasks": ("pc", "vr", "rp"), "min_batch": 80} | options))
     return make_layout(config, IMAGES, load_tasks(config.tasks, config.task), GridLearner())
 
 
