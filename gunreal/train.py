@@ -17,7 +17,7 @@ from gunreal.acting.process import EXIT_BAD_INPUT
 from gunreal.config import flags, folders
 from gunreal.config.checks import check
 from gunreal.config.schema import Config, ConfigError
-from gunreal.envs.make import check_recorded
+from gunreal.envs.make import check_recorded, try_reset
 from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
@@ -54,6 +54,7 @@ def prepare(config: Config) -> Prepared:
     tracker.check(config)
     tasks = registry.load_tasks(config.tasks, config.task)
     spec, raw = interface(config)
+    try_reset(config)
     check_fit(config, spec, tasks)
     return Prepared(spec, tasks, raw)
 

@@ -116,7 +116,10 @@ class Remote(Member):
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         fcntl.fcntl(self._errors, fcntl.F_SETFL, os.O_APPEND)  # so that it can be emptied while the process writes
         inherited = (self.segment.fd, self.wake.read_fd, *outbox.requests, outbox.rollouts, outbox.episodes)
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        # Temporary files of environments, which a killed process cannot remove.
+        self._folder = tempfile.TemporaryDirectory(prefix="gunreal-", ignore_cleanup_errors=True)
+        threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        environment = os.environ | threads | {"TMPDIR": self._folder.name}
         self.popen = subprocess.Popen(
             [sys.executable, "-c", _BOOT],
             stdin=subprocess.PIPE,
@@ -177,6 +180,7 @@ class Remote(Member):
         with contextlib.suppress(BrokenPipeError):  # it died before reading its assignment
             self.popen.stdin.close()  # type: ignore[union-attr]
         self._errors.close()
+        self._folder.cleanup()
         super().close()
 
 

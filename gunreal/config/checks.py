@@ -110,9 +110,6 @@ def _check_learner(config: Config) -> None:
             raise ConfigError(f"{name} has no effect on {config.optimizer}; leave it out or use --optimizer rmsprop")
     if config.algorithm == "ppo" and config.correction != FIELDS["correction"].default:
         raise ConfigError("correction has no effect on ppo; leave it out or use --algorithm a3c")
-    for name in ("ppo_epochs", "ppo_minibatches", "ppo_clip", "gae_lambda"):
-        if config.algorithm != "ppo" and getattr(config, name) != FIELDS[name].default:
-            raise ConfigError(f"{name} has no effect on {config.algorithm}; leave it out or use --algorithm ppo")
     if config.log_epsilon != FIELDS["log_epsilon"].default and config.correction != "epsilon":
         raise ConfigError(f"log_epsilon has no effect on {config.correction}; leave it out or use --correction epsilon")
     if config.learning_rate_end > config.learning_rate:

@@ -11,6 +11,8 @@ it costs seconds and 3 MB per episode.
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from typing import Any
 
 import gymnasium
@@ -19,6 +21,7 @@ from gymnasium import spaces
 
 from gunreal.config.schema import Config, ConfigError, close_match
 from gunreal.envs.dmlab_levels import LevelCache, Options, action_rows, make_options, open_lab
+from gunreal.envs.dmlab_module import check_open_files
 
 _CLOCK = "FRAMES_REMAINING_AT_60"  # frames left in the episode, at 60 frames per second whatever `fps` is
 
@@ -51,13 +54,15 @@ class DMLab(gymnasium.Env):
         self.level, self.options, self.render_mode = level, options or Options(), render_mode
         self._cache = LevelCache(self.options.level_cache)
         self._image = "RGBD_INTERLEAVED" if self.options.depth else "RGB_INTERLEAVED"
+        self._lab: Any = None
         self._names = list(dict.fromkeys((self._image, *self.options.observations, _CLOCK)))
-        self._lab = self._open()
+        self._folder = tempfile.mkdtemp(prefix="dmlab-")  # agents have a folder of their own for temporary files
         self._is_new = True
         try:
+            self._lab = self._open()
             self._actions = action_rows(self.options.actions, self._lab.action_spec())
             self.observation_space = self._space()
-        except ConfigError:
+        except BaseException:
             self.close()
             raise
         self.action_space = spaces.Discrete(len(self._actions))
@@ -74,6 +79,7 @@ class DMLab(gymnasium.Env):
         if self.options.level_seeds:
             number %= self.options.level_seeds
         if self.options.exact and not self._is_new:
+            check_open_files(self.level)
             self._lab.close()
             self._lab = self._open()
         self._is_new, self._end = False, (False, False)
@@ -100,20 +106,22 @@ class DMLab(gymnasium.Env):
         return self._observation["image"] if isinstance(self._observation, dict) else self._observation
 
     def close(self) -> None:
-        """Closes Lab."""
-        self._lab.close()
+        """Closes Lab and removes its temporary files."""
+        if self._lab is not None:
+            self._lab.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _open(self) -> Any:
         try:
-            return open_lab(self.level, self.options, self._names, self._cache)
+            return open_lab(self.level, self.options, self._names, self._cache, self._folder)
         except ConfigError:
             raise
         except ValueError:  # the level lacks one of the observations
             self._drop_clock()
-            return open_lab(self.level, self.options, self._names, self._cache)
+            return open_lab(self.level, self.options, self._names, self._cache, self._folder)
 
     def _drop_clock(self) -> None:
-        lab = open_lab(self.level, self.options, [], self._cache)  # lists the available observations
+        lab = open_lab(self.level, self.options, [], self._cache, self._folder)  # lists the available observations
         known = [spec["name"] for spec in lab.observation_spec()]
         lab.close()
         for name in self.options.observations:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import os
 import shutil
 import urllib.parse
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from gunreal.config.schema import ConfigError, close_match
+from gunreal.envs.dmlab_module import load_engine, load_module
 
 # Columns: look left/right and down/up (mouse pixels per frame), strafe left/right, move back/forward, fire, jump,
 # crouch. 20 pixels per frame turn by 2.1 degrees, or 8.4 degrees in a step of four frames.
@@ -40,6 +40,11 @@ ACTION_SETS: dict[str, dict[str, tuple[int, ...]]] = {
         "fire": (0, 0, 0, 0, 1, 0, 0),
     },
 }
+_COLUMNS = (
+    *("LOOK_LEFT_RIGHT_PIXELS_PER_FRAME", "LOOK_DOWN_UP_PIXELS_PER_FRAME", "STRAFE_LEFT_RIGHT", "MOVE_BACK_FORWARD"),
+    *("FIRE", "JUMP", "CROUCH"),
+)
+_NO_NETWORK = "+set net_enabled 0"  # Lab would open UDP ports on all addresses
 LEVELS = (
     *(f"nav_maze_{kind}_0{number}" for kind in ("static", "random_goal") for number in (1, 2, 3)),
     *("seekavoid_arena_01", "stairway_to_melon", "lt_chasm", "lt_hallway_slope", "lt_horseshoe_color"),
@@ -57,7 +62,8 @@ class Options:
       actions: a name in `ACTION_SETS`, or a table of names and rows of the same form. Actions are numbered in order.
       action_repeat: number of frames per agent step.
       settings: settings of Lab and of the level, all strings, such as `episodeLengthSeconds = "30"` or `fps = "30"`.
-        `minimalUI` is "true" by default, which hides the text on the screen and is 15-25 % faster.
+        `minimalUI` is "true" by default, which hides the text on the screen and is 15-25 % faster. `appendCommand`
+        switches off Lab's network by default.
       observations: further observations, by Lab's names, such as `DEBUG.POS.TRANS` or `VEL.TRANS`.
       depth: whether to observe depth.
       renderer: "software", or "hardware" for a GPU.
@@ -127,6 +133,8 @@ def make_options(env: str, env_args: Mapping[str, Any], frame_size: int) -> Opti
 def action_rows(actions: str | Mapping[str, Sequence[int]], spec: Sequence[Mapping[str, Any]]) -> np.ndarray:
     """Checks a set of actions against Lab's `action_spec()`.
 
+    Some levels have more columns than the usual seven. They are 0 in rows of seven numbers.
+
     Args:
       actions: a name in `ACTION_SETS`, or a table of rows by name.
       spec: Lab's `action_spec()`.
@@ -144,14 +152,18 @@ def action_rows(actions: str | Mapping[str, Sequence[int]], spec: Sequence[Mappi
         actions = ACTION_SETS[actions]
     is_table = isinstance(actions, Mapping) and len(actions) > 0
     _require(is_table, "actions", actions, "a name or a table with one row per action")
+    columns, rows = [column["name"] for column in spec], []
     for name, row in actions.items():
         numbers = isinstance(row, list | tuple) and all(type(number) is int for number in row)
-        columns = ", ".join(column["name"] for column in spec)
-        _require(numbers and len(row) == len(spec), f"actions.{name}", row, f"{len(spec)} whole numbers: {columns}")
+        if numbers and len(row) == len(_COLUMNS) and set(_COLUMNS) < set(columns):
+            row = [dict(zip(_COLUMNS, row, strict=True)).get(column, 0) for column in columns]
+        wanted = f"{len(spec)} whole numbers: {', '.join(columns)}"
+        _require(numbers and len(row) == len(spec), f"actions.{name}", row, wanted)
         for number, column in zip(row, spec, strict=True):
             bounds = f"{column['min']} to {column['max']} in {column['name']}"
             _require(column["min"] <= number <= column["max"], f"actions.{name}", row, bounds)
-    return np.array(list(actions.values()), np.intc)
+        rows.append(row)
+    return np.array(rows, np.intc)
 
 
 class LevelCache:
@@ -190,25 +202,8 @@ class LevelCache:
         return self.folder / urllib.parse.quote(key, safe="")
 
 
-def load_module(level: str) -> Any:
-    """Imports `deepmind_lab`. Raises ConfigError if it is not installed or cannot be loaded."""
-    try:
-        return importlib.import_module("deepmind_lab")
-    except ModuleNotFoundError as error:
-        if error.name != "deepmind_lab":
-            raise ConfigError(f"deepmind_lab needs the module {error.name}, which is missing; install it") from None
-    except ImportError as error:
-        raise ConfigError(f"cannot load the installed deepmind_lab: {' '.join(str(error).split())}") from None
-    maze = "NavMazeRandomGoal" if "random_goal" in level else "NavMazeStatic"
-    twin = "SeekAvoid" if "seekavoid" in level else maze
-    raise ConfigError(
-        f"dmlab/{level} needs the module deepmind_lab, which is not on PyPI; build and install it from "
-        f"https://github.com/google-deepmind/lab, or run pip install gunreal[vizdoom] and use --env gunreal/{twin}-v0"
-    )
-
-
-def open_lab(level: str, options: Options, observations: list[str], cache: LevelCache) -> Any:
-    """Opens a `deepmind_lab.Lab`. It has not been reset yet.
+def open_lab(level: str, options: Options, observations: list[str], cache: LevelCache, folder: str) -> Any:
+    """Opens a `deepmind_lab.Lab`, with its temporary files in `folder`. It has not been reset yet.
 
     Raises:
       ConfigError: Lab rejects the level, a setting or the renderer, or does not find its files.
@@ -219,9 +214,13 @@ def open_lab(level: str, options: Options, observations: list[str], cache: Level
     module = load_module(level)
     if options.runfiles:
         module.set_runfiles_path(str(Path(options.runfiles).expanduser()))
-    settings = {"width": str(options.width), "height": str(options.height), "minimalUI": "true", **options.settings}
+    load_engine(module.runfiles_path(), options.renderer)
+    size = {"width": str(options.width), "height": str(options.height)}
+    settings = {**size, "minimalUI": "true", "appendCommand": _NO_NETWORK, **options.settings}
     try:
-        return module.Lab(level, observations, settings, renderer=options.renderer, level_cache=cache)
+        return module.Lab(
+            level, observations, settings, renderer=options.renderer, level_cache=cache, temp_folder=folder
+        )
     except RuntimeError as error:
         raise ConfigError(f"dmlab/{level}: {_explain(level, str(error), module.runfiles_path())}") from None
 

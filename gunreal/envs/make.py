@@ -74,6 +74,14 @@ def check_recorded(config: Config, keys: Sequence[str]) -> None:
             env.step(np.zeros(1, np.int32), np.ones(1, bool), np.array([config.seed]))
 
 
+def try_reset(config: Config) -> None:
+    """Raises ConfigError if the environment is known for errors that show only at a reset, and has one."""
+    if config.env.startswith("dmlab/"):
+        from gunreal.envs import dmlab_module
+
+        dmlab_module.try_reset(config)
+
+
 def restore(envs: VectorEnv, seeds: Sequence[int], actions: Sequence[np.ndarray]) -> Step:
     """Restores the states of environments by replaying episodes.
 

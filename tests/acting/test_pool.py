@@ -197,6 +197,16 @@ def test_a_crash_is_seen(server, tmp_path, how, code):
         assert "Fatal Python error" not in errors
 
 
+def test_temporary_files_of_a_killed_process_are_removed(server, monkeypatch, tmp_path):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    remote = server.start(Config(env=FAILING, env_args={"how": "file", "at": 3, "times": 1, "marks": str(tmp_path)}))
+    wait_until(remote.exited)
+    assert [file.name for file in (tmp_path / "temporary").glob("gunreal-*/*")] == ["left-behind"]
+    server.pool.remove(remote.process).close()
+    assert not list((tmp_path / "temporary").iterdir())
+
+
 @pytest.mark.parametrize("how", ["orphan", "leave"])
 def test_children_of_a_process_end_with_it(server, monkeypatch, tmp_path, how):
     """Also where it has crashed, or has closed its environments and ended in order."""

@@ -70,7 +70,6 @@ def test_the_batch_suits_the_algorithm(algorithm, min_batch, steps):
         ({"optimizer": "adam", "rms_decay": 0.9}, "leave it out"),
         ({"correction": "vtrace", "log_epsilon": 0.001}, "no effect on vtrace; leave it out"),
         ({"correction": "epsilon"}, "--algorithm a3c"),
-        ({"algorithm": "a3c", "ppo_epochs": 3}, "leave it out or use --algorithm ppo"),
         ({"rms_decay": 1.0}, "below 1"),
         ({"discount": 1.01}, "at most 1"),
         ({"name": "a/b"}, "--logdir"),

@@ -201,7 +201,8 @@ def test_it_renders_at_the_size_of_a_frame(lab, monkeypatch):
     calls = spied(monkeypatch, lab)
     assert describe(Config(env=f"dmlab/{MAZE}", frame_size=42)).frame == (1, 42, 42)
     _, observations, settings = calls[-1]["args"]
-    assert settings == {"width": "44", "height": "44", "minimalUI": "true"}  # the next multiple of 4
+    offline = {"appendCommand": "+set net_enabled 0"}
+    assert settings == {"width": "44", "height": "44", "minimalUI": "true"} | offline  # the next multiple of 4
     assert observations == ["RGB_INTERLEAVED", "FRAMES_REMAINING_AT_60"] and calls[-1]["renderer"] == "software"
 
 
@@ -210,7 +211,8 @@ def test_settings_reach_lab(lab, monkeypatch):
     args = {"width": 160, "height": 120, "renderer": "hardware", "settings": {"minimalUI": "false", "fps": "30"}}
     describe(Config(env=f"dmlab/{MAZE}", env_args=args | {"depth": True, "level_cache": "somewhere"}))
     (call,) = calls
-    assert call["args"][2] == {"width": "160", "height": "120", "minimalUI": "false", "fps": "30"}
+    asked = {"width": "160", "height": "120", "minimalUI": "false", "fps": "30"}
+    assert call["args"][2] == asked | {"appendCommand": "+set net_enabled 0"}
     assert call["args"][1][0] == "RGBD_INTERLEAVED" and call["renderer"] == "hardware"
     assert call["level_cache"].folder == Path("somewhere")
 
@@ -286,6 +288,7 @@ def test_training(lab, tmp_path, monkeypatch, flags):
     config = tmp_path / "short.toml"
     config.write_text(f'env = "dmlab/{ARENA}"\n[env_args]\nsettings = {{ episodeLengthSeconds = "2" }}\n')
     options = ("--tasks", "pc,vr,rp", "--agents", 4, "--steps", 320, "--hidden", 32, "--replay_size", 100)
+    options += ("--min_batch", 80)
     with Training(tmp_path, "--config", config, *options, *flags) as run:
         assert run.end() == 0, run.stderr
         lines = run.lines()

@@ -25,6 +25,10 @@ def lab(request, monkeypatch, tmp_path):
         return
     monkeypatch.setattr(dmlab_standin, "_runfiles", dmlab_standin.runfiles_path())  # put back afterwards
     monkeypatch.setitem(sys.modules, "deepmind_lab", dmlab_standin)
+    folder = tmp_path / "importable"  # by other processes
+    folder.mkdir()
+    (folder / "deepmind_lab.py").write_text("from dmlab_standin import *\n")
+    monkeypatch.syspath_prepend(folder)
     yield dmlab_standin
 
 

@@ -7,6 +7,8 @@ places that the seed decides. It keeps to the real API where that is strict: wha
 from __future__ import annotations
 
 import math
+import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -36,6 +38,8 @@ class Level(NamedTuple):
       compiled: whether a map is made at reset.
       clock: whether FRAMES_REMAINING_AT_60 is observed.
       deadly: whether a jump ends the episode.
+      columns: numbers of an action.
+      broken: what goes wrong at a reset: "no map" or "abort".
     """
 
     seconds: float
@@ -43,14 +47,19 @@ class Level(NamedTuple):
     compiled: bool = False
     clock: bool = True
     deadly: bool = False
+    columns: int = 7
+    broken: str = ""
 
 
 LEVELS = {
     "nav_maze_static_01": Level(60, (1, 1, 1, 1, 1, 10)),
     "seekavoid_arena_01": Level(20, (1,) * 12 + (-1,) * 8),
-    "contributed/dmlab30/rooms_watermaze": Level(60, (10,), compiled=True),
+    "contributed/dmlab30/rooms_watermaze": Level(120, (10,)),
     "contributed/dmlab30/explore_goal_locations_small": Level(90, (10,), compiled=True),
     "standin/deadly": Level(60, (), deadly=True),
+    "standin/nine_columns": Level(60, (), columns=9),
+    "standin/no_map": Level(60, (), broken="no map"),
+    "standin/aborts": Level(60, (), broken="abort"),
     "standin/no_clock": Level(60, (), clock=False, deadly=True),
 }
 
@@ -91,6 +100,7 @@ class Lab:
         if not Path(_runfiles).is_dir():
             raise RuntimeError("Failed to connect RL API")
         self._settings = {"width": "320", "height": "240", "fps": "60", "minimalUI": "false", "mixerSeed": "0"}
+        self._settings["appendCommand"] = ""
         self._unknown = {}
         for key, value in (config or {}).items():
             self._set(_typed(key, str), _typed(value, str))
@@ -134,15 +144,19 @@ class Lab:
         ]
 
     def action_spec(self):
-        """The seven numbers of an action."""
-        return [{"name": name, "min": low, "max": high} for name, low, high in _ACTIONS]
+        """The numbers of an action: seven, and in some levels more."""
+        more = [("SWITCH_GADGET", 0, 1), ("CHANGE_GADGET", 0, 9)][: self._level.columns - len(_ACTIONS)]
+        return [{"name": name, "min": low, "max": high} for name, low, high in (*_ACTIONS[:2], *more, *_ACTIONS[2:])]
 
     def reset(self, episode=-1, seed=None):
         """Begins an episode. Only the first one of an instance follows from its seed alone."""
         _typed(episode, int)
         if seed is not None and not isinstance(seed, int):
             raise ValueError(f"'seed' must be int or None, was '{type(seed).__module__}.{type(seed).__name__}'.")
-        if self._status == "closed":
+        if self._level.broken == "abort":
+            print("terminate called after throwing an instance of 'std::runtime_error'", file=sys.stderr, flush=True)
+            os.abort()
+        if self._status == "closed" or self._level.broken:
             raise RuntimeError("Failed to start environment")
         self._rng = np.random.default_rng([abs(seed) if seed is not None else hash(object()), 7])
         if self._level.compiled:
@@ -185,13 +199,14 @@ class Lab:
         _typed(action, np.ndarray), _typed(num_steps, int)
         if not self.is_running():
             raise RuntimeError("Environment in wrong status to advance.")
-        if action.shape != (len(_ACTIONS),):
-            raise ValueError(f"action must have shape ({len(_ACTIONS)})")
+        columns = [column["name"] for column in self.action_spec()]
+        if action.shape != (len(columns),):
+            raise ValueError(f"action must have shape ({len(columns)})")
         if action.dtype != np.intc:
             raise ValueError("action must have dtype np.intc")
-        reward = 0
+        reward, numbers = 0, dict(zip(columns, action.tolist(), strict=True))
         for _ in range(num_steps):
-            reward += self._frame(*action.tolist())
+            reward += self._frame(*(numbers[name] for name, _, _ in _ACTIONS))
             if self._frames >= round(self._seconds * self._fps) or (self._level.deadly and action[5]):
                 self._status = "terminated"
                 break

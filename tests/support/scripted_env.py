@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -91,7 +92,9 @@ class Failing(Scripted):
     def _fail(self, how: str) -> None:
         if how == "raise":
             raise RuntimeError("the emulator is on fire")
-        if how == "kill":
+        if how == "file":
+            Path(tempfile.gettempdir(), "left-behind").touch()
+        if how in ("file", "kill"):
             os.kill(os.getpid(), signal.SIGSEGV)
         if how == "sleep":
             time.sleep(1e6)
