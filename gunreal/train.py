@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from gunreal.acting.pool import AgentFailure
 from gunreal.acting.process import EXIT_BAD_INPUT
 from gunreal.config import flags, folders
-from gunreal.config.checks import check
+from gunreal.config.checks import check, is_cluster
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.make import check_recorded, try_reset
 from gunreal.envs.raw import Raw
@@ -31,7 +31,7 @@ from gunreal.tasks.recorded import recorded_fields
 
 if TYPE_CHECKING:
     from gunreal.run import Run
-    from gunreal.runtime.system import System
+    from gunreal.runtime.record import Record
     from gunreal.runtime.ticker import OnMetrics, Ticker
 
 
@@ -118,7 +118,6 @@ def resume(run: str | Path | Run, *, show: bool = True, on_metrics: OnMetrics | 
 def _train(config: Config, resumed_dir: Path | None, show: bool = True, on_metrics: OnMetrics | None = None) -> Run:
     """Trains a new run, or resumes the one in `resumed_dir` with its resolved configuration `config`."""
     from gunreal.run import load
-    from gunreal.runtime.system import System
 
     spec, tasks, raw = prepare(config)
     with signals.handled() as interruption:
@@ -129,7 +128,8 @@ def _train(config: Config, resumed_dir: Path | None, show: bool = True, on_metri
                 folders.save_resumed(config, run_dir)
             try:
                 saved_interface.save(run_dir, spec, raw)
-                system = System(dataclasses.replace(config, name=run_dir.name), spec, tasks, run_dir, resumed)
+                named = dataclasses.replace(config, name=run_dir.name)
+                system = _kind(config)(named, spec, tasks, run_dir, resumed)
                 interruption.stops(system.stop)
                 _run(system, show, on_metrics)
             except BaseException:
@@ -167,17 +167,36 @@ def _checkpoint(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:
     return resumed
 
 
-def _run(system: System, show: bool, on_metrics: OnMetrics | None) -> None:
-    from gunreal.records.display import Display
+def _kind(config: Config) -> Any:
+    """The class of a run's parts: one machine's, or a cluster's."""
+    if is_cluster(config):
+        from gunreal.cluster.coordinator import Coordinator
+
+        return Coordinator
+    from gunreal.runtime.system import System
+
+    return System
+
+
+def _runner(system: Any) -> Any:
+    """What runs the parts."""
+    if is_cluster(system.config):
+        return system
     from gunreal.runtime.parallel import ParallelRunner
     from gunreal.runtime.serial import SerialRunner
+
+    return SerialRunner(system) if system.config.serial else ParallelRunner(system)
+
+
+def _run(system: Record, show: bool, on_metrics: OnMetrics | None) -> None:
+    from gunreal.records.display import Display
     from gunreal.runtime.ticker import Ticker
 
     config = system.config
     run: Any = None
     ticker: Ticker | None = None
     try:
-        run = SerialRunner(system) if config.serial else ParallelRunner(system)
+        run = _runner(system)
         with Display(config) if show else contextlib.nullcontext() as display:
             ticker = Ticker(system, run, display, on_metrics)
             run.run(ticker)
@@ -190,7 +209,7 @@ def _run(system: System, show: bool, on_metrics: OnMetrics | None) -> None:
         raise system.failure
 
 
-def _close(system: System, run: Any, ticker: Ticker | None) -> None:
+def _close(system: Record, run: Any, ticker: Ticker | None) -> None:
     """Writes a checkpoint and the last line of metrics and frees everything, whatever ended the run."""
     try:
         if ticker and (system.metrics.step or not system.failure):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ def check(config: Config) -> None:
     _check_names(config)
     _check_system(config)
     _check_learner(config)
+    _check_cluster(config)
 
 
 def _check_limits(name: str, value: Any) -> None:
@@ -108,6 +110,9 @@ def _check_learner(config: Config) -> None:
     for name in ("rms_decay", "rms_initial"):
         if getattr(config, name) != FIELDS[name].default and config.optimizer != "rmsprop":
             raise ConfigError(f"{name} has no effect on {config.optimizer}; leave it out or use --optimizer rmsprop")
+    for name in ("beta1", "beta2"):
+        if getattr(config, name) != FIELDS[name].default and config.optimizer != "adam":
+            raise ConfigError(f"{name} has no effect on {config.optimizer}; leave it out or use --optimizer adam")
     if config.algorithm == "ppo" and config.correction != FIELDS["correction"].default:
         raise ConfigError("correction has no effect on ppo; leave it out or use --algorithm a3c")
     if config.log_epsilon != FIELDS["log_epsilon"].default and config.correction != "epsilon":
@@ -116,3 +121,20 @@ def _check_learner(config: Config) -> None:
         raise ConfigError(
             f"learning_rate_end {config.learning_rate_end} is above learning_rate {config.learning_rate}; lower it"
         )
+
+
+def is_cluster(config: Config) -> bool:
+    """Whether several nodes train, which needs Ray."""
+    return config.nodes > 1 or bool(config.cluster)
+
+
+def _check_cluster(config: Config) -> None:
+    if is_cluster(config):
+        if importlib.util.find_spec("ray") is None:
+            raise ConfigError('several nodes need Ray; install it with pip install "gunreal[cluster]"')
+        if config.serial:
+            raise ConfigError("serial runs on one machine; leave out serial, or leave out nodes and cluster")
+        return
+    for name in ("reducers", "quorum", "sync", "gradient_dtype", "node_timeout"):
+        if getattr(config, name) != FIELDS[name].default:
+            raise ConfigError(f"{name} has no effect on one node; add --nodes 2 or --cluster ADDRESS, or leave it out")

@@ -23,6 +23,7 @@ CHANGEABLE = frozenset(
     + ("eval_steps", "eval_minutes", "eval_episodes")
     + ("agents", "agents_per_process", "predictors", "trainers", "scheduler", "scheduler_seconds")
     + ("memory_limit", "max_batch", "env_timeout", "layout")
+    + ("nodes", "cluster", "reducers", "quorum", "gradient_dtype", "node_timeout")
 )
 
 # Values for run folders whose configuration lacks these fields.

@@ -152,6 +152,8 @@ class Config:
     rms_initial: float = field(
         0.0, "Initial value of RMSProp's mean of squared gradients. 1 as in TensorFlow 1, which the papers used", low=0
     )
+    beta1: float = field(0.9, "Decay rate of Adam's mean of gradients", low=0, below=1)
+    beta2: float = field(0.999, "Decay rate of Adam's mean of squared gradients", low=0, below=1)
     epsilon: float = field(1e-5, "Epsilon of the optimizer. RMSProp adds it inside the square root", above=0)
     max_grad_norm: float = field(0.5, "Maximum global norm of the gradients. 0 disables clipping", low=0)
     discount: float = field(0.99, "Discount factor gamma, per agent step", low=0, high=1)
@@ -195,6 +197,26 @@ class Config:
         choices=("uint8", "float32"),
     )
     log_epsilon: float = field(1e-6, "GA3C's epsilon inside log pi, used with --correction epsilon", above=0, below=1)
+    # Cluster
+    nodes: int = field(
+        0, "Number of nodes that train one network. 0 means one, or one on each machine of --cluster", low=0, high=1024
+    )
+    cluster: str = field(
+        "", "Address of a running Ray cluster, as in auto or HOST:6379. If empty, all nodes run on this machine"
+    )
+    reducers: int = field(
+        0, "Number of processes that share the weights and the optimizer. 0 chooses by size", low=0, high=64
+    )
+    quorum: float = field(
+        0.9, "Share of the nodes that ends a round. Below 1 a deadline ends it too; 1 waits for all", above=0, high=1
+    )
+    sync: str = field("on", "Rounds: on, or off (each gradient is applied as it comes)", choices=("on", "off"))
+    gradient_dtype: str = field(
+        "float32",
+        "Data type of gradients between machines: float32, or bfloat16 (half the bytes, with error feedback)",
+        choices=("float32", "bfloat16"),
+    )
+    node_timeout: float = field(10.0, "Seconds without a sign of life before a node is replaced", above=0)
 
 
 class ConfigError(ValueError):

@@ -9,7 +9,14 @@ from collections.abc import Container
 from gunreal.config.schema import FIELDS
 
 # Titles of the sections of `Config`, by the first field of each.
-SECTIONS = {"env": "Environment", "tasks": "Tasks", "logdir": "Run", "agents": "System", "backend": "Learner"}
+SECTIONS = {
+    "env": "Environment",
+    "tasks": "Tasks",
+    "logdir": "Run",
+    "agents": "System",
+    "backend": "Learner",
+    "nodes": "Cluster",
+}
 FILES = {
     "config": "TOML file with values that replace the defaults",
     "resume": "Name or folder of a run to continue",
@@ -19,7 +26,7 @@ HELP = {"help": "Show the most common flags and exit", "helpfull": "Show all fla
 COMMON = frozenset(
     ("config", "resume", "help", "helpfull")
     + ("env", "env_args", "observation", "tasks", "task_weight", "logdir", "name", "steps", "seed", "serial")
-    + ("agents", "trainers", "backend", "network", "algorithm", "learning_rate", "entropy", "discount")
+    + ("agents", "nodes", "trainers", "backend", "network", "algorithm", "learning_rate", "entropy", "discount")
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -100,7 +100,7 @@ class JaxLearner(Learner):
     def _read(self) -> list[Any]:
         return [*self._weights, *self._state]
 
-    def _write(self, arrays: list[np.ndarray]) -> None:
+    def _write(self, arrays: Sequence[np.ndarray]) -> None:
         put = [self._jax.numpy.array(array) for array in arrays]
         kept = len(self._weights)
-        self._weights, self._state = tuple(put[:kept]), tuple(put[kept:])
+        self._weights, self._state = tuple(put[:kept]), tuple(put[kept:]) or self._state

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,20 @@ if TYPE_CHECKING:
     from gunreal.config.schema import Config
     from gunreal.experience.replay import Past
     from gunreal.learning.network import Network
+
+
+class Gradient(NamedTuple):
+    """What a batch says about the weights.
+
+    Attributes:
+      values: one array per weight, on the device, before clipping.
+      moments: the moments of the batch, by the names of `Network.statistics`.
+      metrics: the metrics of the loss, "grad_norm" (before clipping) and "skipped" (1.0 if anything is not finite).
+    """
+
+    values: list[Any]
+    moments: dict[str, Moments]
+    metrics: dict[str, float]
 
 
 class Learner:
@@ -70,13 +84,12 @@ class Learner:
           The metrics of the loss, "grad_norm" (before clipping), "skipped" (1.0 or 0.0) and "version". The version is
           the number of updates applied before this one, including those of other threads during the computation.
         """
-        batch = {**batch, "observations": batch["observations"].astype(self._sent, copy=False)}
-        gradients, values, found = self._gradient(batch)
-        metrics = dict(zip(self._metrics[self._parts(batch)], values.tolist(), strict=True))
+        gradient = self.gradient(batch)
+        metrics = gradient.metrics
         with self._lock:
             metrics["version"] = self.version
             if not metrics["skipped"]:
-                self._apply(gradients, found, self._scale(metrics["grad_norm"]), learning_rate)
+                self._apply(gradient.values, gradient.moments, self._scale(metrics["grad_norm"]), learning_rate)
                 self.version += 1
         return metrics
 
@@ -91,6 +104,27 @@ class Learner:
             state = [np.array(array) for array in self._read()]
             self._apply(gradients, found, 0.0, 0.0)
             self._write(state)
+
+    def gradient(self, batch: Mapping[str, Any]) -> Gradient:
+        """Computes the gradient of a batch, and applies nothing.
+
+        Args:
+          batch: the batch of `Network.loss`, as NumPy arrays.
+        """
+        batch = {**batch, "observations": batch["observations"].astype(self._sent, copy=False)}
+        gradients, values, found = self._gradient(batch)
+        return Gradient(gradients, found, dict(zip(self._metrics[self._parts(batch)], values.tolist(), strict=True)))
+
+    def assign(self, arrays: Sequence[np.ndarray], version: int) -> None:
+        """Replaces weights and moments by those that others have trained. The optimizer's state is kept.
+
+        Args:
+          arrays: float32, in the order of the names "weights/..." and "statistics/..." of `get_state`.
+          version: number of updates applied to them.
+        """
+        with self._lock:
+            self._write(arrays)
+            self.version = version
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Copies the state of the learner.
@@ -112,7 +146,7 @@ class Learner:
         """
         with self._lock:
             names = self._state_names()
-            self._check(state, dict(zip(names, self._read(), strict=True)))
+            self.check(state, dict(zip(names, self._read(), strict=True)))
             self._write([np.asarray(state[name]) for name in names])
             self.version = int(state["version"])
 
@@ -130,7 +164,12 @@ class Learner:
         return weights + moments + [f"optimizer/{place:03d}" for place in range(len(self._slots))]
 
     @staticmethod
-    def _check(state: Mapping[str, np.ndarray], own: Mapping[str, Any]) -> None:
+    def check(state: Mapping[str, np.ndarray], own: Mapping[str, Any]) -> None:
+        """Compares the names and shapes of a state with those of `own` arrays.
+
+        Raises:
+          ValueError: they differ. The message is one line.
+        """
         wrong = [f"{name} is missing" for name in [*own, "version"] if name not in state]
         wrong += [f"{name} is unexpected" for name in state if name not in own and name != "version"]
         for name, array in own.items():
@@ -189,7 +228,8 @@ class Learner:
         """Weights, moments and the optimizer's state, in this order."""
         raise NotImplementedError
 
-    def _write(self, arrays: list[np.ndarray]) -> None:
+    def _write(self, arrays: Sequence[np.ndarray]) -> None:
+        """Replaces what `_read` returns: all of it, or the weights and moments."""
         raise NotImplementedError
 
 
@@ -201,7 +241,7 @@ def make_optimizer(config: Config, variables: Sequence[Any]) -> Any:
     import keras
 
     if config.optimizer == "adam":
-        optimizer = keras.optimizers.Adam(config.learning_rate, epsilon=config.epsilon)
+        optimizer = keras.optimizers.Adam(config.learning_rate, config.beta1, config.beta2, config.epsilon)
     elif config.optimizer == "rmsprop":
         optimizer = keras.optimizers.RMSprop(config.learning_rate, rho=config.rms_decay, epsilon=config.epsilon)
     else:

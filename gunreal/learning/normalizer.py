@@ -42,15 +42,16 @@ def moments(x: Any, weight: Any, axes: tuple[int, ...]) -> Moments:
     return Moments(mean, mean_of(ops.square(x - mean)), count)
 
 
-def merge(old: Moments, new: Moments, most: float) -> Moments:
+def merge(old: Moments, new: Moments, most: float, ops: Any = None) -> Moments:
     """Moments of the union of two sets of samples (Chan, Golub and LeVeque 1979).
 
     Args:
       old: moments so far.
       new: moments to add.
       most: maximum count. Beyond it the result is a moving average that forgets old samples.
+      ops: the module to compute with, such as NumPy. None means Keras.
     """
-    from keras import ops
+    ops = ops or _keras_ops()
 
     count = old.count + new.count
     share = new.count / ops.maximum(count, 1.0)
@@ -60,6 +61,12 @@ def merge(old: Moments, new: Moments, most: float) -> Moments:
     return Moments(mean, variance, ops.minimum(count, most))
 
 
+def _keras_ops() -> Any:
+    from keras import ops
+
+    return ops
+
+
 class Statistics:
     """Running moments in Keras variables that are not trained.
 
@@ -67,6 +74,8 @@ class Statistics:
 
     Attributes:
       variables: mean, variance and count.
+      least: lower bound of the standard deviation.
+      most: maximum count, see `merge`.
     """
 
     def __init__(self, shape: tuple[int, ...], least: float, most: float):
@@ -79,7 +88,7 @@ class Statistics:
         """
         import keras
 
-        self._least, self._most = least, most
+        self.least, self.most = least, most
         make = keras.Variable
         self.variables = [
             make("zeros", shape, "float32", trainable=False, name="mean"),
@@ -93,10 +102,10 @@ class Statistics:
 
     def merged(self, new: Moments) -> Moments:
         """The current moments merged with `new` ones."""
-        return merge(self.now(), new, self._most)
+        return merge(self.now(), new, self.most)
 
     def deviation(self, known: Moments) -> Any:
         """The standard deviation of `known` moments, at least the lower bound."""
         from keras import ops
 
-        return ops.maximum(ops.sqrt(known.variance), self._least)
+        return ops.maximum(ops.sqrt(known.variance), self.least)

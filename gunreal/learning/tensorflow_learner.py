@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,8 +122,8 @@ class TensorFlowLearner(Learner):
     def _read(self) -> list[Any]:
         return [variable.value.numpy() for variable in self._kept()]
 
-    def _write(self, arrays: list[np.ndarray]) -> None:
-        for variable, array in zip(self._kept(), arrays, strict=True):
+    def _write(self, arrays: Sequence[np.ndarray]) -> None:
+        for variable, array in zip(self._kept(), arrays, strict=False):
             variable.assign(array)
 
     def _kept(self) -> list[Any]:

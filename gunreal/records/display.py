@@ -114,6 +114,8 @@ class Display:
             for table in tables:
                 columns.add_row(table)
         parts: list[RenderableType] = [env, Text(), self._progress(s), Text(), self._score(s, width), Text(), columns]
+        if "nodes" in s:
+            parts += [Text(), _nodes(s)]
         return Panel(
             Group(*parts), title=title, title_align="left", border_style="cyan", width=min(self._console.width, 100)
         )
@@ -177,6 +179,20 @@ def sparkline(values: Any, width: int) -> str:
     low, high = min(values, default=0.0), max(values, default=0.0)
     scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
     return "".join(_BARS[round((value - low) * scale)] for value in values)
+
+
+def _nodes(s: Mapping[str, Any]) -> Table:
+    """A row for each node of a cluster."""
+    table = Table.grid(padding=(0, 3))
+    for _ in range(4):
+        table.add_column(justify="right", no_wrap=True)
+    table.add_row(*(Text(name, "dim") for name in ("node", "PPS", "lag", "rounds missed")))
+    for key in s:
+        if key.startswith("node") and key.endswith("_pps"):
+            node = key.removesuffix("_pps")
+            values = _number(s[key], 0), _number(s[f"{node}_lag"], 1), str(s[f"{node}_missed"])
+            table.add_row(node.removeprefix("node"), *values)
+    return table
 
 
 def _pairs(title: str, rows: list[tuple[str, str]]) -> Table:

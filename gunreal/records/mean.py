@@ -17,6 +17,11 @@ class Mean:
             self._sum += total
             self._count += count
 
+    def merge(self, other: Mean) -> None:
+        """Adds the values of another mean."""
+        self._sum += other._sum
+        self._count += other._count
+
     def value(self) -> float | None:
         """The mean, or None without values."""
         return self._sum / self._count if self._count else None

@@ -21,17 +21,27 @@
 | `eval_length_mean`, `eval_step` | its mean episode length, and the step of the run at which its weights were copied |
 | `skipped`, `restarts` | skipped non-finite updates and restarted agent processes, since the start of the run |
 
+A run on several nodes adds these. The metrics above are then sums or means over all nodes, and an update is a round.
+
+| key | meaning |
+|---|---|
+| `nodes` | number of nodes that take part |
+| `replaced` | processes that took the place of a lost node or reducer, since the start or resume |
+| `late`, `refused` | gradients that missed their round, and gradients that were not finite, since the start or resume |
+| `round_ms` | mean time of a round, in milliseconds |
+| `overhead_ms` | mean part of a round in which its slowest node did not compute, in milliseconds |
+| `contributions` | mean number of gradients in a round |
+| `staleness` | mean number of updates between the weights of a gradient and its arrival |
+| `traffic_mb` | weights and gradients of all nodes per round, in MiB |
+| `nodeI_pps`, `nodeI_lag`, `nodeI_missed` | predictions per second and policy lag of node I, and its late gradients |
+
 Missing values are null.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
-import math
-import os
-import sys
 import threading
 import time
 from collections import defaultdict, deque
@@ -41,10 +51,7 @@ from typing import Any
 
 import numpy as np
 
-from gunreal.config.schema import ConfigError
 from gunreal.records.mean import Mean
-from gunreal.records.tensorboard import EventFile
-from gunreal.records.tracker import Tracker
 
 FILE = "metrics.jsonl"
 _COUNTS = ("step", "trained", "updates", "episodes", "skipped", "restarts")
@@ -178,6 +185,35 @@ class RunMetrics:
             self._lag_max, self._last, self._last_counts = None, now, dict(self._counts)
         return line
 
+    def updated(self, batch: int, *, grad_norm: float, learning_rate: float) -> None:
+        """Records an update with `batch` agent steps, whose gradients others have computed."""
+        with self._lock:
+            self._counts["updates"] += 1
+            self._means["batch_train"].add(batch)
+            self._means["grad_norm"].add(grad_norm)
+            self._latest["learning_rate"] = learning_rate
+
+    def take(self) -> dict[str, Any]:
+        """What has been counted since the last call, for `add` in another process. It takes the place of `snapshot`."""
+        with self._lock:
+            counts = {name: self._counts[name] - self._last_counts[name] for name in _COUNTS}
+            scores = list(self._scores)[-counts["episodes"] :] if counts["episodes"] else []
+            taken = {"counts": counts, "scores": scores, "means": dict(self._means), "lag_max": self._lag_max}
+            self._means.clear()
+            self._lag_max, self._last_counts = None, dict(self._counts)
+        return taken
+
+    def add(self, taken: Mapping[str, Any]) -> None:
+        """Adds what another process has counted (`take`)."""
+        with self._lock:
+            for name, count in taken["counts"].items():
+                self._counts[name] += count
+            self._scores.extend(taken["scores"])
+            for name, mean in taken["means"].items():
+                self._means[name].merge(mean)
+            if taken["lag_max"] is not None:
+                self._lag_max = max(self._lag_max or 0, taken["lag_max"])
+
     def _add(self, name: str, count: int) -> None:
         with self._lock:
             self._counts[name] += count
@@ -188,87 +224,6 @@ class RunMetrics:
 
     def _seconds(self, now: float) -> float:
         return self._earlier_seconds + now - self._start
-
-
-class MetricsWriter:
-    """Appends to `metrics.jsonl` and to the TensorBoard event file of a run.
-
-    A failed write, for example on a full disk, never stops a run. The first failure prints a warning on stderr, and
-    writing is tried again with the next line. Lines are never written partially.
-
-    Args:
-      run_dir: folder of the run.
-      step: step at which the run starts or resumes. Lines of later steps are removed, because the run will take these
-        steps again.
-      tracker: receives the lines too.
-
-    Raises:
-      ConfigError: at the start, `metrics.jsonl` is not writable or is damaged.
-    """
-
-    def __init__(self, run_dir: str | Path, step: int = 0, tracker: Tracker | None = None):
-        self._run_dir = Path(run_dir)
-        path = self._run_dir / FILE
-        try:
-            if path.exists():
-                _rewind(path, step)
-            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise ConfigError(f"cannot write {path}: {error.strerror}; make its folder writable") from error
-        except ValueError as error:
-            raise ConfigError(f"{path} is damaged: {error}; move it away") from error
-        self._sinks: list[EventFile | Tracker] = [EventFile(self._run_dir, step), *([tracker] if tracker else [])]
-        self._warned = False
-
-    def write(self, line: Mapping[str, Any]) -> dict[str, Any]:
-        """Appends one line, writes its numbers to TensorBoard and to the tracker, and returns it as it was written."""
-        line = {name: _finite(value) for name, value in line.items()}
-        self._try(self._append, json.dumps(line))
-        for sink in self._sinks:
-            self._try(sink.add, line)
-        return line
-
-    def final(self, line: Mapping[str, Any], weights_sha256: str, stopped_by: str) -> dict[str, Any]:
-        """Appends the last line of the run and returns it as it was written.
-
-        `stopped_by` is the reason for its end: "steps", "callback", "SIGINT", "SIGTERM", "SIGHUP" or "error".
-        """
-        return self.write({**line, "weights_sha256": weights_sha256, "stopped_by": stopped_by})
-
-    def close(self) -> None:
-        """Closes the files and the tracker."""
-        for sink in self._sinks:
-            self._try(sink.close)
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def __enter__(self) -> MetricsWriter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _try(self, action: Any, *args: Any) -> None:
-        try:
-            action(*args)
-        except OSError as error:
-            if not self._warned:
-                self._warned = True
-                with contextlib.suppress(OSError):
-                    fix = "free some space or make it writable; training continues and writing will be retried"
-                    where = f"{self._run_dir}: {error.strerror or error}"
-                    print(f"gunreal: cannot write metrics to {where}; {fix}", file=sys.stderr)
-
-    def _append(self, text: str) -> None:
-        size = os.fstat(self._fd).st_size
-        data = (text + "\n").encode()
-        try:
-            if os.write(self._fd, data) < len(data):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError:
-            os.ftruncate(self._fd, size)
-            raise
 
 
 def read(path: str | Path) -> list[dict[str, Any]]:
@@ -282,16 +237,3 @@ def read(path: str | Path) -> list[dict[str, Any]]:
     with contextlib.suppress(json.JSONDecodeError):
         lines += [json.loads(texts[-1])]
     return lines
-
-
-def _rewind(path: Path, step: int) -> None:
-    kept = [line for line in read(path) if line["step"] <= step]
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
-    os.replace(temporary, path)
-
-
-def _finite(value: Any) -> Any:
-    """Converts `value` for JSON: NumPy scalars to numbers, NaN and infinities to None."""
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -19,7 +19,7 @@ import time
 from typing import IO, Any
 
 from gunreal.records import checkpoint
-from gunreal.runtime.system import System, warn
+from gunreal.runtime.record import Record, warn
 
 KEYS = ("eval_step", "eval_score_mean", "eval_score_std", "eval_length_mean")
 _FOLDER = "evaluation"
@@ -40,7 +40,7 @@ class Evaluation:
     runs waits for it, and then uses the newest weights.
     """
 
-    def __init__(self, system: System):
+    def __init__(self, system: Record):
         self._system, self._config = system, system.config
         self._folder = system.run_dir / _FOLDER
         shutil.rmtree(self._folder, ignore_errors=True)  # left by a run that was killed
@@ -99,7 +99,7 @@ class Evaluation:
         self._step = system.metrics.step
         self._next = self._multiple_after(self._step)
         try:
-            path = checkpoint.save(self._folder, self._step, system.learner.get_state(), {})
+            path = checkpoint.save(self._folder, self._step, system.state(), {})
         except OSError as error:
             warn(f"no evaluation at step {self._step}: {error}; free some space in {system.run_dir}")
             return

@@ -6,15 +6,17 @@ import os
 import resource
 import time
 from collections.abc import Callable
+from typing import Any
 
 from gunreal.acting.pool import AgentFailure, Remote
 from gunreal.acting.process import EXIT_BAD_INPUT
 from gunreal.config.schema import ConfigError, per_process
 from gunreal.runtime import ram, scheduler
 from gunreal.runtime.crew import Crew
+from gunreal.runtime.record import warn
 from gunreal.runtime.scheduler import Counts
 from gunreal.runtime.steering import Steering, memory_in_use
-from gunreal.runtime.system import System, warn
+from gunreal.runtime.system import System
 
 _YOUNG = 20.0  # seconds; a process that dies earlier, or before its first rollout, counts as an early failure
 _PROCESS = 100 * 2**20  # bytes per agent process without its rings; Python, NumPy and 16 Atari games take 79 MiB
@@ -155,6 +157,15 @@ class ParallelRunner:
     def memory_in_use(self) -> int:
         """Number of bytes used by all processes of the run."""
         return memory_in_use(self.remotes())
+
+    def gauges(self) -> tuple[dict[str, Any], dict[str, int]]:
+        """The present state of the run, as `RunMetrics.snapshot` takes it."""
+        agents = self.counts.processes * self.system.layout.agents
+        return self.system.gauges(agents, self.counts.predictors, self.counts.trainers, self.memory_in_use())
+
+    def snapshot(self) -> dict[str, Any]:
+        """One line of metrics for the time since the last one."""
+        return self.system.metrics.snapshot(*self.gauges())
 
     def save(self) -> None:
         """Writes a checkpoint. After a resume, agents start again with empty replay."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from gunreal.acting.predictor import BasePredictor
 from gunreal.config.schema import per_process
 from gunreal.experience import queues
 from gunreal.runtime import lockstep, ram
-from gunreal.runtime.scheduler import Counts
 from gunreal.runtime.system import System
 
 
@@ -23,10 +23,9 @@ class SerialRunner:
     def __init__(self, system: System):
         self.system = system
         config = system.config
-        self.counts = Counts(config.agents // per_process(config), 1, 1)
         self.members = [
             Local(system.pool.next_process(), config, system.layout, system.tasks, system.outbox)
-            for _ in range(self.counts.processes)
+            for _ in range(config.agents // per_process(config))
         ]
         for member in self.members:
             system.pool.add(member)
@@ -62,6 +61,11 @@ class SerialRunner:
     def memory_in_use(self) -> int:
         """Number of bytes that the run uses."""
         return ram.in_use([os.getpid()])
+
+    def snapshot(self) -> dict[str, Any]:
+        """One line of metrics for the time since the last one."""
+        system, agents = self.system, len(self.members) * self.system.layout.agents
+        return system.metrics.snapshot(*system.gauges(agents, 1, 1, self.memory_in_use()))
 
     def save(self) -> None:
         """Writes a checkpoint for an exact `--resume`, with the rings, the agents and everything that is waiting."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +21,9 @@ from gunreal.experience.waits import Reader
 from gunreal.learning import backend
 from gunreal.learning.registry import load_network
 from gunreal.records import checkpoint
-from gunreal.records.metrics import MetricsWriter, RunMetrics
-from gunreal.records.tracker import open_tracker
+from gunreal.records.metrics import RunMetrics
 from gunreal.runtime import ram
+from gunreal.runtime.record import Record
 from gunreal.runtime.trainer import Batcher, Trainer, rollouts_per_batch
 from gunreal.tasks import dry_run
 from gunreal.tasks.base import AuxiliaryTask
@@ -71,10 +69,21 @@ def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], le
     return Layout(spec, agents, len(group_slices(agents)), config.replay_size, extra, slots, mailboxes)
 
 
+def prediction_queues(tasks: tuple[AuxiliaryTask, ...]) -> tuple[str, ...]:
+    """The names of the prediction queues: "base", then the tasks with a bootstrap."""
+    return "base", *(task.name for task in tasks if task.bootstrap is not None)
+
+
+def make_metrics(tasks: tuple[AuxiliaryTask, ...], resumed: checkpoint.Checkpoint | None) -> RunMetrics:
+    """The metrics of a run with these tasks, which go on from a checkpoint."""
+    losses = ("base", *(task.name for task in tasks))
+    return RunMetrics(prediction_queues(tasks), losses, resumed.extra["metrics"] if resumed else None)
+
+
 _STREAM = 2  # fourth word of the seed for sampling actions, different from those of `acting.episodes` and the agents
 
 
-class System:
+class System(Record):
     """The parts of a run. `gunreal.runtime.serial` and `gunreal.runtime.parallel` decide when to call them."""
 
     def __init__(
@@ -82,31 +91,24 @@ class System:
         config: Config,
         spec: Spec,
         tasks: tuple[AuxiliaryTask, ...],
-        run_dir: Path,
+        run_dir: Path | None,
         resumed: checkpoint.Checkpoint | None,
     ):
-        self.config, self.spec, self.tasks, self.run_dir, self.resumed = config, spec, tasks, run_dir, resumed
+        self.spec, self.tasks = spec, tasks
         self.learner = build_learner(config, spec, tasks)
         self.layout = make_layout(config, spec, tasks, self.learner)
         if resumed:
             self.learner.set_state(
                 {name: array for name, array in resumed.state.items() if not name.startswith("ring")}
             )
-        self.in_haste = False  # whether a signal or an error ends the run
-        self.stopped_by = ""  # not a threading.Event: in a signal handler the main thread may hold its lock
-        self.failure: BaseException | None = None
+        metrics = make_metrics(tasks, resumed)
+        super().__init__(config, metrics, run_dir, resumed)  # opens the run's files, so the state has to fit before
 
-        bootstrapping = [task.name for task in tasks if task.bootstrap is not None]
-        self.metrics = RunMetrics(
-            ("base", *bootstrapping),
-            ("base", *(task.name for task in tasks)),
-            resumed.extra["metrics"] if resumed else None,
-        )
-        self.writer = MetricsWriter(run_dir, self.metrics.step, open_tracker(config, run_dir))
         first = resumed.extra["processes"] if resumed and not config.serial else 0  # avoids reusing seeds
         share = 1.0 if config.algorithm == "ppo" else 0.25  # PPO's many updates per batch make other rollouts old
         self.pool = Pool(rollouts_per_batch(config), first, share)
-        self.requests = {name: queues.Pipe(queues.REQUEST) for name in ("base", *bootstrapping)}
+        base, *bootstrapping = prediction_queues(tasks)
+        self.requests = {name: queues.Pipe(queues.REQUEST) for name in (base, *bootstrapping)}
         self.rollouts, self.episodes = queues.Pipe(queues.ROLLOUT), queues.Pipe(queues.EPISODE)
         self.outbox = Outbox(
             tuple(pipe.write_fd for pipe in self.requests.values()), self.rollouts.write_fd, self.episodes.write_fd
@@ -134,16 +136,6 @@ class System:
             taken = [(blank, i % self.layout.agents, 0) for i in range(self.batcher.rollouts)]
             self.trainer.warm_up(self.batcher.gather(taken))
 
-    def stop(self, reason: str) -> None:
-        """Asks the run to end. The first reason is kept."""
-        self.in_haste = self.in_haste or reason not in ("steps", "callback")
-        self.stopped_by = self.stopped_by or reason
-
-    def fail(self, error: BaseException) -> None:
-        """Ends the run because of an error. The first error is kept."""
-        self.failure = self.failure or error
-        self.stop("error")
-
     def predict(self, queue: str, records: np.ndarray) -> None:
         """Serves requests of a prediction queue. Those of the base queue count as agent steps of the run."""
         count = self.predictors[queue].serve(records)
@@ -158,8 +150,10 @@ class System:
         for _, _, score in self.episodes.get(1000, 0).tolist():
             self.metrics.episode(score)
 
-    def snapshot(self, agents: int, predictors: int, trainers: int, memory_bytes: int) -> dict[str, Any]:
-        """One line of metrics for the time since the last one."""
+    def gauges(
+        self, agents: int, predictors: int, trainers: int, memory_bytes: int
+    ) -> tuple[dict[str, Any], dict[str, int]]:
+        """The present state of the run, as `RunMetrics.snapshot` takes it: gauges, and lengths of queues."""
         gauges = {
             "agents": agents,
             "predictors": predictors,
@@ -169,38 +163,25 @@ class System:
             # A serial run does not wait, and after a resume its rings would still contain old waits.
             "wait_ms": None if self.config.serial else self._waits.read(self.pool.waited()).mean_ms(),
         }
-        lengths = {name: len(pipe) for name, pipe in self.requests.items()}
-        return self.metrics.snapshot(gauges, lengths | {"train": len(self.rollouts)})
+        return gauges, {name: len(pipe) for name, pipe in self.requests.items()} | {"train": len(self.rollouts)}
 
     def save(
         self, state: dict[str, np.ndarray] | None = None, blobs: dict[str, bytes] | None = None, **extra: Any
     ) -> None:
-        """Writes a checkpoint. If writing fails, a warning is printed and the run continues."""
-        try:
-            checkpoint.save(
-                self.run_dir,
-                self.metrics.step,
-                self.learner.get_state() | (state or {}),
-                {
-                    "metrics": self.metrics.state(),
-                    "config": dataclasses.asdict(self.config),
-                    "processes": self.pool.next,
-                    **extra,
-                },
-                blobs,
-                score=self.metrics.score_mean(),
-                keep=self.config.keep_checkpoints,
-            )
-        except OSError as error:
-            warn(f"no checkpoint at step {self.metrics.step}: {error}; free some space in {self.run_dir}")
+        """Writes a checkpoint with the learner's state and `state`. Failures are only warned about."""
+        self.save_checkpoint(self.state() | (state or {}), blobs, processes=self.pool.next, **extra)
 
-    def finish(self, line: dict[str, Any]) -> dict[str, Any]:
-        """Writes the last line of metrics and returns it."""
-        return self.writer.final(line, self.learner.weights_sha256(), self.stopped_by)
+    def state(self) -> dict[str, np.ndarray]:
+        """Copies the state of the learner."""
+        return self.learner.get_state()
+
+    def weights_sha256(self) -> str:
+        """Hash of the learner's weights and moments."""
+        return self.learner.weights_sha256()
 
     def close(self) -> None:
         """Closes the files of metrics, stops every agent process and frees all memory."""
-        self.writer.close()
+        super().close()
         members = [self.pool.remove(member.process) for member in self.pool.members()]
         for member in members:
             member.leave()  # tell all of them first, so that they end at the same time
@@ -208,8 +189,3 @@ class System:
             member.close()
         for pipe in itertools.chain(self.requests.values(), (self.rollouts, self.episodes)):
             pipe.close()
-
-
-def warn(text: str) -> None:
-    """Prints a warning to standard error."""
-    print(f"gunreal: {text}", file=sys.stderr, flush=True)

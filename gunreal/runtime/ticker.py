@@ -9,16 +9,9 @@ from typing import Any
 import numpy as np
 
 from gunreal.runtime.evaluation import Evaluation
-from gunreal.runtime.system import System
+from gunreal.runtime.record import Record
 
 OnMetrics = Callable[[dict[str, Any]], Any]
-
-
-def snapshot(system: System, run: Any) -> dict[str, Any]:
-    """`System.snapshot` with the counts and memory use of a serial or parallel run."""
-    counts = run.counts
-    agents = counts.processes * system.layout.agents
-    return system.snapshot(agents, counts.predictors, counts.trainers, run.memory_in_use())
 
 
 class Ticker:
@@ -34,7 +27,7 @@ class Ticker:
       on_metrics: function called with each line. If it returns True, the run saves a checkpoint and stops.
     """
 
-    def __init__(self, system: System, run: Any, display: Any, on_metrics: OnMetrics | None = None):
+    def __init__(self, system: Record, run: Any, display: Any, on_metrics: OnMetrics | None = None):
         self._system, self._run, self._display, self._on_metrics = system, run, display, on_metrics
         self._measured = self._saved = time.monotonic()
         self._is_new = not system.resumed  # and has no checkpoint yet
@@ -61,7 +54,7 @@ class Ticker:
             self._run.save()
 
     def _line(self) -> dict[str, Any]:
-        return snapshot(self._system, self._run) | (self._evaluation.take() if self._evaluation else {})
+        return self._run.snapshot() | (self._evaluation.take() if self._evaluation else {})
 
     def wait(self) -> None:
         """Waits for evaluations at the end of the budget."""

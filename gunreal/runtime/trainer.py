@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from gunreal.experience import queues
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Past, concatenate_pasts, empty_observations
 from gunreal.experience.returns import clip_rewards, generalized_advantages, rollout_returns
 from gunreal.experience.spec import Spec
-from gunreal.learning.learner import Learner
 from gunreal.learning.minibatches import minibatches
 from gunreal.records.metrics import RunMetrics
 from gunreal.tasks.base import AuxiliaryTask
@@ -183,6 +182,20 @@ def updates(
     yield from minibatches(batch, lengths, config.ppo_epochs, config.ppo_minibatches, rng)
 
 
+class Updates(Protocol):
+    """What a trainer needs of a learner. On a node of a cluster, others apply its gradients."""
+
+    @property
+    def version(self) -> int:
+        """Number of updates applied."""
+
+    def train(self, batch: Mapping[str, Any], learning_rate: float) -> dict[str, float]:
+        """Does one update, see `Learner.train`."""
+
+    def warm_up(self, batch: Mapping[str, Any]) -> None:
+        """Compiles an update, see `Learner.warm_up`."""
+
+
 class Trainer:
     """Trains on batches and reports each update.
 
@@ -195,7 +208,7 @@ class Trainer:
     """
 
     def __init__(
-        self, learner: Learner, config: Config, metrics: RunMetrics, lengths: Mapping[str, int], at_once: int = 1
+        self, learner: Updates, config: Config, metrics: RunMetrics, lengths: Mapping[str, int], at_once: int = 1
     ):
         self._learner, self._config, self._metrics, self._lengths = learner, config, metrics, lengths
         self._turns = threading.BoundedSemaphore(at_once)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from gunreal.config.schema import ConfigError
-from gunreal.records.metrics import FILE, MetricsWriter, RunMetrics, read
+from gunreal.records.lines import MetricsWriter
+from gunreal.records.metrics import FILE, RunMetrics, read
 
 GAUGES = {"agents": 32, "predictors": 2, "trainers": 1, "memory_bytes": 10, "memory_limit": 100, "wait_ms": 2.5}
 

@@ -10,7 +10,7 @@ from training import wait_until
 
 from gunreal.config.schema import Config, ConfigError
 from gunreal.records import tracker
-from gunreal.records.metrics import MetricsWriter
+from gunreal.records.lines import MetricsWriter
 from gunreal.train import prepare
 
 TRACKED = Config(env="CartPole-v1", track="wandb", entropy=0.5)

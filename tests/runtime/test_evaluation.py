@@ -39,7 +39,7 @@ def make(tmp_path, monkeypatch):
             config=Config(**options),
             run_dir=tmp_path,
             metrics=SimpleNamespace(step=step),
-            learner=SimpleNamespace(get_state=dict),
+            state=dict,
             in_haste=False,
         )
         made.append(Evaluation(system))

@@ -124,7 +124,7 @@ def test_the_budget_ends_the_run(system):
     assert system.metrics.step == 98 and system.stopped_by == ""
     system.predict("base", requests)
     assert system.metrics.step == 100 and system.stopped_by == "steps"
-    line = system.snapshot(2, 1, 1, 10**9)
+    line = system.metrics.snapshot(*system.gauges(2, 1, 1, 10**9))
     assert (line["agents"], line["memory_bytes"], line["batch_base"], line["queue_train"]) == (2, 10**9, 2.0, 0)
     assert line["memory_limit"] == system.memory_limit > 10**9
     system.close()
@@ -138,14 +138,16 @@ def test_waits_are_of_the_members_that_are_there(tmp_path, monkeypatch, serial):
     members = [Member(system.pool.next_process(), system.layout) for _ in range(2)]
     for member in members:
         system.pool.add(member)
-    assert system.snapshot(4, 1, 1, 0)["wait_ms"] is None
+    assert system.metrics.snapshot(*system.gauges(4, 1, 1, 0))["wait_ms"] is None
     for member, seconds in zip(members, (0.25, 4.0), strict=True):
         member.segment.waits.begin(0)
         now[0] += seconds
         member.segment.waits.end(0)
     system.pool.remove(1).close()
-    assert system.snapshot(4, 1, 1, 0)["wait_ms"] == (None if serial else 250.0)  # in lockstep nobody waits
-    assert system.snapshot(4, 1, 1, 0)["wait_ms"] is None
+    assert system.metrics.snapshot(*system.gauges(4, 1, 1, 0))["wait_ms"] == (
+        None if serial else 250.0
+    )  # in lockstep nobody waits
+    assert system.metrics.snapshot(*system.gauges(4, 1, 1, 0))["wait_ms"] is None
     system.writer.close(), system.close()
 
 
@@ -161,7 +163,7 @@ def test_number_of_concurrent_gradients(tmp_path, monkeypatch, gpu):
 def test_episodes_are_drained(system):
     system.episodes.put(np.array([(0, 5, 2.5), (0, 3, -1.5)], system.episodes.dtype))
     system.drain_episodes()
-    line = system.snapshot(2, 1, 1, 0)
+    line = system.metrics.snapshot(*system.gauges(2, 1, 1, 0))
     assert (line["episodes"], line["score_mean"], line["score_max"]) == (2, 0.5, 2.5)
     system.close()
 

@@ -15,7 +15,6 @@ from gunreal.learning import backend
 from gunreal.runtime import ram
 from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.system import System
-from gunreal.runtime.ticker import snapshot
 from gunreal.runtime.trainer import Trainer
 from measuring.sampling import Sampler, child_seconds, thread_seconds
 
@@ -132,7 +131,7 @@ class Window:
 
     def _begin(self, run: ParallelRunner) -> None:
         self._agents = child_seconds()  # finding the processes takes a while, so it comes first
-        snapshot(self._system, run)  # resets the means, so that the next snapshot covers the measurement only
+        run.snapshot()  # resets the means, so that the next snapshot covers the measurement only
         self._waits.read(self._system.pool.waited())
         self._calls.clear()
         self._threads, self._agents = thread_seconds(), child_seconds(self._agents)
@@ -147,7 +146,7 @@ class Window:
         predictions = {name: list(self._calls.predictions[name]) for name in system.requests}
         updates, waited = list(self._calls.updates), self._waits.read(system.pool.waited())
         threads, agents = thread_seconds(), child_seconds(self._agents)
-        line = snapshot(system, run)
+        line = run.snapshot()
         if not (predictions["base"] and updates and waited.counts.any()):
             raise RuntimeError(f"no agent step or no update in {seconds:.1f} s; use a larger --seconds")
         sizes = {name: [size for size, _ in calls] for name, calls in predictions.items()}

@@ -1,0 +1,1 @@
+"""Several machines: nodes compute gradients, reducers own the weights, and a coordinator runs the rounds, on Ray."""

@@ -1,0 +1,207 @@
+"""The coordinator: it runs the rounds and keeps the run's record. Gradients and weights do not pass through it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gunreal.cluster import shards
+from gunreal.cluster.engine import Engine
+from gunreal.cluster.fleet import Fleet, Member
+from gunreal.cluster.model import Model
+from gunreal.cluster.node import Answer, Refused
+from gunreal.cluster.report import Report
+from gunreal.cluster.rounds import Round
+from gunreal.config.schema import Config
+from gunreal.experience.spec import Spec
+from gunreal.records import checkpoint
+from gunreal.runtime.record import Record
+from gunreal.runtime.system import make_metrics
+from gunreal.runtime.trainer import anneal
+from gunreal.tasks.base import AuxiliaryTask
+
+_TICK = 0.1  # seconds between calls of `tick`
+_PROCESSES = 10_000  # numbers of agent processes that one node may use, when one machine resumes the run
+
+
+class Coordinator(Record):
+    """A run on several nodes. It has the interface of a system and of a runner."""
+
+    def __init__(
+        self,
+        config: Config,
+        spec: Spec,
+        tasks: tuple[AuxiliaryTask, ...],
+        run_dir: Path,
+        resumed: checkpoint.Checkpoint | None,
+    ):
+        self._engine = Engine(config)
+        super().__init__(config, make_metrics(tasks, resumed), run_dir, resumed)
+        serial = resumed.extra.get("node_serial", 1) if resumed else 0
+        self._fleet = Fleet(self._engine, config, spec, serial)
+        self._round = Round(config.quorum if config.sync == "on" else 0.5 / 1024)
+        self._answers: list[tuple[Member, Answer]] = []
+        self._model: Model | None = None
+        self._shards: shards.Shards | None = None
+        self._report = Report()
+        self._fields = dataclasses.asdict(config)
+
+    def run(self, tick: Callable[[], None]) -> None:
+        """Runs rounds until the run is stopped. `tick` is called about ten times per second."""
+        ticked = 0.0
+        while not self.stopped_by:
+            self._fleet.look()
+            for member in self._fleet.wait(self._patience()):
+                self._receive(member)
+            now = time.monotonic()
+            if self._round.is_over(now, len(self._answers), len(self._awaited())):
+                self._update()
+            for member in self._fleet.ready():
+                if member.pending is None and not any(member is other for other, _ in self._answers):
+                    self._send(member)
+            if now - ticked >= _TICK:
+                ticked = now
+                tick()
+
+    def _patience(self) -> float:
+        """Seconds to wait for the next answer."""
+        left = self._round.ends() - time.monotonic() if self._answers else _TICK
+        return min(_TICK, max(0.0, left))
+
+    def _awaited(self) -> list[Member]:
+        """The nodes that compute a gradient for this round and are likely to be in time.
+
+        A node that took longer than the deadline last time, or still computes for an earlier round, is not waited for.
+        """
+        if self._model is None:
+            return []
+        version, deadline = self._model.version, self._round.deadline()
+        return [m for m in self._fleet.ready() if m.pending and m.version == version and m.took <= deadline]
+
+    def _receive(self, member: Member) -> None:
+        found = self._fleet.result(member)
+        if found is None:
+            return
+        if member.description is None:
+            self._welcome(member, found)
+            return
+        assert self._model is not None
+        member.answers += 1
+        late = member.version != self._model.version and self.config.sync == "on"
+        member.took = time.monotonic() - member.sent
+        self._round.answered(member.took)
+        self._report.answered(member, found, late, self._model.version - member.version)
+        counted = found.counted
+        counted["counts"]["updates"] = 0  # rounds are counted instead
+        for name in ("grad_norm", "batch_train"):
+            counted["means"].pop(name, None)
+        self.metrics.add(counted)
+        if self.metrics.step >= self.config.steps:
+            self.stop("steps")
+        if found.used and not late:
+            self._answers.append((member, found))
+
+    def _welcome(self, member: Member, description: Any) -> None:
+        """Takes a node in that has started. The first one says what the network is."""
+        try:
+            if self._model is None:
+                self._model = Model(description.state, description.limits)
+                if self.resumed:
+                    self._model.check(self.resumed.state)
+                    self._model = Model(self.resumed.state, description.limits)
+                nodes = self.config.nodes or len(self._engine.machines())
+                count = shards.choose(self.config.reducers, len(self._engine.machines()), nodes, self._model.size)
+                self._shards = shards.Shards(self._engine, self._fields, self._model.shard(), count)
+                self._round.begin(time.monotonic())
+            else:
+                self._model.check(description.state)
+        except ValueError as error:
+            self._fleet.lost(member, Refused(str(error)))
+            return
+        member.description = description._replace(state={})
+
+    def _send(self, member: Member) -> None:
+        """Sends the present weights to a node, which computes its next gradient with them."""
+        assert self._model is not None and self._shards is not None
+        parts = self._shards.weights
+        method = member.actor.gradient.options(num_returns=1 + len(parts))
+        member.version, member.sent = self._model.version, time.monotonic()
+        member.pending, *member.slices = method.remote(member.version, self._model.moments.vector, *parts)
+        self._report.sent(4 * (self._model.size + len(self._model.moments.vector)))
+
+    def _update(self) -> None:
+        """Takes one step with the gradients that are there."""
+        assert self._model is not None and self._shards is not None
+        answers, square = self._gathered(sorted(self._answers, key=lambda found: found[0].slot))
+        self._answers = []
+        if answers:
+            config, norm = self.config, math.sqrt(square)
+            most = config.max_grad_norm
+            scale = most / max(norm, most) if most > 0 else 1.0
+            rate = anneal(config.learning_rate, config.learning_rate_end, self.metrics.step / config.steps)
+            rescalings = self._model.moments.absorb([answer.moments for _, answer in answers])
+            self._shards.apply(scale, rate, rescalings)
+            self._model.version += 1
+            size = sum(answer.size for _, answer in answers)
+            self.metrics.updated(size, grad_norm=norm, learning_rate=rate)
+        now = time.monotonic()
+        self._report.ended(now - self._round.began, [answer.seconds for _, answer in answers])
+        self._round.begin(now)
+
+    def _gathered(self, found: list[tuple[Member, Answer]]) -> tuple[list[tuple[Member, Answer]], float]:
+        """Adds up the gradients of a round, without those that are lost or not finite. Returns the norm's square."""
+        assert self._shards is not None
+        while found:
+            try:
+                squares = self._shards.gather([member.slices for member, _ in found])
+            except self._engine.ray.exceptions.RayError:
+                there = [one for one in found if self._is_there(one[0])]
+                found = there if len(there) < len(found) else []
+                continue
+            usable = np.isfinite(squares[1:])
+            if usable.all():
+                return found, float(squares[0])
+            self._report.refused += int((~usable).sum())
+            found = [one for one, fits in zip(found, usable, strict=True) if fits]
+        return [], 0.0
+
+    def _is_there(self, member: Member) -> bool:
+        ray = self._engine.ray
+        return len(ray.wait(member.slices, num_returns=len(member.slices), timeout=1.0)[0]) == len(member.slices)
+
+    def snapshot(self) -> dict[str, Any]:
+        """One line of metrics for the time since the last one."""
+        members = self._fleet.ready()
+        replaced = self._shards.replaced if self._shards else 0
+        return self._report.line(self.metrics, members, self._fleet.replaced + replaced)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Copies weights, moments and averages from all reducers."""
+        assert self._model is not None and self._shards is not None
+        return self._model.state(self._shards.whole())
+
+    def save(self) -> None:
+        """Writes a checkpoint, from which a cluster or a single machine goes on."""
+        if self._model is not None:
+            serial = self._fleet.serial
+            self.save_checkpoint(self.state(), node_serial=serial, processes=serial * _PROCESSES)
+
+    def weights_sha256(self) -> str:
+        """Hash of the weights and moments."""
+        if self._model is None or self._shards is None:
+            return ""
+        return self._model.sha256(self._shards.whole().weights)
+
+    def close(self) -> None:
+        """Closes the files of metrics, ends all nodes, and Ray if it was started for this run."""
+        super().close()
+        try:
+            self._fleet.close()
+        finally:
+            self._engine.close()

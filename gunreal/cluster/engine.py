@@ -1,0 +1,135 @@
+"""Ray: where it comes from, which machines it knows, and its actors. Only this file starts or stops it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from gunreal.config.schema import Config, ConfigError
+
+_STORE = 512 * 2**20  # bytes of shared memory for weights and gradients, taken as they are needed
+
+# Settings of a Ray that runs on this machine only. They are read when Ray is imported.
+_LOCAL = {
+    "RAY_AUTH_MODE": "token",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray's own setting for machines that listen on the loopback only
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # all nodes on this machine share its GPU
+}
+
+
+class Machine(NamedTuple):
+    """A machine of the cluster.
+
+    Attributes:
+      id: Ray's name for it.
+      host: its name for people.
+      gpus: number of its GPUs.
+    """
+
+    id: str
+    host: str
+    gpus: float
+
+
+class Engine:
+    """A connection to Ray.
+
+    Args:
+      config: configuration of the run. With `cluster` it joins that Ray; otherwise it starts one on this machine.
+
+    Raises:
+      ConfigError: Ray cannot be reached.
+    """
+
+    def __init__(self, config: Config):
+        self._joins = bool(config.cluster)
+        os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # at the end nobody asks for the last gradients
+        if not self._joins:
+            _prepare_local()
+        import ray  # `config.checks` has found it
+
+        self.ray = ray
+        self._own = not self.ray.is_initialized()  # a script's own Ray is left running
+        if self._own:
+            with _kept_signals():
+                self._connect(config.cluster)
+
+    def _connect(self, address: str) -> None:
+        quiet = {"logging_level": "ERROR", "log_to_driver": False}
+        try:
+            if address:
+                self.ray.init(address=address, **quiet)
+            else:
+                own = {"num_cpus": 1, "object_store_memory": _STORE, "include_dashboard": False}
+                self.ray.init(address="local", **own, **quiet)
+        except (OSError, RuntimeError, ValueError) as error:
+            what = f"join the Ray cluster at {address}" if address else "start Ray on this machine"
+            raise ConfigError(f"cannot {what}: {str(error).splitlines()[0]}; check its address and token") from error
+
+    def machines(self) -> list[Machine]:
+        """The machines that can run a node: all that are alive, except those started with `--num-cpus=0`."""
+        return [
+            Machine(found["NodeID"], found["NodeManagerHostname"], found["Resources"].get("GPU", 0))
+            for found in self.ray.nodes()
+            if found["Alive"] and (found["Resources"].get("CPU") or not self._joins)
+        ]
+
+    def actor(
+        self, kind: type, *args: Any, machine: Machine | None = None, share: float = 0, fixed: bool = True
+    ) -> Any:
+        """Starts a process that holds an object of class `kind`.
+
+        Args:
+          kind: the class.
+          *args: arguments of the class.
+          machine: machine to run it on. None lets Ray choose.
+          share: number of GPUs for it.
+          fixed: whether it must not run on another machine.
+        """
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        options: dict[str, Any] = {"num_cpus": 0, "num_gpus": share, "max_concurrency": 3 if share or fixed else 1}
+        if machine is not None:
+            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(machine.id, soft=not fixed)
+        return self.ray.remote(kind).options(**options).remote(*args)
+
+    def close(self) -> None:
+        """Ends all actors, and Ray if it was started here."""
+        if self._own:
+            with _kept_signals():
+                self.ray.shutdown()
+
+
+def _prepare_local() -> None:
+    ray = sys.modules.get("ray")
+    if ray is not None and ray.is_initialized():
+        return
+    if ray is not None and os.environ.get("RAY_AUTH_MODE") != "token":
+        raise ConfigError(
+            "Ray was imported without authentication; set RAY_AUTH_MODE=token before, or call ray.init yourself"
+        )
+    for name, value in _LOCAL.items():
+        os.environ.setdefault(name, value)
+    if "RAY_AUTH_TOKEN_PATH" not in os.environ:
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+
+
+@contextlib.contextmanager
+def _kept_signals() -> Iterator[None]:
+    """Keeps the handlers of signals. Ray installs its own, which would end the run at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,104 @@
+"""Where the trainers of a node leave their gradients, one for each version of the weights."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gunreal.cluster.compression import Packer
+from gunreal.cluster.flat import Flat
+from gunreal.learning.learner import Learner
+
+
+class Left(Exception):
+    """The node leaves the training."""
+
+
+class Contribution(NamedTuple):
+    """What one batch of a node adds to a round.
+
+    Attributes:
+      gradient: flat gradient, float32 or packed. None if it is not finite.
+      moments: flat moments of the batch, float32.
+      size: number of agent steps in the batch.
+      seconds: time from the arrival of the weights to the gradient.
+    """
+
+    gradient: np.ndarray | None
+    moments: np.ndarray
+    size: int
+    seconds: float
+
+
+class Exchange:
+    """Takes the place of the learner in `runtime.trainer.Trainer`: others take the step.
+
+    Args:
+      learner: computes gradients.
+      weights: places of the weights in a vector.
+      statistics: places of the moments in theirs.
+      dtype: data type in which gradients travel.
+    """
+
+    def __init__(self, learner: Learner, weights: Flat, statistics: Flat, dtype: str):
+        self._learner, self._weights, self._statistics = learner, weights, statistics
+        self._packer = Packer(dtype)
+        self._asked: queue.Queue[float | None] = queue.Queue()
+        self._given: queue.Queue[Contribution] = queue.Queue()
+        self._left = threading.Event()
+
+    @property
+    def version(self) -> int:
+        """Number of updates applied to the weights."""
+        return self._learner.version
+
+    def assign(self, slices: Sequence[np.ndarray], statistics: np.ndarray, version: int) -> None:
+        """Sets the weights, given in slices, and the moments."""
+        weights = self._weights.split(np.concatenate(slices))
+        self._learner.assign([*weights.values(), *self._statistics.split(statistics).values()], version)
+
+    def ask(self) -> Contribution:
+        """Lets one trainer compute a gradient at the present weights, and waits for it.
+
+        Raises:
+          Left: the node leaves.
+        """
+        self._asked.put(time.monotonic())
+        while not self._left.is_set():
+            try:
+                return self._given.get(timeout=0.5)
+            except queue.Empty:
+                continue
+        raise Left
+
+    def train(self, batch: Mapping[str, Any], learning_rate: float) -> dict[str, float]:
+        """Computes a gradient when it is asked for, at the newest weights. `Learner.train` describes the arguments.
+
+        Raises:
+          Left: the node leaves.
+        """
+        since = self._asked.get()
+        if since is None:
+            self._asked.put(None)  # for the next trainer
+            raise Left
+        version = self._learner.version
+        gradient = self._learner.gradient(batch)
+        flat = None if gradient.metrics["skipped"] else self._packer.pack(self._weights.join(gradient.values))
+        moments = self._statistics.join(x for found in gradient.moments.values() for x in found)
+        size = batch["base"]["mask"].size
+        self._given.put(Contribution(flat, moments, size, time.monotonic() - since))
+        return {**gradient.metrics, "version": version}
+
+    def warm_up(self, batch: Mapping[str, Any]) -> None:
+        """Compiles a gradient. Weights may arrive meanwhile."""
+        self._learner.gradient(batch)
+
+    def leave(self) -> None:
+        """Ends all waits."""
+        self._left.set()
+        self._asked.put(None)

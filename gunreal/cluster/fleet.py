@@ -1,0 +1,195 @@
+"""The nodes of a run: one on each machine, started, watched and replaced."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from gunreal.acting.pool import AgentFailure
+from gunreal.cluster.engine import Engine, Machine
+from gunreal.cluster.node import VERSION, Assignment, Description, Node, Refused, node_fields
+from gunreal.config.schema import Config, ConfigError
+from gunreal.experience.spec import Spec
+from gunreal.runtime import ram
+from gunreal.runtime.record import warn
+
+_LOOK = 0.5  # seconds between looks at the machines and the nodes' signs of life
+_STARTING = 120.0  # seconds until a node must have started: loading a framework blocks its answers
+_FAILURES = 3  # failures in a row before a first gradient after which the run gives up
+_LONGEST_DELAY = 60.0  # seconds before a node that keeps failing is started again
+
+
+@dataclasses.dataclass(eq=False)
+class Member:
+    """A node as the coordinator sees it.
+
+    Attributes:
+      slot: its place among the nodes, which its successor takes.
+      actor: its process.
+      pending: reference to what it is computing: its description, or a gradient and its slices.
+      description: what it said about itself, None while it starts.
+      version: version of the weights that it computes with.
+      sent: time at which it got them.
+      took: seconds that it took for its last gradient.
+      answers: number of gradients so far.
+      gauges: its newest gauges and queue lengths.
+    """
+
+    slot: int
+    machine: Machine
+    actor: Any
+    pending: Any
+    slices: list[Any] = dataclasses.field(default_factory=list)
+    description: Description | None = None
+    version: int = -1
+    sent: float = 0.0
+    took: float = 0.0
+    answers: int = 0
+    gauges: Any = None
+    life: Any = None
+    heard: float = dataclasses.field(default_factory=time.monotonic)
+
+
+class Fleet:
+    """All nodes of a run.
+
+    Args:
+      engine: Ray.
+      config: configuration of the run.
+      spec: interface of the environment.
+      serial: number of the first node. Numbers are not used twice, because they are seeds.
+
+    Attributes:
+      members: the nodes by slot.
+      replaced: number of nodes that took the place of another.
+    """
+
+    def __init__(self, engine: Engine, config: Config, spec: Spec, serial: int):
+        self._engine, self._ray, self._config, self._spec = engine, engine.ray, config, spec
+        self.members: dict[int, Member] = {}
+        self.serial, self.replaced = serial, 0
+        self._refused: dict[str, str] = {}
+        self._failures: dict[int, int] = {}
+        self._retry: dict[int, float] = {}
+        self._seen: set[int] = set()
+        self._looked = 0.0
+        self._machines: list[Machine] = []
+
+    def ready(self) -> list[Member]:
+        """The nodes that have started, by slot."""
+        return [member for _, member in sorted(self.members.items()) if member.description]
+
+    def look(self) -> None:
+        """Starts the nodes that are missing and asks all for a sign of life, twice a second."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK:
+            return
+        self._looked = now
+        self._machines = [machine for machine in self._engine.machines() if machine.id not in self._refused]
+        self._seat(now)
+        for member in list(self.members.values()):
+            self._check_life(member, now)
+
+    def _seat(self, now: float) -> None:
+        """Starts a node in every free slot. Slots are numbered over the machines in turn."""
+        wanted = self._config.nodes or len(self._machines)
+        taken = [member.machine.id for member in self.members.values()]
+        for slot in range(wanted):
+            if slot in self.members or now < self._retry.get(slot, 0.0) or not self._machines:
+                continue
+            machine = min(self._machines, key=lambda machine: taken.count(machine.id))
+            taken.append(machine.id)
+            self._start(slot, machine, -(-wanted // len(self._machines)))
+
+    def _start(self, slot: int, machine: Machine, sharing: int) -> None:
+        share = machine.gpus / sharing if machine.gpus < sharing else min(machine.gpus, 1)
+        actor = self._engine.actor(Node, machine=machine, share=share)
+        memory = self._config.memory_limit or (ram.limit(0) // sharing if not self._config.cluster else 0)
+        fields = node_fields(self._config, self.serial, memory)
+        assignment = Assignment(VERSION, fields, self._spec)
+        self.serial += 1
+        self.replaced += slot in self._seen
+        self._seen.add(slot)
+        self.members[slot] = Member(slot, machine, actor, actor.start.remote(assignment))
+
+    def _check_life(self, member: Member, now: float) -> None:
+        if member.life is None:
+            member.life = member.actor.gauges.remote()
+        ready, _ = self._ray.wait([member.life], timeout=0)
+        if ready:
+            life, member.life, member.heard = member.life, None, now
+            try:
+                member.gauges = self._ray.get(life) or member.gauges
+            except self._ray.exceptions.ActorUnavailableError:
+                member.heard = now - _LOOK  # the connection is cut for the moment
+            except self._ray.exceptions.RayError as error:
+                self.lost(member, error)
+            return
+        patience = self._config.node_timeout if member.description else max(_STARTING, self._config.node_timeout)
+        if now - member.heard > patience:
+            self.lost(member, TimeoutError(f"it gave no sign of life for {patience:g} s"))
+
+    def wait(self, seconds: float) -> Iterator[Member]:
+        """Waits for something that is pending, and yields the nodes that have finished it."""
+        pending = {member.pending: member for member in self.members.values() if member.pending is not None}
+        if not pending:
+            time.sleep(min(seconds, 0.05))
+            return
+        ready, _ = self._ray.wait(list(pending), num_returns=1, timeout=seconds)
+        if ready and len(pending) > 1:
+            ready, _ = self._ray.wait(list(pending), num_returns=len(pending), timeout=0)
+        for ref in ready:
+            yield pending[ref]
+
+    def result(self, member: Member) -> Any:
+        """What a node has finished, or None if it failed and has been given up."""
+        ref, member.pending = member.pending, None
+        try:
+            return self._ray.get(ref)
+        except self._ray.exceptions.RayTaskError as error:
+            self.lost(member, error.cause if isinstance(error.cause, Exception) else error)
+        except self._ray.exceptions.RayError as error:
+            self.lost(member, error)
+        return None
+
+    def lost(self, member: Member, error: BaseException) -> None:
+        """Gives a node up. Another takes its place, later if nodes keep failing there.
+
+        Raises:
+          ConfigError: no machine can take part.
+          AgentFailure: nodes keep failing, and no other is there.
+        """
+        if self.members.get(member.slot) is not member:
+            return
+        del self.members[member.slot]
+        self._ray.kill(member.actor)
+        slot, host, text = member.slot, member.machine.host, _in_one_line(error)
+        if isinstance(error, Refused | ConfigError):
+            self._refused[member.machine.id] = text
+            if not [m for m in self._engine.machines() if m.id not in self._refused]:
+                raise ConfigError(text)
+            warn(f"machine {host} takes no part: {text}")
+            return
+        failures = 0 if member.answers else self._failures.get(slot, 0) + 1
+        self._failures[slot] = failures
+        if failures >= _FAILURES and not self.ready():
+            raise AgentFailure(f"node {slot} on {host} failed {failures} times in a row: {error}")
+        self._retry[slot] = time.monotonic() + (min(2.0**failures, _LONGEST_DELAY) if failures else 0.0)
+        warn(f"node {slot} on {host} is lost ({text}); training goes on, and another takes its place")
+
+    def close(self) -> None:
+        """Ends all nodes and their agents."""
+        leaving = [member.actor.stop.remote() for member in self.ready()]
+        if leaving:
+            self._ray.wait(leaving, num_returns=len(leaving), timeout=3.0)
+        for member in self.members.values():
+            self._ray.kill(member.actor)
+        self.members.clear()
+
+
+def _in_one_line(error: BaseException) -> str:
+    """The last line of a traceback says what happened; Ray's own errors begin with it."""
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()] or [repr(error)]
+    return lines[0] if len(lines) < 3 else f"{lines[0]} {lines[-1]}"[:300]

@@ -1,0 +1,76 @@
+"""Running moments over all nodes, as `learning.normalizer` keeps them on one, in NumPy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gunreal.cluster.flat import Flat
+from gunreal.cluster.reducer import Rescaling
+from gunreal.learning.normalizer import Moments, merge
+
+_VALUE_LAYER = ("value/kernel", "value/bias")
+
+
+class Limits(NamedTuple):
+    """The limits of one `learning.normalizer.Statistics`."""
+
+    least: float
+    most: float
+
+
+class RunningMoments:
+    """The moments of observations and returns that all nodes have seen.
+
+    Args:
+      limits: limits by name of the statistics.
+      layout: places of "statistics/<name>/<part>" in a vector.
+      weights: places of the weights in theirs.
+
+    Attributes:
+      vector: the present moments, float32.
+    """
+
+    def __init__(self, limits: Mapping[str, Limits], layout: Flat, weights: Flat, vector: np.ndarray):
+        self._limits, self._layout, self.vector = dict(limits), layout, vector
+        self._value = [weights.places[f"weights/{name}"] for name in _VALUE_LAYER if "return" in limits]
+
+    def _of(self, vector: np.ndarray, name: str) -> Moments:
+        arrays = self._layout.split(vector)
+        return Moments(*(arrays[f"statistics/{name}/{part}"] for part in Moments._fields))
+
+    def absorb(self, found: Sequence[np.ndarray]) -> list[Rescaling]:
+        """Adds the moments of a round's batches, one vector of each node.
+
+        Returns:
+          How the value layer changes, so that its predictions do not (`Network.absorbed`), in places of all weights.
+        """
+        rescalings: list[Rescaling] = []
+        arrays: list[np.ndarray] = []
+        for name, limits in self._limits.items():
+            known, batch = self._of(self.vector, name), self._of(found[0], name)
+            for vector in found[1:]:
+                batch = merge(batch, self._of(vector, name), math.inf, np)
+            new = merge(known, batch, limits.most, np)
+            arrays += new
+            if name == "return":
+                before, after = (max(math.sqrt(m.variance), limits.least) for m in (known, new))
+                kernel, bias = self._value
+                rescalings.append(Rescaling(kernel.start, kernel.stop, before / after, 0.0))
+                shift = float(known.mean - new.mean) / after
+                rescalings.append(Rescaling(bias.start, bias.stop, before / after, shift))
+        self.vector = self._layout.join(arrays)
+        return rescalings
+
+
+def within(rescalings: Sequence[Rescaling], part: slice) -> list[Rescaling]:
+    """The rescalings of one slice of the weights, in its own places."""
+    found = []
+    for start, stop, factor, offset in rescalings:
+        first, last = max(start, part.start) - part.start, min(stop, part.stop) - part.start
+        if first < last:
+            found.append(Rescaling(first, last, factor, offset))
+    return found

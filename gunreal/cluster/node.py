@@ -1,0 +1,185 @@
+"""A node: the whole system of one machine, whose gradients go to the reducers."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import os
+import threading
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gunreal.cluster.exchange import Exchange
+from gunreal.cluster.flat import Flat, bounds
+from gunreal.cluster.moments import Limits
+from gunreal.config.schema import Config
+from gunreal.envs.make import describe
+from gunreal.experience.spec import Spec
+from gunreal.runtime.parallel import ParallelRunner
+from gunreal.runtime.system import System
+from gunreal.runtime.trainer import Trainer
+from gunreal.tasks import registry
+
+VERSION = importlib.metadata.version("gunreal")
+_ENDLESS = 2**62  # agent steps; the coordinator counts those of all nodes and ends the run
+
+
+class Refused(Exception):
+    """A machine cannot take part, because it would train something else. The message is one line."""
+
+
+class Assignment(NamedTuple):
+    """What a node is told.
+
+    Attributes:
+      version: version of the package.
+      fields: configuration of the run, as the node is to run it.
+      spec: interface of the environment.
+    """
+
+    version: str
+    fields: dict[str, Any]
+    spec: Spec
+
+
+class Description(NamedTuple):
+    """What a node says about its network.
+
+    Attributes:
+      state: `Learner.get_state` before training.
+      limits: limits of the moments.
+      pid: process number of the node.
+    """
+
+    state: dict[str, np.ndarray]
+    limits: dict[str, Limits]
+    pid: int
+
+
+class Answer(NamedTuple):
+    """What comes with a gradient.
+
+    Attributes:
+      used: whether there is a gradient. There is none if it is not finite.
+      moments: moments of the batch, float32.
+      size: number of agent steps in the batch.
+      seconds: time that the node took for it.
+      bytes: size of the gradient and the moments.
+      counted: `RunMetrics.take`.
+    """
+
+    used: bool
+    moments: np.ndarray
+    size: int
+    seconds: float
+    bytes: int
+    counted: dict[str, Any]
+
+
+class Node:
+    """One node. A process of Ray runs it, as an actor that answers `gauges` while `gradient` waits."""
+
+    def __init__(self) -> None:
+        self._system: System | None = None
+
+    def start(self, told: Assignment) -> Description:
+        """Starts agents, predictors and trainers.
+
+        Raises:
+          Refused: this machine has another version, or another environment.
+          ConfigError: the configuration cannot run on this machine.
+        """
+        config, spec = _checked(told)
+        tasks = registry.load_tasks(config.tasks, config.task)
+        system = System(config, spec, tasks, None, None)
+        learner = system.learner
+        state = learner.get_state()
+        shapes = {name: array.shape for name, array in state.items()}
+        weights = Flat({name: shape for name, shape in shapes.items() if name.startswith("weights/")})
+        statistics = Flat({name: shape for name, shape in shapes.items() if name.startswith("statistics/")})
+        self._exchange = Exchange(learner, weights, statistics, config.gradient_dtype)
+        system.trainer = Trainer(self._exchange, config, system.metrics, learner.network.lengths, system.at_once)
+        self._runner = ParallelRunner(system)
+        self._system = system
+        self._thread = threading.Thread(target=self._run, name="node", daemon=True)
+        self._thread.start()
+        limits = {name: Limits(found.least, found.most) for name, found in learner.network.statistics.items()}
+        return Description(state, limits, os.getpid())
+
+    def _run(self) -> None:
+        assert self._system is not None
+        try:
+            self._runner.run(lambda: None)
+        except BaseException as error:  # noqa: BLE001  the coordinator is told with the next gradient
+            self._system.fail(error)
+        self._exchange.leave()
+
+    def gradient(self, version: int, statistics: np.ndarray, *weights: np.ndarray) -> tuple[Any, ...]:
+        """Sets the weights, and computes a gradient with the next batch.
+
+        Args:
+          version: number of updates applied to the weights.
+          statistics: moments of observations and returns, float32.
+          *weights: slices of the flat weights.
+
+        Returns:
+          An `Answer`, then as many slices of the gradient.
+        """
+        assert self._system is not None
+        self._exchange.assign(weights, statistics, version)
+        try:
+            found = self._exchange.ask()
+        except BaseException:
+            if self._system.failure:
+                raise self._system.failure from None
+            raise
+        self._system.drain_episodes()
+        gradient = np.zeros(0, np.float32) if found.gradient is None else found.gradient
+        size = gradient.nbytes + found.moments.nbytes
+        counted = self._system.metrics.take()
+        answer = Answer(found.gradient is not None, found.moments, found.size, found.seconds, size, counted)
+        return answer, *(gradient[part] for part in bounds(len(gradient), len(weights)))
+
+    def gauges(self) -> tuple[dict[str, Any], dict[str, int]] | None:
+        """`ParallelRunner.gauges`, as a sign of life. None before the node has started."""
+        return self._runner.gauges() if self._system else None
+
+    def stop(self) -> None:
+        """Ends all agent processes."""
+        if self._system:
+            self._system.stop("cluster")
+            self._exchange.leave()
+            self._thread.join(5.0)
+            self._system.close()
+            self._system = None
+
+
+def _checked(told: Assignment) -> tuple[Config, Spec]:
+    if told.version != VERSION:
+        raise Refused(f"it has gunreal {VERSION} instead of {told.version}; install the same version on all machines")
+    try:
+        config = Config(**told.fields)
+    except TypeError as error:
+        raise Refused(f"its gunreal has another configuration ({error}); install the same on all machines") from error
+    spec = describe(config)
+    different = [name for name in Spec._fields if getattr(spec, name) != getattr(told.spec, name)]
+    if different:
+        name = different[0]
+        raise Refused(
+            f"its {config.env} has {name} {getattr(spec, name)} instead of {getattr(told.spec, name)}; "
+            "install the same environment on all machines"
+        )
+    return config, spec
+
+
+def node_fields(config: Config, serial: int, share: int) -> dict[str, Any]:
+    """The configuration of a node.
+
+    Args:
+      config: configuration of the run.
+      serial: number of the node, which no other node of the run has had. Node 0 has the seed of the run.
+      share: memory limit in bytes, 0 for the machine's.
+    """
+    seed = int(np.random.SeedSequence([config.seed, serial]).generate_state(1)[0] >> 1) if serial else config.seed
+    return dataclasses.asdict(dataclasses.replace(config, seed=seed, steps=_ENDLESS, memory_limit=share))

@@ -1,0 +1,55 @@
+"""When a round of synchronous training ends (Chen et al. 2016, "Revisiting distributed synchronous SGD")."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+import numpy as np
+
+_REMEMBERED = 256  # answers whose times set the deadline
+_FEWEST = 8  # answers before there is a deadline
+_TIMES, _GRACE = 2.0, 0.02  # the deadline is so many times the median answer, and some seconds
+
+
+class Round:
+    """The clock of a run's rounds.
+
+    Args:
+      quorum: share of the nodes that ends a round. 1 waits for all, without a deadline.
+    """
+
+    def __init__(self, quorum: float):
+        self._quorum = quorum
+        self._seconds: deque[float] = deque(maxlen=_REMEMBERED)
+        self.began = 0.0
+
+    def begin(self, now: float) -> None:
+        """Begins the next round."""
+        self.began = now
+
+    def answered(self, seconds: float) -> None:
+        """Records how long a node took, in time or late."""
+        self._seconds.append(seconds)
+
+    def deadline(self) -> float:
+        """Seconds after which a round ends with any number of gradients: twice the median time of recent answers."""
+        if self._quorum == 1 or len(self._seconds) < _FEWEST:
+            return math.inf
+        return _TIMES * float(np.median(self._seconds)) + _GRACE
+
+    def ends(self) -> float:
+        """The time of the deadline."""
+        return self.began + self.deadline()
+
+    def is_over(self, now: float, gradients: int, awaited: int) -> bool:
+        """Whether to take the step.
+
+        Args:
+          now: the time.
+          gradients: number of gradients that are there.
+          awaited: number of nodes that still compute one for this round.
+        """
+        if not gradients:
+            return False
+        return gradients >= math.ceil(self._quorum * (gradients + awaited) - 1e-9) or now >= self.ends()

@@ -1,0 +1,141 @@
+"""All reducers: gathering, stepping, and what happens when one of them dies."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gunreal.cluster.engine import Engine
+from gunreal.cluster.flat import bounds
+from gunreal.cluster.moments import within
+from gunreal.cluster.reducer import Reducer, Rescaling, Shard
+
+_BACKUP = 5.0  # seconds between copies of the optimizer's averages. The weights of every round are kept in any case.
+_PATIENCE = 10.0  # seconds for a call of a reducer; only a lost machine or a stopped process takes so long
+_STARTING = 120.0  # seconds for the start of its process
+_PER_REDUCER = 16 * 2**20  # bytes of gradients a round that one reducer should take at most
+
+
+def choose(asked: int, machines: int, nodes: int, weights: int) -> int:
+    """The number of reducers: as asked, or by the bytes of all gradients, at most one on each machine."""
+    return asked or max(1, min(machines, 8, math.ceil(4 * weights * nodes / _PER_REDUCER)))
+
+
+class Shards:
+    """The reducers and the references to the weights that they returned.
+
+    Args:
+      engine: Ray.
+      fields: configuration of the run.
+      whole: flat weights and averages of all slices together.
+      count: number of reducers.
+
+    Attributes:
+      weights: references to the slices of the present weights.
+      replaced: number of reducers that have died.
+    """
+
+    def __init__(self, engine: Engine, fields: dict[str, Any], whole: Shard, count: int):
+        self._engine, self._ray, self._fields = engine, engine.ray, fields
+        self.parts = bounds(len(whole.weights), count)
+        self._kept = [
+            Shard(whole.weights[part], [slot[part] for slot in whole.slots], whole.updates) for part in self.parts
+        ]
+        self._reducers = [self._start(place) for place in range(count)]
+        self._await(self._reducers)
+        self.weights: list[Any] = [self._ray.put(shard.weights) for shard in self._kept]
+        self._updates = whole.updates
+        self._copies: list[Any] = []
+        self._copied = time.monotonic()
+        self.replaced = 0
+
+    def _start(self, place: int) -> Any:
+        machines = self._engine.machines()
+        machine = machines[place % len(machines)]
+        return self._engine.actor(Reducer, self._fields, self._kept[place], machine=machine, fixed=False)
+
+    def _await(self, reducers: Sequence[Any]) -> None:
+        """Waits until the processes have started."""
+        started = [reducer.updates.remote() for reducer in reducers]
+        self._ray.wait(started, num_returns=len(started), timeout=_STARTING)
+
+    def gather(self, gradients: Sequence[Sequence[Any]]) -> np.ndarray:
+        """Adds up gradients.
+
+        Args:
+          gradients: references to the slices of each node's gradient.
+
+        Returns:
+          float64 `[1 + nodes]`: squared norms of the result and of each gradient, over all slices.
+
+        Raises:
+          ray.exceptions.RayError: a gradient is lost.
+        """
+        while True:
+            refs = [
+                reducer.gather.remote(*(gradient[place] for gradient in gradients))
+                for place, reducer in enumerate(self._reducers)
+            ]
+            squares = [self._result(ref) for ref in refs]
+            dead = [place for place, found in enumerate(squares) if found is None]
+            if not dead:
+                return np.sum(squares, axis=0)
+            for place in dead:
+                self._replace(place)
+
+    def apply(self, scale: float, rate: float, rescalings: Sequence[Rescaling]) -> None:
+        """Takes the step that was gathered. A reducer that dies meanwhile misses this step."""
+        refs = [
+            reducer.apply.options(num_returns=2).remote(scale, rate, within(rescalings, part))
+            for reducer, part in zip(self._reducers, self.parts, strict=True)
+        ]
+        for place, (updates, weights) in enumerate(refs):
+            if self._result(updates) is None:
+                self._replace(place)
+            else:
+                self.weights[place] = weights
+        self._updates += 1
+        if time.monotonic() - self._copied > _BACKUP:
+            self._copy()
+
+    def _result(self, ref: Any) -> Any:
+        """What a reducer returned, or None if it has died."""
+        try:
+            return self._ray.get(ref, timeout=_PATIENCE)
+        except (self._ray.exceptions.RayActorError, self._ray.exceptions.GetTimeoutError):
+            return None
+
+    def _copy(self) -> None:
+        """Takes the copies that were asked for last time, and asks for new ones."""
+        self._copied = time.monotonic()
+        if self._copies and not self._ray.wait(self._copies, num_returns=len(self._copies), timeout=0)[1]:
+            self._kept = self._ray.get(self._copies)
+        self._copies = [reducer.shard.remote() for reducer in self._reducers]
+
+    def _replace(self, place: int) -> None:
+        """Starts another reducer with the weights of the last round and the last copy of the averages."""
+        self._ray.kill(self._reducers[place])
+        kept = self._kept[place]._replace(updates=self._updates)
+        try:
+            kept = kept._replace(weights=self._ray.get(self.weights[place], timeout=_PATIENCE))
+        except self._ray.exceptions.RayError:  # they were lost with their machine
+            self.weights[place] = self._ray.put(kept.weights)
+        self._kept[place], self._copies = kept, []
+        self._reducers[place] = self._start(place)
+        self._await([self._reducers[place]])
+        self.replaced += 1
+
+    def whole(self) -> Shard:
+        """Weights and averages of all slices together."""
+        shards: list[Shard] = []
+        for place, reducer in enumerate(self._reducers):
+            shard = self._result(reducer.shard.remote())
+            if shard is None:
+                self._replace(place)
+            shards.append(shard or self._kept[place])
+        slots = [np.concatenate(parts) for parts in zip(*(shard.slots for shard in shards), strict=True)]
+        return Shard(np.concatenate([shard.weights for shard in shards]), slots, self._updates)

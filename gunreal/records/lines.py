@@ -1,0 +1,114 @@
+"""Writes the metrics of a run: `metrics.jsonl` and the event file of TensorBoard."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gunreal.config.schema import ConfigError
+from gunreal.records.metrics import FILE, read
+from gunreal.records.tensorboard import EventFile
+from gunreal.records.tracker import Tracker
+
+
+class MetricsWriter:
+    """Appends to `metrics.jsonl` and to the TensorBoard event file of a run.
+
+    A failed write, for example on a full disk, never stops a run. The first failure prints a warning on stderr, and
+    writing is tried again with the next line. Lines are never written partially.
+
+    Args:
+      run_dir: folder of the run.
+      step: step at which the run starts or resumes. Lines of later steps are removed, because the run will take these
+        steps again.
+      tracker: receives the lines too.
+
+    Raises:
+      ConfigError: at the start, `metrics.jsonl` is not writable or is damaged.
+    """
+
+    def __init__(self, run_dir: str | Path, step: int = 0, tracker: Tracker | None = None):
+        self._run_dir = Path(run_dir)
+        path = self._run_dir / FILE
+        try:
+            if path.exists():
+                _rewind(path, step)
+            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise ConfigError(f"cannot write {path}: {error.strerror}; make its folder writable") from error
+        except ValueError as error:
+            raise ConfigError(f"{path} is damaged: {error}; move it away") from error
+        self._sinks: list[EventFile | Tracker] = [EventFile(self._run_dir, step), *([tracker] if tracker else [])]
+        self._warned = False
+
+    def write(self, line: Mapping[str, Any]) -> dict[str, Any]:
+        """Appends one line, writes its numbers to TensorBoard and to the tracker, and returns it as it was written."""
+        line = {name: _finite(value) for name, value in line.items()}
+        self._try(self._append, json.dumps(line))
+        for sink in self._sinks:
+            self._try(sink.add, line)
+        return line
+
+    def final(self, line: Mapping[str, Any], weights_sha256: str, stopped_by: str) -> dict[str, Any]:
+        """Appends the last line of the run and returns it as it was written.
+
+        `stopped_by` is the reason for its end: "steps", "callback", "SIGINT", "SIGTERM", "SIGHUP" or "error".
+        """
+        return self.write({**line, "weights_sha256": weights_sha256, "stopped_by": stopped_by})
+
+    def close(self) -> None:
+        """Closes the files and the tracker."""
+        for sink in self._sinks:
+            self._try(sink.close)
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> MetricsWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _try(self, action: Any, *args: Any) -> None:
+        try:
+            action(*args)
+        except OSError as error:
+            if not self._warned:
+                self._warned = True
+                with contextlib.suppress(OSError):
+                    fix = "free some space or make it writable; training continues and writing will be retried"
+                    where = f"{self._run_dir}: {error.strerror or error}"
+                    print(f"gunreal: cannot write metrics to {where}; {fix}", file=sys.stderr)
+
+    def _append(self, text: str) -> None:
+        size = os.fstat(self._fd).st_size
+        data = (text + "\n").encode()
+        try:
+            if os.write(self._fd, data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            os.ftruncate(self._fd, size)
+            raise
+
+
+def _rewind(path: Path, step: int) -> None:
+    kept = [line for line in read(path) if line["step"] <= step]
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    os.replace(temporary, path)
+
+
+def _finite(value: Any) -> Any:
+    """Converts `value` for JSON: NumPy scalars to numbers, NaN and infinities to None."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

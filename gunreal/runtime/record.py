@@ -1,0 +1,95 @@
+"""What every run keeps: its metrics, its checkpoints, and the reason for its end."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gunreal.config.schema import Config
+from gunreal.records import checkpoint
+from gunreal.records.lines import MetricsWriter
+from gunreal.records.metrics import RunMetrics
+from gunreal.records.tracker import open_tracker
+
+
+class Record:
+    """The part of a run that is the same on one machine and on several.
+
+    Args:
+      config: configuration of the run.
+      metrics: the metrics that the run counts.
+      run_dir: folder of the run. None writes nothing, which is for the nodes of a cluster.
+      resumed: the checkpoint that the run goes on from.
+
+    Attributes:
+      stopped_by: reason for the end, empty while the run goes on.
+      failure: the error that ended the run.
+    """
+
+    def __init__(
+        self, config: Config, metrics: RunMetrics, run_dir: Path | None, resumed: checkpoint.Checkpoint | None
+    ):
+        self.config, self.metrics, self.resumed = config, metrics, resumed
+        self.in_haste = False  # whether a signal or an error ends the run
+        self.stopped_by = ""  # not a threading.Event: in a signal handler the main thread may hold its lock
+        self.failure: BaseException | None = None
+        self._writes = run_dir is not None
+        if run_dir is not None:
+            self.run_dir = run_dir
+            self.writer = MetricsWriter(run_dir, metrics.step, open_tracker(config, run_dir))
+
+    def stop(self, reason: str) -> None:
+        """Asks the run to end. The first reason is kept."""
+        self.in_haste = self.in_haste or reason not in ("steps", "callback")
+        self.stopped_by = self.stopped_by or reason
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the run because of an error. The first error is kept."""
+        self.failure = self.failure or error
+        self.stop("error")
+
+    def save_checkpoint(
+        self, state: dict[str, np.ndarray], blobs: dict[str, bytes] | None = None, **extra: Any
+    ) -> None:
+        """Writes a checkpoint. If writing fails, a warning is printed and the run continues."""
+        try:
+            checkpoint.save(
+                self.run_dir,
+                self.metrics.step,
+                state,
+                {"metrics": self.metrics.state(), "config": dataclasses.asdict(self.config), **extra},
+                blobs,
+                score=self.metrics.score_mean(),
+                keep=self.config.keep_checkpoints,
+            )
+        except OSError as error:
+            warn(f"no checkpoint at step {self.metrics.step}: {error}; free some space in {self.run_dir}")
+
+    def finish(self, line: dict[str, Any]) -> dict[str, Any]:
+        """Writes the last line of metrics and returns it."""
+        return self.writer.final(line, self.weights_sha256(), self.stopped_by)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Copies what is trained, see `Learner.get_state`."""
+        raise NotImplementedError
+
+    def weights_sha256(self) -> str:
+        """Hash of the trained weights and moments, see `Learner.weights_sha256`."""
+        raise NotImplementedError
+
+    def drain_episodes(self) -> None:
+        """Adds finished episodes to the metrics."""
+
+    def close(self) -> None:
+        """Closes the files of metrics and frees everything that the run holds."""
+        if self._writes:
+            self.writer.close()
+
+
+def warn(text: str) -> None:
+    """Prints a warning to standard error."""
+    print(f"gunreal: {text}", file=sys.stderr, flush=True)

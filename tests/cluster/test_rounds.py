@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import math
+
+from gunreal.cluster.rounds import Round
+
+
+def started(quorum: float, seconds: list[float]) -> Round:
+    clock = Round(quorum)
+    for value in seconds:
+        clock.answered(value)
+    clock.begin(100.0)
+    return clock
+
+
+def test_nothing_to_apply_is_no_round():
+    assert not started(0.9, [1.0] * 20).is_over(1000.0, 0, 3)
+
+
+def test_the_quorum_ends_a_round():
+    clock = started(0.9, [1.0] * 20)
+    assert clock.is_over(100.0, 9, 1) and not clock.is_over(100.0, 8, 2)
+    assert clock.is_over(100.0, 2, 0) and not clock.is_over(100.0, 1, 1)  # few nodes are all waited for
+
+
+def test_the_deadline_is_twice_the_median():
+    clock = started(0.9, [0.2] * 20 + [5.0] * 5)
+    assert 0.4 <= clock.deadline() < 0.45
+    assert not clock.is_over(100.3, 1, 1) and clock.is_over(100.45, 1, 1)
+
+
+def test_there_is_no_deadline_at_first():
+    assert started(0.9, [0.2] * 7).deadline() == math.inf
+
+
+def test_a_quorum_of_one_waits_for_all():
+    clock = started(1.0, [0.2] * 20)
+    assert not clock.is_over(1e6, 9, 1) and clock.is_over(100.0, 10, 0)
+
+
+def test_asynchronous_gradients_are_rounds_of_their_own():
+    assert started(0.5 / 1024, []).is_over(100.0, 1, 1023)

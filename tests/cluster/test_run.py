@@ -1,0 +1,112 @@
+"""A run on two nodes as a user starts it: what it leaves, and that it survives what happens to its processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import numpy as np
+import psutil
+import pytest
+from training import Training, is_gone, wait_until
+
+import gunreal
+from gunreal.records import checkpoint
+
+pytest.importorskip("ray")
+FLAGS = ["--env", "CartPole-v1", "--agents", 2, "--agents_per_process", 2, "--hidden", 16, "--min_batch", 20]
+CLUSTER = [*FLAGS, "--t_max", 5, "--nodes", 2, "--metrics_seconds", 1]
+
+
+def processes(run: Training, name: str) -> list[psutil.Process]:
+    """The processes of the run that Ray calls `ray::NAME`."""
+    found = []
+    for child in psutil.Process(run.popen.pid).children(recursive=True):
+        try:
+            found += [child] if child.cmdline()[:1] == [f"ray::{name}"] or f"ray::{name}." in child.cmdline()[0] else []
+        except (psutil.Error, IndexError):
+            continue
+    return found
+
+
+def last(run: Training, name: str, default=0):
+    lines = run.lines()
+    return lines[-1].get(name) if lines and lines[-1].get(name) is not None else default
+
+
+def goes_on(run: Training, what: str, nodes: int = 2) -> None:
+    """Waits until all nodes are there again and updates go on."""
+    wait_until(lambda: last(run, "nodes") == nodes, what=f"{what}: a node is missing\n{run.stderr}")
+    before = last(run, "updates")
+    wait_until(lambda: last(run, "updates") > before + 5, what=f"{what}: no updates\n{run.stderr}")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The run that all tests of this file disturb, one after the other."""
+    training = Training(tmp_path_factory.mktemp("cluster"), *CLUSTER, "--steps", "50M")
+    yield training
+    if training.popen.poll() is None:
+        training.popen.kill()
+
+
+def test_two_nodes_train_one_network(run):
+    goes_on(run, "start")
+    wait_until(
+        lambda: last(run, "contributions") > 1.2 and last(run, "node1_pps") > 0, what="only one node contributes"
+    )
+    line = run.lines()[-1]
+    assert (line["agents"], line["nodes"], line["refused"]) == (4, 2, 0)
+    assert line["step"] > 0 and line["episodes"] > 0 and line["traffic_mb"] > 0 and line["grad_norm"] > 0
+    assert line["policy_lag"] is not None and line["round_ms"] > line["overhead_ms"]
+
+
+def test_the_run_listens_on_the_loopback_only_and_has_a_token(run):
+    for child in psutil.Process(run.popen.pid).children(recursive=True):
+        try:
+            addresses = {c.laddr.ip for c in child.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+            environment = child.environ()
+        except psutil.Error:
+            continue
+        assert addresses <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}, child.cmdline()
+        if "raylet" in child.name():
+            assert environment["RAY_AUTH_MODE"] == "token" and len(environment["RAY_AUTH_TOKEN"]) == 64
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_node_that_is_lost_is_replaced(run, number):
+    before = last(run, "replaced")
+    processes(run, "Node")[0].send_signal(number)
+    wait_until(lambda: last(run, "replaced") > before, what=f"nobody noticed\n{run.stderr}")
+    goes_on(run, number.name)
+
+
+def test_a_reducer_that_is_lost_is_replaced(run):
+    before, updates = last(run, "replaced"), last(run, "updates")
+    processes(run, "Reducer")[0].kill()
+    wait_until(lambda: last(run, "replaced") > before, what=f"nobody noticed\n{run.stderr}")
+    goes_on(run, "reducer")
+    assert last(run, "updates") > updates and last(run, "refused") == 0
+
+
+def test_ctrl_c_ends_all_processes_and_leaves_a_checkpoint(run):
+    children = [child.pid for child in psutil.Process(run.popen.pid).children(recursive=True)]
+    os.killpg(run.popen.pid, signal.SIGINT)  # as a terminal sends it
+    assert run.popen.wait(60) == 0, run.stderr
+    assert run.lines()[-1]["stopped_by"] == "SIGINT"
+    wait_until(lambda: all(map(is_gone, children)), 30, "processes are left")
+    saved = checkpoint.load(run.path)
+    assert int(saved.state["version"]) == int(saved.state["optimizer/000"]) == run.lines()[-1]["updates"] > 10
+    assert gunreal.load(run.path).learner.weights_sha256() == run.lines()[-1]["weights_sha256"]
+
+
+def test_one_machine_goes_on_from_it(run):
+    step, before = run.lines()[-1]["step"], checkpoint.load(run.path)
+    resumed = Training(
+        run.folder,
+        *("--resume", "run", "--steps", step + 400, "--nodes", 0),
+    )
+    assert resumed.popen.wait(120) == 0, resumed.stderr
+    after = checkpoint.load(run.path)
+    assert after.step >= step + 400 and after.state["version"] > before.state["version"]
+    assert not np.array_equal(after.state["weights/policy/kernel"], before.state["weights/policy/kernel"])
