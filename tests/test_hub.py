@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickletools
 import shutil
+import sys
 import zipfile
 from types import SimpleNamespace
 
@@ -110,3 +111,9 @@ def test_a_refusal_is_one_line(monkeypatch):
     monkeypatch.setattr(hub, "snapshot_download", refuse)
     with pytest.raises(gunreal.ConfigError, match=r"^Hugging Face Hub: 404 Client Error. Repository Not Found; log in"):
         gunreal.load_from_hub("me/none")
+
+
+def test_the_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(gunreal.ConfigError, match=r"huggingface_hub; run pip install gunreal\[hub\]$"):
+        gunreal.load_from_hub("me/catch")
