@@ -1,4 +1,8 @@
-"""Compiles the emulator with g++ at its first use, and caches the library by the hash of its source."""
+"""Compiles the emulator with g++ at its first use, and caches the library by the hash of its source.
+
+A wheel brings the compiled library. `python -m gunreal.emulator.build` compiles it with all instructions of this
+machine's processor, and this library is preferred as long as it is in the cache.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import ctypes
 import functools
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import tempfile
@@ -35,26 +40,39 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gunreal"
 
 
+def library_name(native: bool = False) -> str:
+    """Returns the file name of the library, which tells the source and, with `native`, the processor."""
+    if not native:
+        return f"libatari-{source_hash()}.so"
+    return f"libatari-{source_hash()}-{_processor_hash()}.so"
+
+
 def library_path() -> Path:
     """Returns the path of the library, and compiles it first if it does not exist.
 
-    Several processes may call this at the same time. Each compiles to a file of its own and renames the result.
+    The order is: compiled for this processor, from the wheel, compiled before. Several processes may call this at the
+    same time. Each compiles to a file of its own and renames the result.
 
     Raises:
       EmulatorUnavailable: there is no compiler, or the compiler failed.
     """
-    name = f"libatari-{source_hash()}.so"
-    for folder in (Path(__file__).parent / "lib", cache_folder()):
-        if (path := folder / name).exists():
+    cache, name = cache_folder(), library_name()
+    for path in (cache / library_name(native=True), Path(__file__).parent / "lib" / name, cache / name):
+        if path.exists():
             return path
-    return compile_library(cache_folder() / name)
+    return compile_library(cache / name)
+
+
+def find_compiler() -> str | None:
+    """Returns the C++ compiler: `CXX`, g++ or c++. None if there is none."""
+    return os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
 
 
 def compile_library(
     path: Path, extra_flags: tuple[str, ...] = (), source: str = "atari.cpp", shared: bool = True
 ) -> Path:
     """Compiles a source file to a library or a program. Raises EmulatorUnavailable as `library_path` does."""
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
+    compiler = find_compiler()
     if not compiler:
         raise EmulatorUnavailable("the emulator needs a C++ compiler; install g++, or use --emulator ale")
     try:
@@ -127,3 +145,17 @@ def library() -> ctypes.CDLL:
 def _machine_flags() -> tuple[str, ...]:
     """Returns flags for instructions that every x86-64 processor of the last decade has."""
     return ("-march=x86-64-v2",) if os.uname().machine == "x86_64" else ()
+
+
+def _processor_hash() -> str:
+    """Returns 8 hexadecimal digits that depend on the processor's instructions."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        text = next(line for line in lines if line.lower().startswith(("flags", "features")))
+    except (OSError, StopIteration):
+        text = platform.processor()
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+if __name__ == "__main__":
+    print(compile_library(cache_folder() / library_name(native=True), ("-march=native",)))

@@ -67,3 +67,10 @@ def test_a_compiler_that_fails_is_one_line(compiler, tmp_path, monkeypatch):
     with pytest.raises(EmulatorUnavailable, match="no such thing") as error:
         build.library_path()
     assert "\n" not in str(error.value)
+
+
+def test_a_library_for_this_processor_is_preferred(compiler):
+    build.library_path()
+    native = build.cache_folder() / build.library_name(native=True)
+    native.write_text("native")
+    assert build.library_path() == native

@@ -1,0 +1,51 @@
+"""Puts the compiled emulator into a wheel. Everything else is in setup.cfg."""
+
+import importlib.util
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
+
+_EMULATOR = Path("gunreal/emulator")
+# The C++ runtime is linked into the library, so that it does not depend on the machine's version.
+_STATIC = ("-static-libstdc++", "-static-libgcc")
+
+
+def _build_module():
+    """Loads gunreal/emulator/build.py alone, as the package's dependencies are not installed here."""
+    spec = importlib.util.spec_from_file_location("emulator_build", _EMULATOR / "build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class BuildWithLibrary(build_py):
+    """Compiles the emulator, unless there is no compiler or the source tree itself is used."""
+
+    def run(self):
+        """Copies the package and compiles the emulator into the copy."""
+        super().run()
+        if self.editable_mode:
+            return
+        build = _build_module()
+        try:
+            build.compile_library(Path(self.build_lib) / _EMULATOR / "lib" / build.library_name(), _STATIC)
+        except build.EmulatorUnavailable as error:
+            self.warn(f"the wheel has no compiled emulator: {error}")
+
+
+class PlatformWheel(bdist_wheel):
+    """A wheel for this platform and any Python 3, or for any platform if there is no compiler."""
+
+    def finalize_options(self):
+        """Decides whether the wheel depends on the platform."""
+        super().finalize_options()
+        self.root_is_pure = not _build_module().find_compiler()
+
+    def get_tag(self):
+        """Returns the tags of Python, ABI and platform."""
+        return "py3", "none", super().get_tag()[2]
+
+
+setup(cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})
