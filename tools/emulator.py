@@ -1,6 +1,7 @@
 """Does gunreal's Atari emulator behave like ale-py, and how fast is it?
 
   python tools/emulator.py verify --games all --frames 10000 --seed 0
+  python tools/emulator.py verify --games pong --frames 1000 --modes
   python tools/emulator.py bench --games pong,breakout --rounds 3
 
 `verify` plays the same random actions on both emulators and compares them frame by frame. `bench` measures the speed
@@ -13,7 +14,7 @@ import argparse
 import sys
 
 from emulation.bench import bench
-from emulation.verify import verify
+from emulation.verify import verify, verify_modes
 
 from gunreal.emulator import EmulatorUnavailable, UnknownGame
 from gunreal.emulator.games import find_game, games, refused
@@ -37,7 +38,9 @@ def main(arguments: list[str] | None = None) -> int:
         frames = 10_000 if name == "verify" else 4_000
         command.add_argument("--frames", type=int, default=frames, help="frames per game (default: %(default)s)")
         command.add_argument("--seed", type=int, default=0, help="seed of the random actions (default: 0)")
-        if name == "bench":
+        if name == "verify":
+            command.add_argument("--modes", action="store_true", help="all supported modes and all difficulties")
+        else:
             command.add_argument(
                 "--rounds", type=int, default=3, help="number of measurements of each emulator (default: 3)"
             )
@@ -46,6 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
         names = [find_game(name).name for name in _names(options.games)]
         if options.command == "bench":
             return bench(names, options.frames, options.rounds)
+        if options.modes:
+            return verify_modes(names, options.frames, options.seed)
         return verify(names, options.frames, options.seed, refused() if options.games == "all" else {})
     except (UnknownGame, EmulatorUnavailable) as error:
         print(f"emulator.py: {error}", file=sys.stderr)

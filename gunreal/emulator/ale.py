@@ -13,16 +13,17 @@ class OwnALE:
 
     Args:
       game: name of the game in ale-py.
+      mode: number of the game's mode in ale-py. None plays the first mode.
       difficulty: difficulty switches. Bit 0 sets the left switch to A, and bit 1 the right one.
       max_frames: number of frames after which an episode is truncated. 0 disables truncation.
 
     Raises:
-      UnknownGame: the game does not exist or is not supported. The message is one line that names the fix.
+      UnknownGame: the game or its mode does not exist or is not supported. The message is one line that names the fix.
       EmulatorUnavailable: the emulator can't be compiled. The message is one line that names the fix.
     """
 
-    def __init__(self, game: str, difficulty: int = 0, max_frames: int = 0):
-        self._console, self._max_frames = Console(game, difficulty), max_frames
+    def __init__(self, game: str, mode: int | None = None, difficulty: int = 0, max_frames: int = 0):
+        self._console, self._max_frames = Console(game, mode, difficulty), max_frames
         self._gray, self._rgb = gray_palette(self._console.game.pal), rgb_palette(self._console.game.pal)
         self.reset_game, self.lives, self.getRAM = self._console.reset_game, self._console.lives, self._console.getRAM
 

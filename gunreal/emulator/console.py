@@ -8,7 +8,7 @@ import functools
 import numpy as np
 
 from gunreal.emulator.build import library
-from gunreal.emulator.games import CARTRIDGES, Game, find_game
+from gunreal.emulator.games import CARTRIDGES, Game, UnknownGame, find_game
 from gunreal.emulator.rules import VARIABLES, compile_rule
 
 WIDTH = 160
@@ -35,9 +35,11 @@ class LoadedGame:
       handle: argument for the functions of the library.
     """
 
-    def __init__(self, game: Game, difficulty: int = 0):
+    def __init__(self, game: Game, mode: int | None = None, difficulty: int = 0):
         self.game = game
-        rom, start = read_rom(game.name), bytes(game.start)
+        if difficulty not in range(4):
+            raise UnknownGame(f"difficulty is {difficulty}, but must be 0 to 3")
+        rom, start = read_rom(game.name), bytes(game.start_of(mode))
         rules = {name: compile_rule(text) for name in ("over", "score", "reward", "lives", "flag")
                  if (text := getattr(game, name))}  # fmt: skip
         description = _Description(
@@ -57,9 +59,9 @@ class LoadedGame:
 
 
 @functools.lru_cache(maxsize=8)
-def load_game(name: str, difficulty: int = 0) -> LoadedGame:
+def load_game(name: str, mode: int | None = None, difficulty: int = 0) -> LoadedGame:
     """Loads a game by its name. Raises UnknownGame and EmulatorUnavailable."""
-    return LoadedGame(find_game(name), difficulty)
+    return LoadedGame(find_game(name), mode, difficulty)
 
 
 def read_rom(name: str) -> bytes:
@@ -75,8 +77,8 @@ class Console:
     The methods and the action numbers 0 to 17 are those of `ale_py.ALEInterface`.
     """
 
-    def __init__(self, name: str, difficulty: int = 0):
-        self._loaded = load_game(name, difficulty)
+    def __init__(self, name: str, mode: int | None = None, difficulty: int = 0):
+        self._loaded = load_game(name, mode, difficulty)
         self.game, self._library = self._loaded.game, library()
         self._handle = self._library.atari_console_new(self._loaded.handle)
         player = self._library.atari_console_player(self._handle)

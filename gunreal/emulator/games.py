@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gunreal.emulator.rules import VARIABLES
@@ -19,7 +19,7 @@ _TABLE = Path(__file__).parent / "games.toml"
 
 
 class UnknownGame(ValueError):
-    """The game does not exist or is not supported. The message is one line that names the fix."""
+    """The game, mode or difficulty does not exist or is not supported. The message is one line that names the fix."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,19 @@ class Game:
     first_line: int = 34
     height: int = 210
     hmove_blanks: bool = True
+    modes: dict[int, tuple[int, ...]] = field(default_factory=lambda: {0: ()})
+
+    def start_of(self, mode: int | None = None) -> tuple[int, ...]:
+        """Returns the actions that select a mode, by default the first one, and start the game.
+
+        Raises:
+          UnknownGame: the mode does not exist or is not supported.
+        """
+        mode = next(iter(self.modes)) if mode is None else mode
+        if mode not in self.modes:
+            known = ", ".join(map(str, self.modes))
+            raise UnknownGame(f"mode {mode} of {self.name} is not supported; use one of {known}, or --emulator ale")
+        return self.modes[mode] + self.start
 
 
 @functools.cache
@@ -88,11 +101,18 @@ def _key(name: str) -> str:
 @functools.cache
 def _game(name: str) -> Game:
     entry = dict(_table()["game"][name])
-    start = [action for run in entry.pop("start").split() for action in _run(run)]
+    start, press = _expand(entry.pop("start")), [NOOP] * entry.pop("pause", 2) + [SELECT, NOOP]
+    modes = {int(mode): tuple(_expand(how) if isinstance(how, str) else press * how)
+             for mode, how in entry.pop("modes", {"0": 0}).items()}  # fmt: skip
     initial = entry.pop("initial", {})
     entry["initial"] = tuple(initial.get(variable, 0) for variable in VARIABLES)
     entry["actions"] = tuple(range(18)) if entry["actions"] == "all" else tuple(entry["actions"])
-    return Game(name=name, start=tuple(start), **entry)
+    return Game(name=name, start=tuple(start), modes=modes, **entry)
+
+
+def _expand(text: str) -> list[int]:
+    """Expands actions such as `RESET*4 FIRE`."""
+    return [action for run in text.split() for action in _run(run)]
 
 
 def _run(text: str) -> list[int]:

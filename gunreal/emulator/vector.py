@@ -52,12 +52,13 @@ class VectorAtari(gymnasium.vector.VectorEnv):
       grayscale: whether observations are gray instead of RGB.
       maximum: whether an observation is the maximum of the last two frames instead of the last frame.
       full_action_space: whether to use all 18 actions instead of those that have an effect in the game.
+      mode: number of the game's mode in ale-py. None plays the first mode.
       difficulty: difficulty switches. Bit 0 sets the left switch to A, and bit 1 the right one.
       max_num_frames_per_episode: number of frames after which an episode is truncated. 0 disables truncation.
       render_mode: None or "rgb_array".
 
     Raises:
-      UnknownGame: the game does not exist or is not supported. The message is one line that names the fix.
+      UnknownGame: the game or its mode does not exist or is not supported. The message is one line that names the fix.
       EmulatorUnavailable: the emulator can't be compiled. The message is one line that names the fix.
       ValueError: another argument is invalid.
     """
@@ -77,6 +78,7 @@ class VectorAtari(gymnasium.vector.VectorEnv):
         grayscale: bool = True,
         maximum: bool = True,
         full_action_space: bool = False,
+        mode: int | None = None,
         difficulty: int = 0,
         max_num_frames_per_episode: int = 108_000,
         render_mode: str | None = None,
@@ -89,7 +91,7 @@ class VectorAtari(gymnasium.vector.VectorEnv):
             raise ValueError(f"num_envs is {num_envs} and frame_skip is {frame_skip}, but both must be at least 1")
         default_noops, default_sticky = PROTOCOLS[protocol]
         sticky = default_sticky if repeat_action_probability is None else repeat_action_probability
-        self._loaded = load_game(game, difficulty)
+        self._loaded = load_game(game, mode, difficulty)
         self.game = self._loaded.game
         channels = 1 if grayscale else 3
         height, width = size or (self.game.height, WIDTH)

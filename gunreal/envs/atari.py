@@ -160,10 +160,8 @@ def _open(emulator: str, game: str, options: dict) -> Any:
         from gunreal.emulator import EmulatorUnavailable, UnknownGame
         from gunreal.emulator.ale import OwnALE
 
-        if mode:
-            raise ConfigError(f"mode is {mode}, but the own emulator has only a game's first mode; use --emulator ale")
         try:
-            return OwnALE(game, difficulty or 0, limit)
+            return OwnALE(game, mode, difficulty or 0, limit)
         except (UnknownGame, EmulatorUnavailable) as error:
             raise ConfigError(str(error)) from None
     import ale_py

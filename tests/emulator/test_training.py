@@ -37,6 +37,7 @@ def episodes(config, steps, extra=()):
     {"env": "ALE/Pong-v5", "protocol": "v5", "observation": "rgb"},
     {"env": "ALE/Asterix-v5", "env_args": {"max_num_frames_per_episode": 200, "full_action_space": True}},
     {"env": "ALE/BattleZone-v5", "env_args": {"frameskip": 1}},
+    {"env": "ALE/Pong-v5", "env_args": {"mode": 1, "difficulty": 1}},
 ])  # fmt: skip
 def test_episodes_are_the_same(options):
     config = Config(**options)
@@ -60,4 +61,11 @@ def test_a_serial_run_has_the_same_weights(tmp_path):
 def test_an_unsupported_game_is_an_error_of_one_line():
     with pytest.raises(ConfigError, match="--emulator ale") as error:
         make(Config(env="ALE/Pitfall2-v5", emulator="own"), 1)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("args", [{"mode": 99}, {"difficulty": 7}])
+def test_a_mode_or_difficulty_that_is_not_reproduced_is_one_line(args):
+    with pytest.raises(ConfigError, match=f"{next(iter(args))} .*{next(iter(args.values()))}") as error:
+        make(Config(env="ALE/Pong-v5", emulator="own", env_args=args), 1)
     assert "\n" not in str(error.value)

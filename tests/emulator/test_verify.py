@@ -20,6 +20,19 @@ def test_a_game_is_equal_in_every_frame(game):
     assert result.frames == 1_000
 
 
+@pytest.mark.parametrize("game, mode, difficulty", [
+    ("alien", 2, 2), ("breakout", 12, 1), ("demon_attack", 1, 1), ("double_dunk", 15, 0), ("freeway", 3, 1),
+    ("hero", 4, 0), ("name_this_game", 24, 1), ("pong", 1, 3), ("yars_revenge", 64, 0),
+])  # fmt: skip
+def test_modes_and_difficulties_are_equal(game, mode, difficulty):
+    assert not compare(game, 500, 3, mode, difficulty).difference
+
+
+def test_all_modes_of_a_game_are_verified(capsys):
+    assert main(["verify", "--games", "pong", "--frames", "20", "--modes"]) == 0
+    assert "| pong | 0 1 |  | 0 1 2 3 | equal |" in capsys.readouterr().out
+
+
 def test_the_comparison_sees_games_over_and_resets():
     result = compare("asterix", 4_000, seed=0)
     assert not result.difference

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gunreal.emulator.console import Console
+from gunreal.emulator.games import find_game
 
 
 class Result(NamedTuple):
@@ -21,8 +22,8 @@ class Result(NamedTuple):
     short_frames: int
 
 
-def oracle(game: str):  # noqa: ANN201 (an ale_py.ALEInterface)
-    """Returns an ale-py emulator with the game loaded and without sticky actions."""
+def oracle(game: str, mode: int | None = None, difficulty: int | None = None):  # noqa: ANN201
+    """Returns an ale-py emulator, an `ALEInterface`, with the game loaded and without sticky actions."""
     import ale_py
 
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
@@ -30,6 +31,10 @@ def oracle(game: str):  # noqa: ANN201 (an ale_py.ALEInterface)
     ale.setFloat("repeat_action_probability", 0.0)
     ale.setInt("random_seed", 0)
     ale.loadROM(ale_py.roms.get_rom_path(game))
+    if mode is not None:
+        ale.setMode(mode)
+    if difficulty is not None:
+        ale.setDifficulty(difficulty)
     return ale
 
 
@@ -41,9 +46,9 @@ def actions_of(seed: int, frames: int) -> np.ndarray:
     return drawn[np.maximum.accumulate(np.where(change, np.arange(frames), 0))]
 
 
-def compare(game: str, frames: int, seed: int) -> Result:
+def compare(game: str, frames: int, seed: int, mode: int | None = None, difficulty: int | None = None) -> Result:
     """Plays random actions on both emulators, with a reset after each game over and one save and restore."""
-    ale, ours = oracle(game), Console(game)
+    ale, ours = oracle(game, mode, difficulty), Console(game, mode, difficulty or 0)
     ale.reset_game()
     ours.reset_game()
     lives, overs, rewards, lost, short = ale.lives(), 0, 0, 0, 0
@@ -95,6 +100,27 @@ def _difference(ale, ours: Console, their_reward: int, our_reward: int) -> str: 
         rows, columns = np.nonzero(screen != ours_screen)
         return f"{len(rows)} pixels differ, the first one in row {rows[0]}, column {columns[0]}"
     return ""
+
+
+def verify_modes(games: list[str], frames: int, seed: int) -> int:
+    """Prints a table of all modes and difficulties of `games`. Returns 1 if one differs, else 0."""
+    print(
+        "| game | supported modes | other modes of ale-py | difficulties | result |\n|---|---|---|---|---|", flush=True
+    )
+    failed = 0
+    for game in games:
+        ale, modes = oracle(game), find_game(game).modes
+        difficulties = ale.getAvailableDifficulties()
+        others = [mode for mode in ale.getAvailableModes() if mode not in modes]
+        results = {(m, d): compare(game, frames, seed, m, d).difference for m in modes for d in difficulties}
+        bad = [f"mode {m}, difficulty {d}, {text}" for (m, d), text in results.items() if text]
+        failed += bool(bad)
+        cells = (game, *(" ".join(map(str, numbers)) for numbers in (modes, others, difficulties)))
+        print(f"| {' | '.join(cells)} | {'; '.join(bad) or 'equal'} |", flush=True)
+    print(
+        f"\n{len(games) - failed} of {len(games)} games equal over {frames} frames in all supported modes", flush=True
+    )
+    return 1 if failed else 0
 
 
 def verify(games: list[str], frames: int, seed: int, refused: dict[str, str]) -> int:
