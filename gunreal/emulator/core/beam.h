@@ -23,7 +23,7 @@ ATARI_INLINE uint32_t pair_of(uint32_t k) {  // objects a | b << 4
 }
 
 // The pairs that contain an object.
-constexpr uint32_t pairs_with(uint32_t o) {
+ATARI_FN constexpr uint32_t pairs_with(uint32_t o) {
   return o == P0   ? 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 | 1 << 14
          : o == M0 ? 1 << 0 | 1 << 1 | 1 << 8 | 1 << 9 | 1 << 15
          : o == P1 ? 1 << 0 | 1 << 3 | 1 << 6 | 1 << 7 | 1 << 14

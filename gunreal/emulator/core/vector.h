@@ -6,18 +6,10 @@
 #include <mutex>
 #include <thread>
 
-#include "game.h"
+#include "agent.h"
 #include "resize.h"
 
 namespace atari {
-
-// Settings of steps and observations, equal for all consoles of a vector.
-struct Protocol {
-  int32_t frame_skip, noop_max, max_frames;  // frames of a step; no-ops at an episode's start at most; 0: no limit
-  int32_t channels, height, width;           // of an observation; channels 1 (gray) or 3 (RGB), 0: none is made
-  int32_t maximum;                           // bool: an observation is the maximum of the step's last two frames
-  uint32_t sticky;                           // probability of a repeated action, times 2^32
-};
 
 // Arrays over the consoles for the results of a step.
 struct Outputs {
@@ -149,12 +141,12 @@ class Vector {
     uint8_t truncated = 0;
     const uint8_t* before = nullptr;  // the picture that the observation is the maximum with
     if (reset_ && reset_[k]) {
-      reset(p, screens, true, uint64_t(seeds_[k]));
+      new_episode(p, game_, protocol_, start_.player, start_.screens.data(), screens, true, uint64_t(seeds_[k]));
     } else if (!actions_) {  // a reset of others
     } else if (p.done && autoreset_) {
-      reset(p, screens, false, 0);
+      new_episode(p, game_, protocol_, start_.player, start_.screens.data(), screens, false, 0);
     } else {
-      before = advance(p, uint32_t(actions_[k]), screens, eye.spare(), reward);
+      before = advance(p, game_, protocol_, uint32_t(actions_[k]), screens, eye.spare(), reward);
       truncated = protocol_.max_frames && p.frames >= protocol_.max_frames && !p.variables[kOver];
       p.done = p.variables[kOver] || truncated;
     }
@@ -167,59 +159,6 @@ class Vector {
     if (out_.lives) out_.lives[k] = p.variables[kLives];
     if (out_.episode_frames) out_.episode_frames[k] = p.frames;
     if (out_.ram) std::memcpy(out_.ram + k * 128, p.s.riot.ram, 128);
-  }
-
-  void reset(Player& p, uint8_t* screens, bool seeded, uint64_t seed) {
-    uint64_t random = seeded ? seed * 0xD1342543DE82EF95ull + 1 : p.random;
-    p = start_.player;
-    p.random = random;
-    std::memcpy(screens, start_.screens.data(), start_.screens.size());
-    if (protocol_.noop_max > 0) {
-      const int noops = 1 + int(next_random(p.random) % uint64_t(protocol_.noop_max));
-      for (int f = 0; f < noops && !p.variables[kOver]; f++) emulate(p, game_, kNoop, screens);
-    }
-  }
-
-  // Emulates one agent step. Returns the picture of the second-to-last frame, or null if the observation does not use it.
-  //
-  // Only the last two frames are drawn. If a frame does not fill the screen, parts of earlier frames remain visible. The
-  // step is then repeated with all frames drawn, starting with the pictures of the last step.
-  const uint8_t* advance(Player& p, uint32_t action, uint8_t* screens, uint8_t* spare, float& reward) {
-    const Player before = p;
-    const uint8_t* earlier = nullptr;
-    if (try_advance(p, action, screens, spare, reward, protocol_.channels == 0, earlier)) return earlier;
-    p = before;
-    try_advance(p, action, screens, spare, reward, true, earlier);
-    return earlier;
-  }
-
-  // Returns false if a frame that affects the observation was not drawn.
-  bool try_advance(Player& p, uint32_t action, uint8_t* screens, uint8_t* spare, float& reward, bool sure,
-                   const uint8_t*& earlier) {
-    const int skip = protocol_.frame_skip, half = game_.cart.height * kWidth;
-    const bool draw_all = sure && protocol_.channels;
-    reward = 0;
-    earlier = nullptr;
-    for (int f = 0; f < skip; f++) {
-      if (!protocol_.sticky || (next_random(p.random) >> 32) >= protocol_.sticky) p.held = uint8_t(action);
-      if (protocol_.maximum && skip > 1 && f == skip - 1) {
-        earlier = screens + p.s.buffer * half;
-        if (p.s.partial) {  // this picture will be drawn over
-          std::memcpy(spare, earlier, half);
-          earlier = spare;
-        }
-      }
-      const bool draw = draw_all || (protocol_.channels && f >= skip - 2);
-      reward += float(emulate(p, game_, p.held, draw ? screens : nullptr));
-      const bool whole = p.s.tia.drawn >= p.s.tia.display_stop;
-      const bool ended = p.variables[kOver] || (protocol_.max_frames && p.frames >= protocol_.max_frames);
-      if (!sure && (draw ? !whole : ended)) return false;
-      if (ended) {
-        earlier = nullptr;
-        return true;
-      }
-    }
-    return true;
   }
 
   const Game& game_;

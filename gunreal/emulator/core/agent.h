@@ -1,0 +1,74 @@
+// An agent's steps on one console, on a CPU and on a GPU: episodes, frame skip and sticky actions.
+#pragma once
+#include <cstring>
+
+#include "game.h"
+
+namespace atari {
+
+// Settings of steps and observations, equal for all consoles of a vector.
+struct Protocol {
+  int32_t frame_skip, noop_max, max_frames;  // frames of a step; no-ops at an episode's start at most; 0: no limit
+  int32_t channels, height, width;           // of an observation; channels 1 (gray) or 3 (RGB), 0: none is made
+  int32_t maximum;                           // bool: an observation is the maximum of the step's last two frames
+  uint32_t sticky;                           // probability of a repeated action, times 2^32
+};
+
+// Starts an episode from the start state and its two pictures.
+ATARI_FN inline void new_episode(Player& p, const Game& game, const Protocol& protocol, const Player& start,
+                                 const uint8_t* start_screens, uint8_t* screens, bool seeded, uint64_t seed) {
+  const uint64_t random = seeded ? seed * 0xD1342543DE82EF95ull + 1 : p.random;
+  p = start;
+  p.random = random;
+  std::memcpy(screens, start_screens, size_t(2) * game.cart.height * kWidth);
+  if (protocol.noop_max > 0) {
+    const int noops = 1 + int(next_random(p.random) % uint64_t(protocol.noop_max));
+    for (int f = 0; f < noops && !p.variables[kOver]; f++) emulate(p, game, kNoop, screens);
+  }
+}
+
+// Returns false if a frame that affects the observation was not drawn.
+ATARI_FN inline bool try_advance(Player& p, const Game& game, const Protocol& protocol, uint32_t action,
+                                 uint8_t* screens, uint8_t* spare, float& reward, bool sure, const uint8_t*& earlier) {
+  const int skip = protocol.frame_skip, half = game.cart.height * kWidth;
+  const bool draw_all = sure && protocol.channels;
+  reward = 0;
+  earlier = nullptr;
+  for (int f = 0; f < skip; f++) {
+    if (!protocol.sticky || (next_random(p.random) >> 32) >= protocol.sticky) p.held = uint8_t(action);
+    if (protocol.maximum && skip > 1 && f == skip - 1) {
+      earlier = screens + p.s.buffer * half;
+      if (p.s.partial) {  // the next frame draws over this picture
+        std::memcpy(spare, earlier, size_t(half));
+        earlier = spare;
+      }
+    }
+    const bool draw = draw_all || (protocol.channels && f >= skip - 2);
+    reward += float(emulate(p, game, p.held, draw ? screens : nullptr));
+    const bool whole = p.s.tia.drawn >= p.s.tia.display_stop;
+    const bool ended = p.variables[kOver] || (protocol.max_frames && p.frames >= protocol.max_frames);
+    if (!sure && (draw ? !whole : ended)) return false;
+    if (ended) {
+      earlier = nullptr;
+      return true;
+    }
+  }
+  return true;
+}
+
+// Emulates one agent step. Returns the picture of the second-to-last frame, or null if the observation does not use it.
+//
+// Only the last two frames are drawn. If a frame does not fill the screen, parts of earlier frames remain visible. The
+// step is then repeated with all frames drawn, starting with the pictures of the last step.
+ATARI_FN inline const uint8_t* advance(Player& p, const Game& game, const Protocol& protocol, uint32_t action,
+                                       uint8_t* screens, uint8_t* spare, float& reward) {
+  const Player before = p;
+  const uint8_t* earlier = nullptr;
+  if (!try_advance(p, game, protocol, action, screens, spare, reward, protocol.channels == 0, earlier)) {
+    p = before;
+    try_advance(p, game, protocol, action, screens, spare, reward, true, earlier);
+  }
+  return earlier;
+}
+
+}  // namespace atari
