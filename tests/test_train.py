@@ -86,7 +86,7 @@ def test_network_that_does_not_fit(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     assert main(["train", *f"{CARTPOLE} --network small --name x".split()]) == 2
     err = capfd.readouterr().err
-    assert err == "gunreal: the small network needs images, not vectors of 4; use the mlp network\n"
+    assert err == "gunreal: the small network needs images, not vectors of 4; use --network mlp\n"
     assert list((tmp_path / "runs").iterdir()) == []
 
 
