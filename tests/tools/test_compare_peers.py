@@ -83,7 +83,11 @@ def test_ratios_are_to_the_fastest_system_that_is_not_ours():
 
     lines = speed.table(results, best).splitlines()
     assert lines[1].split() == ["gunreal", "1,800", "1.50", "1.10", "0.69", "900", "0.60", "0"]
-    assert lines[4:] == ["best peer: sf", "sb3:envs=9 (S) failed: crashed", "sf:envs=9 (F) absent: not there"]
+    assert lines[4:] == [
+        "best peer (the fastest other system): sf",
+        "sb3:envs=9 (S) failed: crashed",
+        "sf:envs=9 (F) absent: not there",
+    ]
 
 
 def test_without_other_systems_there_are_no_ratios():
