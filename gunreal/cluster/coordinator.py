@@ -15,9 +15,9 @@ from gunreal.cluster import shards
 from gunreal.cluster.engine import Engine
 from gunreal.cluster.fleet import Fleet, Member
 from gunreal.cluster.model import Model
-from gunreal.cluster.node import Answer, Refused
+from gunreal.cluster.node import Answer, Node, Refused
 from gunreal.cluster.report import Report
-from gunreal.cluster.rounds import Round
+from gunreal.cluster.rounds import Round, rate_factor
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
 from gunreal.records import checkpoint
@@ -31,7 +31,13 @@ _PROCESSES = 10_000  # numbers of agent processes that one node may use, when on
 
 
 class Coordinator(Record):
-    """A run on several nodes. It has the interface of a system and of a runner."""
+    """A run on several nodes. It has the interface of a system and of a runner.
+
+    Attributes:
+      node: class of the nodes.
+    """
+
+    node: type = Node
 
     def __init__(
         self,
@@ -44,7 +50,7 @@ class Coordinator(Record):
         self._engine = Engine(config)
         super().__init__(config, make_metrics(tasks, resumed), run_dir, resumed)
         serial = resumed.extra.get("node_serial", 1) if resumed else 0
-        self._fleet = Fleet(self._engine, config, spec, serial)
+        self._fleet = Fleet(self._engine, config, spec, serial, self.node)
         self._round = Round(config.quorum if config.sync == "on" else 0.5 / 1024)
         self._answers: list[tuple[Member, Answer]] = []
         self._model: Model | None = None
@@ -145,6 +151,8 @@ class Coordinator(Record):
             most = config.max_grad_norm
             scale = most / max(norm, most) if most > 0 else 1.0
             rate = anneal(config.learning_rate, config.learning_rate_end, self.metrics.step / config.steps)
+            nodes = len(self._fleet.ready())
+            rate *= rate_factor(config.rate_scaling, nodes, self.metrics.step, config.warmup)
             rescalings = self._model.moments.absorb([answer.moments for _, answer in answers])
             self._shards.apply(scale, rate, rescalings)
             self._model.version += 1

@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 from gunreal.config.schema import Config, ConfigError
 
+_REACH = 5.0  # seconds for a connection to a cluster
 _STORE = 512 * 2**20  # bytes of shared memory for weights and gradients, taken as they are needed
 
 # Settings of a Ray that runs on this machine only. They are read when Ray is imported.
@@ -20,6 +22,7 @@ _LOCAL = {
     "RAY_AUTH_MODE": "token",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray's own setting for machines that listen on the loopback only
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_enable_pipe_based_agent_to_parent_health_check": "1",  # so that Ray's own helpers end at once with it
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # all nodes on this machine share its GPU
 }
 
@@ -62,6 +65,8 @@ class Engine:
                 self._connect(config.cluster)
 
     def _connect(self, address: str) -> None:
+        if ":" in address:
+            _reach(address)
         quiet = {"logging_level": "ERROR", "log_to_driver": False}
         try:
             if address:
@@ -105,6 +110,17 @@ class Engine:
         if self._own:
             with _kept_signals():
                 self.ray.shutdown()
+
+
+def _reach(address: str) -> None:
+    """Raises ConfigError if nothing listens there. Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), _REACH).close()
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"cannot join the Ray cluster at {address} ({error}); start it with ray start --head, or check the address"
+        ) from error
 
 
 def _prepare_local() -> None:

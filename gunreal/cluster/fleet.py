@@ -60,14 +60,16 @@ class Fleet:
       config: configuration of the run.
       spec: interface of the environment.
       serial: number of the first node. Numbers are not used twice, because they are seeds.
+      kind: class of the nodes, with the methods of `Node`.
 
     Attributes:
       members: the nodes by slot.
       replaced: number of nodes that took the place of another.
     """
 
-    def __init__(self, engine: Engine, config: Config, spec: Spec, serial: int):
+    def __init__(self, engine: Engine, config: Config, spec: Spec, serial: int, kind: type = Node):
         self._engine, self._ray, self._config, self._spec = engine, engine.ray, config, spec
+        self._kind = kind
         self.members: dict[int, Member] = {}
         self.serial, self.replaced = serial, 0
         self._refused: dict[str, str] = {}
@@ -105,7 +107,7 @@ class Fleet:
 
     def _start(self, slot: int, machine: Machine, sharing: int) -> None:
         share = machine.gpus / sharing if machine.gpus < sharing else min(machine.gpus, 1)
-        actor = self._engine.actor(Node, machine=machine, share=share)
+        actor = self._engine.actor(self._kind, machine=machine, share=share)
         memory = self._config.memory_limit or (ram.limit(0) // sharing if not self._config.cluster else 0)
         fields = node_fields(self._config, self.serial, memory)
         assignment = Assignment(VERSION, fields, self._spec)

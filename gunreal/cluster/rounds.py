@@ -53,3 +53,16 @@ class Round:
         if not gradients:
             return False
         return gradients >= math.ceil(self._quorum * (gradients + awaited) - 1e-9) or now >= self.ends()
+
+
+def rate_factor(rule: str, nodes: int, step: int, warmup: int) -> float:
+    """The factor of the learning rate for a batch of `nodes` times the size (Goyal et al. 2017, section 2.2).
+
+    Args:
+      rule: "off", "sqrt" or "linear".
+      nodes: number of nodes.
+      step: agent steps so far.
+      warmup: agent steps in which the factor grows linearly from 1.
+    """
+    full = {"off": 1.0, "sqrt": math.sqrt(nodes), "linear": float(nodes)}[rule]
+    return 1.0 + (full - 1.0) * (min(step / warmup, 1.0) if warmup else 1.0)

@@ -135,6 +135,6 @@ def _check_cluster(config: Config) -> None:
         if config.serial:
             raise ConfigError("serial runs on one machine; leave out serial, or leave out nodes and cluster")
         return
-    for name in ("reducers", "quorum", "sync", "gradient_dtype", "node_timeout"):
+    for name in ("reducers", "rate_scaling", "warmup", "quorum", "sync", "gradient_dtype", "node_timeout"):
         if getattr(config, name) != FIELDS[name].default:
             raise ConfigError(f"{name} has no effect on one node; add --nodes 2 or --cluster ADDRESS, or leave it out")

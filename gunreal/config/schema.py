@@ -204,17 +204,17 @@ class Config:
     cluster: str = field(
         "", "Address of a running Ray cluster, as in auto or HOST:6379. If empty, all nodes run on this machine"
     )
-    reducers: int = field(
-        0, "Number of processes that share the weights and the optimizer. 0 chooses by size", low=0, high=64
-    )
+    reducers: int = field(0, "Number of processes that hold the weights. 0 chooses by size", low=0, high=64)
     quorum: float = field(
         0.9, "Share of the nodes that ends a round. Below 1 a deadline ends it too; 1 waits for all", above=0, high=1
     )
+    rate_scaling: str = field(
+        "off", "Growth of the learning rate with the number of nodes", choices=("off", "sqrt", "linear")
+    )
+    warmup: int = field(0, "Agent steps until rate_scaling has its full effect", low=0)
     sync: str = field("on", "Rounds: on, or off (each gradient is applied as it comes)", choices=("on", "off"))
     gradient_dtype: str = field(
-        "float32",
-        "Data type of gradients between machines: float32, or bfloat16 (half the bytes, with error feedback)",
-        choices=("float32", "bfloat16"),
+        "float32", "Data type of gradients between machines. bfloat16 halves the bytes", choices=("float32", "bfloat16")
     )
     node_timeout: float = field(10.0, "Seconds without a sign of life before a node is replaced", above=0)
 

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import math
 
-from gunreal.cluster.rounds import Round
+import pytest
+
+from gunreal.cluster.rounds import Round, rate_factor
 
 
 def started(quorum: float, seconds: list[float]) -> Round:
@@ -40,3 +42,15 @@ def test_a_quorum_of_one_waits_for_all():
 
 def test_asynchronous_gradients_are_rounds_of_their_own():
     assert started(0.5 / 1024, []).is_over(100.0, 1, 1023)
+
+
+@pytest.mark.parametrize(
+    ("rule", "step", "factor"),
+    [("off", 0, 1.0), ("linear", 0, 1.0), ("linear", 50, 8.5), ("linear", 100, 16.0), ("sqrt", 500, 4.0)],
+)
+def test_the_learning_rate_of_16_nodes(rule, step, factor):
+    assert rate_factor(rule, 16, step, warmup=100) == factor
+
+
+def test_without_warm_up_the_factor_is_there_at_once():
+    assert rate_factor("linear", 4, 0, warmup=0) == 4.0

@@ -1,0 +1,132 @@
+"""Measures rounds of a cluster whose nodes sleep instead of computing, so that the number of cores does not matter.
+
+  python tools/cluster_rounds.py --nodes 1,2,4,8
+  python tools/cluster_rounds.py --nodes 8 --slow 5 --quorum 1
+  python tools/cluster_rounds.py --nodes 8 --reducers 2 --gradient_dtype bfloat16 --weights 3M
+
+All nodes run on this machine. The coordinator, the reducers and the transport are those of `gunreal train --nodes`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common.command_line import say
+
+from gunreal.cluster.compression import Packer
+from gunreal.cluster.coordinator import Coordinator
+from gunreal.cluster.flat import bounds
+from gunreal.cluster.node import Answer, Assignment, Description
+from gunreal.config.schema import Config
+from gunreal.config.units import parse_count
+from gunreal.experience.spec import Spec
+from gunreal.records.metrics import RunMetrics
+
+_BATCH = 32  # agent steps of each gradient
+_SPREAD = 0.15  # standard deviation of the logarithm of the time for a gradient
+
+
+class Sleeper:
+    """A node whose gradients take time and no work. Its settings are in `env_args`."""
+
+    def start(self, told: Assignment) -> Description:
+        """Draws a gradient that it sends every time."""
+        settings = told.fields["env_args"]
+        seed = told.fields["seed"]
+        self._rng, self._metrics = np.random.default_rng(seed), RunMetrics()
+        self._gradient = self._rng.normal(size=settings["weights"]).astype(np.float32)
+        self._packer = Packer(told.fields["gradient_dtype"])
+        first = seed == settings["first"]  # one node is slow
+        self._seconds = settings["compute"] * (settings["slow"] if first else 1.0)
+        arrays = {name: np.zeros(settings["weights"], np.float32) for name in ("weights/w", "a", "b")}
+        state = {"weights/w": arrays["weights/w"], "optimizer/000": np.array(0), "optimizer/001": arrays["a"]}
+        return Description(state | {"optimizer/002": arrays["b"], "version": np.array(0)}, {}, os.getpid())
+
+    def gradient(self, version: int, statistics: np.ndarray, *weights: np.ndarray) -> tuple[Any, ...]:
+        """Sleeps for the time of a gradient."""
+        start = time.monotonic()
+        packed = self._packer.pack(self._gradient)
+        self._metrics.acted(_BATCH)
+        time.sleep(max(0.0, self._seconds * float(self._rng.lognormal(0, _SPREAD)) - (time.monotonic() - start)))
+        seconds, nothing = time.monotonic() - start, np.zeros(0, np.float32)
+        answer = Answer(True, nothing, _BATCH, seconds, packed.nbytes, self._metrics.take())
+        return answer, *(packed[part] for part in bounds(len(packed), len(weights)))
+
+    def gauges(self) -> None:
+        """A sign of life."""
+
+    def stop(self) -> None:
+        """Nothing is left to end."""
+
+
+class SleepingCoordinator(Coordinator):
+    """The coordinator of sleeping nodes."""
+
+    node = Sleeper
+
+
+def measure(options: argparse.Namespace, nodes: int) -> dict[str, Any]:
+    """Runs rounds for some seconds. Returns the metrics of that time."""
+    settings = {"weights": options.weights, "compute": options.compute, "slow": options.slow, "first": 1}
+    config = Config(
+        nodes=nodes,
+        reducers=options.reducers,
+        quorum=options.quorum,
+        gradient_dtype=options.gradient_dtype,
+        env_args=settings,
+        steps=2**40,
+    )
+    spec = Spec((4,), 1, "float32", 2)
+    with tempfile.TemporaryDirectory() as folder:
+        run = SleepingCoordinator(config, spec, (), Path(folder), None)
+        found: dict[str, Any] = {}
+        begun = 0.0
+
+        def tick() -> None:
+            nonlocal begun
+            line_due = begun and time.monotonic() - begun >= options.seconds
+            if not begun and run.metrics.step >= 10 * nodes * _BATCH:
+                run.snapshot()
+                begun = time.monotonic()
+            elif line_due:
+                found.update(run.snapshot())
+                run.stop("steps")
+
+        try:
+            run.run(tick)
+        finally:
+            run.close()
+    return found
+
+
+def main() -> None:
+    """Prints a row for each number of nodes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", default="1,2,4,8", help="numbers of nodes")
+    parser.add_argument("--weights", type=parse_count, default=540_000, help="number of weights")
+    parser.add_argument("--compute", type=float, default=0.2, help="seconds for a gradient")
+    parser.add_argument("--slow", type=float, default=1.0, help="how many times longer one of the nodes takes")
+    parser.add_argument("--reducers", type=int, default=1)
+    parser.add_argument("--quorum", type=float, default=0.9)
+    parser.add_argument("--gradient_dtype", default="float32", choices=("float32", "bfloat16"))
+    parser.add_argument("--seconds", type=float, default=10.0, help="seconds to measure")
+    options = parser.parse_args()
+    say("| nodes | ms a round | overhead, ms | gradients a round | samples a second | MiB a round |")
+    say("|---|---|---|---|---|---|")
+    for nodes in map(int, options.nodes.split(",")):
+        line = measure(options, nodes)
+        rate = line["contributions"] * _BATCH * 1000 / line["round_ms"]
+        say(
+            f"| {nodes} | {line['round_ms']:.0f} | {line['overhead_ms']:.0f} | {line['contributions']:.2f} | "
+            f"{rate:.0f} | {line['traffic_mb']:.1f} |"
+        )
+
+
+if __name__ == "__main__":
+    main()
