@@ -32,8 +32,8 @@ def evaluated(run):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "flags",
-    [(), ("--tasks", TASKS), ("--algorithm", "ppo", "--min_batch", "480"), ("--network", "lstm", "--tasks", TASKS)],
-    ids=["base", "tasks", "ppo", "lstm-tasks"],
+    [(), ("--tasks", TASKS), ("--algorithm", "a3c"), ("--network", "lstm", "--tasks", TASKS)],
+    ids=["base", "tasks", "a3c", "lstm-tasks"],
 )
 def test_catch_is_solved(tmp_path, flags):
     run = train(tmp_path, "catch", "--env", "gunreal/Catch-v0", "--steps", "80000", *flags)
