@@ -89,7 +89,7 @@ def test_it_stops_in_order(tmp_path, make, number):
     wanted = plan(tmp_path, small("base", "pc", "vr"))
     working, said = make(wanted, parallel=2, base="waits", pc="waits")
 
-    progress = "100 of 1,000 agent steps, score 1.50, 50 a second; about 0.0 h left for all"
+    progress = "100 of 1,000 agent steps, score 1.50, 50 agent steps/s; about 0.0 h left for all runs"
 
     def interrupt():
         try:
@@ -108,8 +108,8 @@ def test_it_stops_in_order(tmp_path, make, number):
         working.train(lambda: None)
         assert signal.getsignal(number) == handler
     finally:
-        signal.signal(number, inherited)
         thread.join()
+        signal.signal(number, inherited)
     assert working.stopping and not working.failed
     assert [jobs.stopped_by(training.lines()) for training in wanted] == ["SIGINT", "SIGINT", None]
     assert any(progress in line for line in said)

@@ -37,8 +37,8 @@ def test_groups_with_missing_answers_are_reported():
     watch._last = {7: np.array([5, 5, 5, 5])}
     run = SimpleNamespace(remotes=lambda: [remote(7, [9, 9, 5, 9], [9, 10, 6, 8]), remote(8, [3], [0])])
     assert watch._wrong(run) == {
-        "process 7, group 2": "has stood still for 20 s at step 5",
-        "process 7, group 3": "has asked 10 times and got 8 answers",
+        "process 7, group 2": "has been stuck for 20 s at step 5",
+        "process 7, group 3": "has sent 10 requests and received 8 answers",
     }
 
 
