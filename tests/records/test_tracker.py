@@ -18,8 +18,10 @@ TRACKED = Config(env="CartPole-v1", track="wandb", entropy=0.5)
 
 @pytest.fixture
 def offline(monkeypatch):
-    pytest.importorskip("wandb")
+    wandb = pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
+    yield
+    wandb.teardown()  # its service would be a child of every later test
 
 
 class Recorded:
