@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -16,7 +16,7 @@ from gunreal.acting.pool import AgentFailure
 from gunreal.acting.process import EXIT_BAD_INPUT
 from gunreal.config import flags, folders
 from gunreal.config.checks import check, is_cluster
-from gunreal.config.schema import Config, ConfigError
+from gunreal.config.schema import FIELDS, Config, ConfigError
 from gunreal.envs.make import check_recorded, try_reset
 from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec
@@ -43,13 +43,17 @@ class Prepared(NamedTuple):
     raw: Raw
 
 
-def prepare(config: Config) -> Prepared:
+def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepared:
     """Checks the configuration, the tasks and the environment before anything starts.
+
+    Args:
+      config: configuration of the run.
+      given: the fields that the user has just set, as in `config.checks.check`.
 
     Raises:
       ConfigError: the run cannot start. The message is one line that names the fix.
     """
-    check(config)
+    check(config, given)
     devices.check_installed(config.backend)
     tracker.check(config)
     tasks = registry.load_tasks(config.tasks, config.task)
@@ -119,7 +123,7 @@ def _train(config: Config, resumed_dir: Path | None, show: bool = True, on_metri
     """Trains a new run, or resumes the one in `resumed_dir` with its resolved configuration `config`."""
     from gunreal.run import load
 
-    spec, tasks, raw = prepare(config)
+    spec, tasks, raw = prepare(config, () if resumed_dir else frozenset(FIELDS))
     with signals.handled() as interruption:
         run_dir = resumed_dir or folders.prepare_run_dir(config)
         with folders.locked(run_dir):

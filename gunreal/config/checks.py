@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, largest_share, per_process
@@ -12,14 +12,21 @@ from gunreal.config.values import is_number
 _MIN_MEMORY = 64 * 2**20
 
 
-def check(config: Config) -> None:
-    """Raises ConfigError for the first invalid value. The message is one line that names the fix."""
+def check(config: Config, given: Collection[str] = frozenset(FIELDS)) -> None:
+    """Raises ConfigError for the first invalid value. The message is one line that names the fix.
+
+    Args:
+      config: the configuration.
+      given: the fields that the user has just set. When a run is resumed, other fields keep their saved values even
+        where those have no effect.
+    """
     for name in FIELDS:
         _check_limits(name, getattr(config, name))
     _check_names(config)
     _check_system(config)
     _check_learner(config)
     _check_cluster(config)
+    _check_effect(config, given)
 
 
 def _check_limits(name: str, value: Any) -> None:
@@ -96,8 +103,6 @@ def _check_system(config: Config) -> None:
         raise ConfigError(f"max_batch {config.max_batch} is below the group size of {group} agents; raise max_batch")
     if 0 < config.memory_limit < _MIN_MEMORY:
         raise ConfigError(f"memory_limit is {config.memory_limit} bytes; give a unit, as in --memory_limit 800MB")
-    if config.eval_episodes != FIELDS["eval_episodes"].default and not (config.eval_steps or config.eval_minutes):
-        raise ConfigError("eval_episodes has no effect without evaluations; add --eval_steps or leave it out")
     if config.serial:
         for name, fitting in {"predictors": 1, "trainers": 1, "scheduler": "off"}.items():
             if getattr(config, name) != fitting:
@@ -129,12 +134,24 @@ def is_cluster(config: Config) -> bool:
 
 
 def _check_cluster(config: Config) -> None:
-    if is_cluster(config):
-        if importlib.util.find_spec("ray") is None:
-            raise ConfigError('several nodes need Ray; install it with pip install "gunreal[cluster]"')
-        if config.serial:
-            raise ConfigError("serial runs on one machine; leave out serial, or leave out nodes and cluster")
+    if not is_cluster(config):
         return
-    for name in ("reducers", "rate_scaling", "warmup", "quorum", "sync", "gradient_dtype", "node_timeout"):
-        if getattr(config, name) != FIELDS[name].default:
-            raise ConfigError(f"{name} has no effect on one node; add --nodes 2 or --cluster ADDRESS, or leave it out")
+    if importlib.util.find_spec("ray") is None:
+        raise ConfigError('several nodes need Ray; install it with pip install "gunreal[cluster]"')
+    if config.serial:
+        raise ConfigError("serial runs on one machine; leave out serial, or leave out nodes and cluster")
+
+
+def _check_effect(config: Config, given: Collection[str]) -> None:
+    """Refuses fields that have just been set, and that other fields which may change leave without effect."""
+    if not (config.eval_steps or config.eval_minutes) and _is_set(config, "eval_episodes", given):
+        raise ConfigError("eval_episodes has no effect without evaluations; add --eval_steps or leave it out")
+    if not is_cluster(config):
+        for name in ("reducers", "rate_scaling", "warmup", "quorum", "sync", "gradient_dtype", "node_timeout"):
+            if _is_set(config, name, given):
+                fix = "add --nodes 2 or --cluster ADDRESS, or leave it out"
+                raise ConfigError(f"{name} has no effect on one node; {fix}")
+
+
+def _is_set(config: Config, name: str, given: Collection[str]) -> bool:
+    return name in given and getattr(config, name) != FIELDS[name].default

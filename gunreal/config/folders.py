@@ -153,5 +153,5 @@ def resume_config(run_dir: str | Path, overrides: Mapping[str, Any]) -> Config:
             )
     changed = {name: typed(name, value) for name, value in overrides.items() if name in CHANGEABLE}
     config = dataclasses.replace(saved, **changed)
-    check(config)
+    check(config, changed)
     return config

@@ -17,7 +17,7 @@ from gunreal.records import checkpoint
 if importlib.util.find_spec("ray") is None:  # not imported: that would fix its authentication for this process
     pytest.skip("needs Ray", allow_module_level=True)
 FLAGS = ["--env", "CartPole-v1", "--agents", 2, "--agents_per_process", 2, "--hidden", 16, "--min_batch", 20]
-CLUSTER = [*FLAGS, "--t_max", 5, "--nodes", 2, "--metrics_seconds", 1]
+CLUSTER = [*FLAGS, "--t_max", 5, "--nodes", 2, "--node_timeout", 8, "--metrics_seconds", 1]
 
 
 def processes(run: Training, name: str) -> list[psutil.Process]:

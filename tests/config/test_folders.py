@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from gunreal.config import folders
+from gunreal.config.checks import check
 from gunreal.config.schema import FIELDS, Config, ConfigError, load
 
 
@@ -65,6 +66,22 @@ def test_resume_refuses_what_defines_the_run(tmp_path):
     with pytest.raises(ConfigError, match="at least 1"):
         folders.resume_config(path, {"agents": 0})
     assert set(FIELDS) >= folders.CHANGEABLE
+
+
+def test_saved_values_that_lose_their_effect_are_kept(tmp_path):
+    """Only what is given with the resumption has to have an effect."""
+    saved = Config(logdir=str(tmp_path), name="a", nodes=2, quorum=1.0, reducers=3, sync="off", warmup=10)
+    saved = dataclasses.replace(saved, eval_steps=100, eval_episodes=3)
+    path = folders.prepare_run_dir(saved)
+    resumed = folders.resume_config(path, {"nodes": 0, "eval_steps": 0})
+    assert (resumed.nodes, resumed.quorum, resumed.reducers, resumed.eval_episodes) == (0, 1.0, 3, 3)
+    check(resumed, ())
+    with pytest.raises(ConfigError, match="quorum has no effect on one node"):
+        folders.resume_config(path, {"nodes": 0, "quorum": 0.5})
+    with pytest.raises(ConfigError, match="eval_episodes has no effect"):
+        folders.resume_config(path, {"eval_steps": 0, "eval_episodes": 4})
+    with pytest.raises(ConfigError, match="quorum has no effect on one node"):
+        check(Config(quorum=1.0))
 
 
 def test_a_run_without_a_new_field_resumes_without_its_effect(tmp_path):
