@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gunreal.emulator.console import Console
-from gunreal.emulator.vector import gray_palette, rgb_palette
+from gunreal.emulator.settings import gray_palette, rgb_palette
 
 
 class OwnALE:

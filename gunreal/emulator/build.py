@@ -25,9 +25,9 @@ class EmulatorUnavailable(RuntimeError):
     """The emulator can't be compiled on this machine. The message is one line that names the fix."""
 
 
-def source_hash() -> str:
-    """Returns 16 hexadecimal digits that depend on the source and the compiler flags."""
-    digest = hashlib.sha256(" ".join((*FLAGS, *SHARED, *_machine_flags())).encode())
+def source_hash(*others: str) -> str:
+    """Returns 16 hexadecimal digits that depend on the source, the compiler flags and `others`."""
+    digest = hashlib.sha256(" ".join((*FLAGS, *SHARED, *_machine_flags(), *others)).encode())
     for path in sorted(SOURCE.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
@@ -61,6 +61,22 @@ def library_path() -> Path:
         if path.exists():
             return path
     return compile_library(cache / name)
+
+
+def cached(name: str, source: str, flags: tuple[str, ...], version: str) -> Path:
+    """Returns the path of a library of another source file, and compiles it first if it does not exist.
+
+    Args:
+      name: beginning of the library's file name.
+      source: file name in `SOURCE`.
+      flags: further flags of the compiler.
+      version: version of what the source file includes from outside.
+
+    Raises:
+      EmulatorUnavailable: as `library_path` does.
+    """
+    path = cache_folder() / f"{name}-{source_hash(version)}.so"
+    return path if path.exists() else compile_library(path, flags, source)
 
 
 def find_compiler() -> str | None:
@@ -136,6 +152,7 @@ def library() -> ctypes.CDLL:
         ("vector_buffer", integer, pointer, integer),
         ("vector_screens", pointer, pointer, integer),
         ("vector_screens_size", ctypes.c_int64, pointer),
+        ("pack", ctypes.c_int64, pointer, integer, pointer, pointer, pointer, pointer, pointer),
     ):
         function = getattr(lib, f"atari_{name}")
         function.restype, function.argtypes = result, arguments

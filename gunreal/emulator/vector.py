@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
-import tomllib
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -13,16 +10,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from gunreal.emulator.build import library
-from gunreal.emulator.console import WIDTH, load_game
-
-# Maximum number of no-op frames at the start of an episode, and the probability that a frame repeats the last action.
-# The names are those of gunreal.envs.atari.
-PROTOCOLS = {"deterministic": (30, 0.0), "v5": (1, 0.25)}
-
-
-class _Protocol(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int32) for name in ("frame_skip", "noop_max", "max_frames", "channels", "height",
-                                                    "width", "maximum")] + [("sticky", ctypes.c_uint32)]  # fmt: skip
+from gunreal.emulator.console import WIDTH
+from gunreal.emulator.settings import rgb_palette, settings
 
 
 class _Outputs(ctypes.Structure):
@@ -85,30 +74,21 @@ class VectorAtari(gymnasium.vector.VectorEnv):
     ):
         if device != "cpu":
             raise ValueError(f"device is {device!r}, but must be 'cpu'")
-        if protocol not in PROTOCOLS:
-            raise ValueError(f"unknown protocol {protocol!r}; available: {', '.join(sorted(PROTOCOLS))}")
-        if num_envs < 1 or frame_skip < 1:
-            raise ValueError(f"num_envs is {num_envs} and frame_skip is {frame_skip}, but both must be at least 1")
-        default_noops, default_sticky = PROTOCOLS[protocol]
-        sticky = default_sticky if repeat_action_probability is None else repeat_action_probability
-        self._loaded = load_game(game, mode, difficulty)
-        self.game = self._loaded.game
-        channels = 1 if grayscale else 3
-        height, width = size or (self.game.height, WIDTH)
-        settings = _Protocol(
-            frame_skip, default_noops if noop_max is None else noop_max, max_num_frames_per_episode, channels, height,
-            width, maximum, min(int(sticky * 2**32), 2**32 - 1),
+        if num_envs < 1:
+            raise ValueError(f"num_envs is {num_envs}, but must be at least 1")
+        loaded = settings(
+            game, protocol=protocol, frame_skip=frame_skip, repeat_action_probability=repeat_action_probability,
+            noop_max=noop_max, size=size, grayscale=grayscale, maximum=maximum, full_action_space=full_action_space,
+            mode=mode, difficulty=difficulty, max_num_frames_per_episode=max_num_frames_per_episode,
         )  # fmt: skip
-        palette = _channels(self.game.pal, grayscale)
-        self._actions = np.arange(18) if full_action_space else np.array(self.game.actions)
-        self._actions = self._actions.astype(np.int32)
+        self._loaded, self._actions, self._shape = loaded.loaded, loaded.actions, loaded.shape
+        self.game = self._loaded.game
         self._library = library()
         self._handle = self._library.atari_vector_new(
-            self._loaded.handle, ctypes.byref(settings), palette.ctypes.data, num_envs, num_threads, 1
+            self._loaded.handle, ctypes.byref(loaded.protocol), loaded.palette.ctypes.data, num_envs, num_threads, 1
         )
         self.num_envs, self.render_mode = num_envs, render_mode
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP, "render_modes": ["rgb_array"], "render_fps": 60}
-        self._shape = (channels, height, width)
         self.single_observation_space = gymnasium.spaces.Box(0, 255, self._shape, np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(len(self._actions))
         self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)
@@ -212,30 +192,3 @@ class VectorAtari(gymnasium.vector.VectorEnv):
             *[None if a is None else a.ctypes.data for a in (actions, reset, seeds)],
             ctypes.byref(outputs),
         )
-
-
-@functools.cache
-def _palettes() -> dict[str, np.ndarray]:
-    with (Path(__file__).parent / "palettes.toml").open("rb") as file:
-        text = tomllib.load(file)
-    colors = {name: np.frombuffer(bytes.fromhex(value.replace("\n", "")), np.uint8) for name, value in text.items()}
-    for name in ("ntsc_rgb", "ntsc_gray"):  # bit 0 of an index is unused
-        colors[name] = np.repeat(colors[name].reshape(128, -1), 2, axis=0).ravel()
-    return colors
-
-
-def gray_palette(pal: bool) -> np.ndarray:
-    """Returns the gray value of each palette index, uint8 `[256]`."""
-    return _palettes()["pal_gray" if pal else "ntsc_gray"]
-
-
-def rgb_palette(pal: bool) -> np.ndarray:
-    """Returns the color of each palette index, uint8 `[256, 3]`."""
-    return _palettes()["pal_rgb" if pal else "ntsc_rgb"].reshape(256, 3)
-
-
-def _channels(pal: bool, grayscale: bool) -> np.ndarray:
-    """Returns the values of the palette by channel, uint8 `[3, 256]`. Gray values are in the first channel."""
-    values = np.zeros((3, 256), np.uint8)
-    values[: 1 if grayscale else 3] = gray_palette(pal) if grayscale else rgb_palette(pal).T
-    return values

@@ -8,7 +8,7 @@ from gymnasium.vector import AutoresetMode
 
 from gunreal.emulator import UnknownGame, VectorAtari
 from gunreal.emulator.console import Console
-from gunreal.emulator.vector import gray_palette
+from gunreal.emulator.settings import gray_palette
 
 
 def reference(console, palette, action, skip, maximum):

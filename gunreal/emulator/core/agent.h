@@ -14,10 +14,12 @@ struct Protocol {
   uint32_t sticky;                           // probability of a repeated action, times 2^32
 };
 
+ATARI_INLINE uint64_t seeded_random(uint64_t seed) { return seed * 0xD1342543DE82EF95ull + 1; }
+
 // Starts an episode from the start state and its two pictures.
 ATARI_FN inline void new_episode(Player& p, const Game& game, const Protocol& protocol, const Player& start,
                                  const uint8_t* start_screens, uint8_t* screens, bool seeded, uint64_t seed) {
-  const uint64_t random = seeded ? seed * 0xD1342543DE82EF95ull + 1 : p.random;
+  const uint64_t random = seeded ? seeded_random(seed) : p.random;
   p = start;
   p.random = random;
   std::memcpy(screens, start_screens, size_t(2) * game.cart.height * kWidth);

@@ -1,6 +1,7 @@
 // The functions that Python calls. build.py declares them, and console.py and vector.py define the same structures.
 #include <memory>
 
+#include "pack.h"
 #include "vector.h"
 
 using namespace atari;
@@ -63,9 +64,78 @@ struct Console {
   explicit Console(const OwnedGame& g) : of(g), screens(g.start.screens.size()) { boot(player, of.game, noise); }
 };
 
+// Appends to a pack, and counts the bytes if there is no memory for it.
+class Packer {
+ public:
+  explicit Packer(uint8_t* out, int64_t at) : out_(out), at_(at) {}
+
+  template <class T>
+  int64_t add(const T* data, size_t count) {
+    at_ = (at_ + 15) / 16 * 16;
+    if (out_) std::memcpy(out_ + at_, data, count * sizeof(T));
+    const int64_t offset = at_;
+    at_ += int64_t(count * sizeof(T));
+    return offset;
+  }
+  template <class T>
+  const T* pointer(const T* data, size_t count) {
+    return reinterpret_cast<const T*>(data ? add(data, count) : 0);
+  }
+  int64_t size() const { return at_; }
+
+ private:
+  uint8_t* out_;
+  int64_t at_;
+};
+
+// `palette` is [channels, 256].
+PackedGame pack_game(const OwnedGame& of, const Protocol& protocol, const uint8_t* palette, const int32_t* actions,
+                     int action_count, int which, Packer& packer) {
+  PackedGame g{};
+  g.game = of.game;
+  g.game.cart.rom = packer.pointer(of.rom.data(), of.rom.size());
+  auto rule = [&](int k) { return packer.pointer(of.code[k].empty() ? nullptr : of.code[k].data(), of.code[k].size()); };
+  g.game.rules = Rules{rule(0), rule(1), rule(2), rule(3), rule(4)};
+  g.game.start = packer.pointer(of.start_actions.data(), of.start_actions.size());
+  std::vector<Player> players;
+  std::vector<uint8_t> screens = of.start.screens, all;
+  Player p = of.start.player;
+  p.game = uint8_t(which);
+  for (int k = 0; k <= protocol.noop_max; k++) {
+    if (k && !p.variables[kOver]) emulate(p, of.game, kNoop, screens.data());
+    players.push_back(p);
+    all.insert(all.end(), screens.begin(), screens.end());
+  }
+  g.starts = packer.add(players.data(), players.size());
+  g.start_screens = packer.add(all.data(), all.size());
+  for (int k = 0; k < action_count; k++) g.actions[k] = actions[k];
+  g.action_count = action_count;
+  std::memcpy(g.palette, palette, 768);
+  return g;
+}
+
 }  // namespace
 
 extern "C" {
+
+// Writes the pack of `n` games to `out`, or only returns its size in bytes if `out` is null. Palettes are [n, 3, 256], and
+// actions [n, 18].
+int64_t atari_pack(const OwnedGame* const* games, int n, const Protocol* protocol, const uint8_t* palettes,
+                   const int32_t* actions, const int32_t* action_counts, uint8_t* out) {
+  Pack pack{*protocol, n, 0, 0};
+  Packer packer(out, int64_t(sizeof(Pack) + n * sizeof(PackedGame)));
+  std::vector<PackedGame> packed;
+  for (int k = 0; k < n; k++) {
+    packed.push_back(pack_game(*games[k], *protocol, palettes + 768 * k, actions + 18 * k, action_counts[k], k, packer));
+    if (games[k]->game.cart.height > pack.rows) pack.rows = games[k]->game.cart.height;
+  }
+  pack.bytes = packer.size();
+  if (out) {
+    std::memcpy(out, &pack, sizeof(Pack));
+    std::memcpy(out + sizeof(Pack), packed.data(), packed.size() * sizeof(PackedGame));
+  }
+  return pack.bytes;
+}
 
 int atari_player_size() { return int(sizeof(Player)); }
 

@@ -24,6 +24,7 @@ struct Player {
   int32_t noops;                  // frames without input at its start
   uint8_t held;                   // the last action, which a sticky step repeats
   uint8_t done;                   // the episode is over: the next step resets
+  uint8_t game;                   // of a pack with several games
   uint64_t random;
 };
 static_assert(sizeof(Player) < 1024, "a console stays below a kilobyte");

@@ -1,0 +1,65 @@
+// Games, their start states and the protocol as one block without pointers, which CPU and GPU read wherever it lies.
+#pragma once
+#include "agent.h"
+
+namespace atari {
+
+// Offsets are in bytes from the pack's beginning; zero is null. The pointers in `game` hold offsets.
+struct PackedGame {
+  Game game;
+  int64_t starts;         // Player [Protocol::noop_max + 1], by the number of no-ops
+  int64_t start_screens;  // their pictures [noop_max + 1, 2, height, 160]
+  int32_t actions[18];    // of the console, by the agent's action
+  int32_t action_count;
+  uint8_t palette[768];   // [channels, 256]
+};
+
+struct Pack {
+  Protocol protocol;
+  int32_t games;          // PackedGame [games] follows
+  int32_t rows;           // of the largest screen; the pictures of each console take 2 * rows * 160 bytes
+  int64_t bytes;
+
+  ATARI_FN const PackedGame* game(int k) const { return reinterpret_cast<const PackedGame*>(this + 1) + k; }
+  template <class T>
+  ATARI_FN const T* at(int64_t offset) const {
+    return offset ? reinterpret_cast<const T*>(reinterpret_cast<const uint8_t*>(this) + offset) : nullptr;
+  }
+  ATARI_FN size_t screens_size() const { return size_t(2) * rows * kWidth; }
+
+  // A game with pointers into the pack.
+  ATARI_FN Game unpack(int k) const {
+    Game g = game(k)->game;
+    relocate(g.cart.rom);
+    relocate(g.rules.over);
+    relocate(g.rules.score);
+    relocate(g.rules.reward);
+    relocate(g.rules.lives);
+    relocate(g.rules.flag);
+    relocate(g.start);
+    return g;
+  }
+
+ private:
+  template <class T>
+  ATARI_FN void relocate(T*& pointer) const {
+    pointer = at<T>(reinterpret_cast<intptr_t>(pointer));
+  }
+};
+
+// The action of the console for an agent's action. An action that the game does not have does nothing.
+ATARI_INLINE uint32_t console_action(const PackedGame& game, int32_t action) {
+  return action >= 0 && action < game.action_count ? uint32_t(game.actions[action]) : kNoop;
+}
+
+// Starts an episode, as `new_episode` does, from a state that has played its no-ops.
+ATARI_FN inline void packed_episode(Player& p, const Pack& pack, uint8_t* screens, uint64_t random) {
+  const PackedGame& game = *pack.game(p.game);
+  const int noops = pack.protocol.noop_max > 0 ? 1 + int(next_random(random) % uint64_t(pack.protocol.noop_max)) : 0;
+  const size_t bytes = size_t(2) * game.game.cart.height * kWidth;
+  p = pack.at<Player>(game.starts)[noops];
+  p.random = random;
+  std::memcpy(screens, pack.at<uint8_t>(game.start_screens) + noops * bytes, bytes);
+}
+
+}  // namespace atari

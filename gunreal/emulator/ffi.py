@@ -1,0 +1,126 @@
+"""`DeviceAtari`, Atari games as functions for compiled JAX programs."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.metadata
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from gunreal.emulator.build import cached
+from gunreal.emulator.pack import pack, state_shapes
+from gunreal.emulator.settings import settings
+
+_FUNCTIONS = ("init", "observe", "step")
+
+
+class AtariState(NamedTuple):
+    """The state of all consoles. The contents of the arrays are those of the C++ library.
+
+    Attributes:
+      players: processor, chips, memory, score and random generator, uint8 `[num_envs, bytes]`.
+      screens: the last two pictures, uint8 `[num_envs, 2, rows, 160]`.
+    """
+
+    players: jax.Array
+    screens: jax.Array
+
+
+class DeviceAtari:
+    """Consoles whose state is in JAX arrays, for use inside `jax.jit` and `jax.lax.scan`.
+
+    The episodes are those of `VectorAtari` with the same seeds. The step after the end of an episode resets the
+    console and has reward 0. If the state is donated or carried through `lax.scan`, it is overwritten in place.
+
+        env = DeviceAtari("pong", 256)
+        state = env.init(jnp.arange(256, dtype=jnp.uint32))
+        first = env.observe(state)
+        state, frames, rewards, terminated, truncated = jax.jit(env.step, donate_argnums=0)(state, actions)
+
+    Attributes:
+      num_envs: number of consoles.
+      num_actions: number of actions.
+      observation_shape: (channels, height, width) of an observation.
+
+    Args:
+      game: name of the game, such as "pong".
+      num_envs: number of consoles.
+      options: settings of `VectorAtari`: protocol, frame_skip, repeat_action_probability, noop_max, size, grayscale,
+        maximum, full_action_space, mode, difficulty and max_num_frames_per_episode.
+
+    Raises:
+      UnknownGame, EmulatorUnavailable, ValueError: as `VectorAtari` does.
+    """
+
+    def __init__(self, game: str, num_envs: int, **options: Any):
+        if num_envs < 1:
+            raise ValueError(f"num_envs is {num_envs}, but must be at least 1")
+        _register()
+        games = [settings(game, **options)]
+        self.num_envs, self.num_actions = num_envs, len(games[0].actions)
+        self.observation_shape = games[0].shape
+        self._pack = jnp.asarray(pack(games))
+        self._games = jnp.zeros(num_envs, jnp.int32)
+        self._player, self._screens = state_shapes(games)
+
+    def init(self, seeds: jax.typing.ArrayLike) -> AtariState:
+        """Starts an episode in each console. The argument is uint32 `[num_envs]`."""
+        seeds = jnp.asarray(seeds, jnp.uint32)
+        if seeds.shape != (self.num_envs,):
+            raise ValueError(f"the seeds have shape {seeds.shape}; give one for each of the {self.num_envs} consoles")
+        return AtariState(*_call("init", self._state(self.num_envs), self._pack, self._games, seeds))
+
+    def observe(self, state: AtariState) -> jax.Array:
+        """Returns the last pictures as observations, uint8 `[n, channels, height, width]`.
+
+        After `init`, this is the first observation of each episode.
+        """
+        return _call("observe", self._frames(len(state.players)), self._pack, *state)
+
+    def step(
+        self, state: AtariState, actions: jax.Array
+    ) -> tuple[AtariState, jax.Array, jax.Array, jax.Array, jax.Array]:
+        """Plays one agent step in each console, or resets it if its last step ended an episode.
+
+        The state may be a part of the consoles, such as one device's.
+
+        Args:
+          state: of `n` consoles.
+          actions: int32 `[n]`. An action outside of 0 to `num_actions` - 1 is played as NOOP.
+
+        Returns:
+          The new state; observations, uint8 `[n, channels, height, width]`; rewards, float32 `[n]`; whether the
+          episode has terminated and whether it was truncated, bool `[n]`.
+        """
+        n = len(state.players)
+        flag = jax.ShapeDtypeStruct((n,), jnp.bool_)
+        outputs = (*self._state(n), self._frames(n), jax.ShapeDtypeStruct((n,), jnp.float32), flag, flag)
+        arguments = self._pack, *state, jnp.asarray(actions, jnp.int32)
+        players, screens, *results = _call("step", outputs, *arguments, aliases={1: 0, 2: 1})
+        return AtariState(players, screens), *results
+
+    def _state(self, n: int) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
+        shapes = self._player, self._screens
+        players, screens = (jax.ShapeDtypeStruct((n, *shape), jnp.uint8) for shape in shapes)
+        return players, screens
+
+    def _frames(self, n: int) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((n, *self.observation_shape), jnp.uint8)
+
+
+def _call(name: str, outputs: Any, *arguments: jax.Array, aliases: dict[int, int] | None = None) -> Any:
+    """Calls a function of the library. XLA may only remove or repeat the call as one without side effects."""
+    return jax.ffi.ffi_call(f"gunreal_atari_{name}", outputs, input_output_aliases=aliases)(*arguments)
+
+
+@functools.cache
+def _register() -> None:
+    """Compiles the functions with the headers of jaxlib, and registers them for the CPU."""
+    headers = jax.ffi.include_dir()
+    library = ctypes.CDLL(str(cached("libatari_ffi", "ffi.cpp", ("-isystem", headers), importlib.metadata.version("jaxlib"))))
+    for name in _FUNCTIONS:
+        function = jax.ffi.pycapsule(getattr(library, f"atari_{name}"))
+        jax.ffi.register_ffi_target(f"gunreal_atari_{name}", function, platform="cpu")

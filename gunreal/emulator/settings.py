@@ -1,0 +1,106 @@
+"""Settings of the steps and observations of a vector of consoles, from the arguments of `VectorAtari`."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from gunreal.emulator.console import WIDTH, LoadedGame, load_game
+
+# Maximum number of no-op frames at the start of an episode, and the probability that a frame repeats the last action.
+# The names are those of gunreal.envs.atari.
+PROTOCOLS = {"deterministic": (30, 0.0), "v5": (1, 0.25)}
+
+
+class Protocol(ctypes.Structure):
+    """The structure `Protocol` of the C++ library."""
+
+    _fields_ = [(name, ctypes.c_int32) for name in ("frame_skip", "noop_max", "max_frames", "channels", "height",
+                                                    "width", "maximum")] + [("sticky", ctypes.c_uint32)]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A loaded game with the settings of its steps and observations.
+
+    Attributes:
+      loaded: the game in the C++ library.
+      protocol: settings for the C++ library.
+      palette: values of the palette by channel, uint8 `[3, 256]`. Gray values are in the first channel.
+      actions: numbers of the actions in ale-py by the agent's action, int32 `[actions]`.
+      shape: (channels, height, width) of an observation.
+    """
+
+    loaded: LoadedGame
+    protocol: Protocol
+    palette: np.ndarray
+    actions: np.ndarray
+    shape: tuple[int, int, int]
+
+
+def settings(
+    game: str,
+    *,
+    protocol: str = "v5",
+    frame_skip: int = 4,
+    repeat_action_probability: float | None = None,
+    noop_max: int | None = None,
+    size: tuple[int, int] | None = (84, 84),
+    grayscale: bool = True,
+    maximum: bool = True,
+    full_action_space: bool = False,
+    mode: int | None = None,
+    difficulty: int = 0,
+    max_num_frames_per_episode: int = 108_000,
+) -> Settings:
+    """Loads a game and checks the settings. `VectorAtari` explains the arguments and raises the same errors."""
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"unknown protocol {protocol!r}; available: {', '.join(sorted(PROTOCOLS))}")
+    if frame_skip < 1:
+        raise ValueError(f"frame_skip is {frame_skip}, but must be at least 1")
+    default_noops, default_sticky = PROTOCOLS[protocol]
+    sticky = default_sticky if repeat_action_probability is None else repeat_action_probability
+    loaded = load_game(game, mode, difficulty)
+    shape = (1 if grayscale else 3, *(size or (loaded.game.height, WIDTH)))
+    return Settings(
+        loaded=loaded,
+        protocol=Protocol(
+            frame_skip, default_noops if noop_max is None else noop_max, max_num_frames_per_episode, *shape, maximum,
+            min(int(sticky * 2**32), 2**32 - 1),
+        ),
+        palette=_channels(loaded.game.pal, grayscale),
+        actions=np.array(range(18) if full_action_space else loaded.game.actions, np.int32),
+        shape=shape,
+    )  # fmt: skip
+
+
+@functools.cache
+def _palettes() -> dict[str, np.ndarray]:
+    with (Path(__file__).parent / "palettes.toml").open("rb") as file:
+        text = tomllib.load(file)
+    colors = {name: np.frombuffer(bytes.fromhex(value.replace("\n", "")), np.uint8) for name, value in text.items()}
+    for name in ("ntsc_rgb", "ntsc_gray"):  # bit 0 of an index is unused
+        colors[name] = np.repeat(colors[name].reshape(128, -1), 2, axis=0).ravel()
+    return colors
+
+
+def gray_palette(pal: bool) -> np.ndarray:
+    """Returns the gray value of each palette index, uint8 `[256]`."""
+    return _palettes()["pal_gray" if pal else "ntsc_gray"]
+
+
+def rgb_palette(pal: bool) -> np.ndarray:
+    """Returns the color of each palette index, uint8 `[256, 3]`."""
+    return _palettes()["pal_rgb" if pal else "ntsc_rgb"].reshape(256, 3)
+
+
+def _channels(pal: bool, grayscale: bool) -> np.ndarray:
+    """Returns the values of the palette by channel, uint8 `[3, 256]`. Gray values are in the first channel."""
+    values = np.zeros((3, 256), np.uint8)
+    values[: 1 if grayscale else 3] = gray_palette(pal) if grayscale else rgb_palette(pal).T
+    return values
