@@ -119,8 +119,8 @@ def _call(name: str, outputs: Any, *arguments: jax.Array, aliases: dict[int, int
 @functools.cache
 def _register() -> None:
     """Compiles the functions with the headers of jaxlib, and registers them for the CPU."""
-    headers = jax.ffi.include_dir()
-    library = ctypes.CDLL(str(cached("libatari_ffi", "ffi.cpp", ("-isystem", headers), importlib.metadata.version("jaxlib"))))
+    flags, version = ("-isystem", jax.ffi.include_dir()), importlib.metadata.version("jaxlib")
+    library = ctypes.CDLL(str(cached("libatari_ffi", "ffi.cpp", flags, version)))
     for name in _FUNCTIONS:
         function = jax.ffi.pycapsule(getattr(library, f"atari_{name}"))
         jax.ffi.register_ffi_target(f"gunreal_atari_{name}", function, platform="cpu")
