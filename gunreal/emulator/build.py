@@ -19,6 +19,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parent / "core"
 FLAGS = ("-std=c++17", "-O3", "-pthread", "-fno-math-errno", "-ffp-contract=off")
 SHARED = ("-fPIC", "-shared")
+CUDA_FLAGS = ("-std=c++17", "-O3", "-shared", "-Xcompiler", "-fPIC")
 
 
 class EmulatorUnavailable(RuntimeError):
@@ -63,7 +64,7 @@ def library_path() -> Path:
     return compile_library(cache / name)
 
 
-def cached(name: str, source: str, flags: tuple[str, ...], version: str) -> Path:
+def cached(name: str, source: str, flags: tuple[str, ...] = (), version: str = "", cuda: str = "") -> Path:
     """Returns the path of a library of another source file, and compiles it first if it does not exist.
 
     Args:
@@ -71,12 +72,25 @@ def cached(name: str, source: str, flags: tuple[str, ...], version: str) -> Path
       source: file name in `SOURCE`.
       flags: further flags of the compiler.
       version: version of what the source file includes from outside.
+      cuda: architecture of the GPU, such as "sm_90", to compile with nvcc instead of the C++ compiler.
 
     Raises:
       EmulatorUnavailable: as `library_path` does.
     """
-    path = cache_folder() / f"{name}-{source_hash(version)}.so"
-    return path if path.exists() else compile_library(path, flags, source)
+    path = cache_folder() / f"{name}-{source_hash(version, cuda)}.so"
+    if path.exists():
+        return path
+    if not cuda:
+        return compile_library(path, flags, source)
+    if not (nvcc := find_nvcc()):
+        raise EmulatorUnavailable("the emulator on a GPU needs nvcc; install the CUDA toolkit, or use the CPU")
+    return _compile(path, [nvcc, *CUDA_FLAGS, f"-arch={cuda}", *flags], source)
+
+
+def find_nvcc() -> str | None:
+    """Returns the CUDA compiler: `CUDACXX` or nvcc, from the path or /usr/local/cuda. None if there is none."""
+    usual = f"{os.environ.get('CUDA_HOME', '/usr/local/cuda')}/bin"
+    return os.environ.get("CUDACXX") or shutil.which("nvcc") or shutil.which("nvcc", path=usual)
 
 
 def find_compiler() -> str | None:
@@ -91,24 +105,20 @@ def compile_library(
     compiler = find_compiler()
     if not compiler:
         raise EmulatorUnavailable("the emulator needs a C++ compiler; install g++, or use --emulator ale")
+    return _compile(path, [compiler, *FLAGS, *(SHARED if shared else ()), *_machine_flags(), *extra_flags], source)
+
+
+def _compile(path: Path, command: list[str], source: str) -> Path:
+    """Runs a compiler. The result is written to a temporary file and renamed, so that no process sees a part of it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
     except OSError as error:
         raise EmulatorUnavailable(f"can't write to {path.parent} ({error}); set GUNREAL_CACHE") from None
     os.close(handle)
+    compiler = command[0]
     try:
-        command = [
-            compiler,
-            *FLAGS,
-            *(SHARED if shared else ()),
-            *_machine_flags(),
-            *extra_flags,
-            "-o",
-            temporary,
-            str(SOURCE / source),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run([*command, "-o", temporary, str(SOURCE / source)], capture_output=True, text=True)
         if done.returncode:
             first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
             raise EmulatorUnavailable(f"{compiler} can't compile the emulator: {first}; use --emulator ale")
@@ -128,6 +138,7 @@ def library() -> ctypes.CDLL:
     pointer, integer = ctypes.c_void_p, ctypes.c_int
     for name, result, *arguments in (
         ("player_size", integer),
+        ("player_game", integer),
         ("game_new", pointer, pointer),
         ("game_free", None, pointer),
         ("evaluate", integer, pointer, pointer, pointer),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.metadata
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -116,11 +117,27 @@ def _call(name: str, outputs: Any, *arguments: jax.Array, aliases: dict[int, int
     return jax.ffi.ffi_call(f"gunreal_atari_{name}", outputs, input_output_aliases=aliases)(*arguments)
 
 
-@functools.cache
 def _register() -> None:
-    """Compiles the functions with the headers of jaxlib, and registers them for the CPU."""
-    flags, version = ("-isystem", jax.ffi.include_dir()), importlib.metadata.version("jaxlib")
-    library = ctypes.CDLL(str(cached("libatari_ffi", "ffi.cpp", flags, version)))
+    """Registers the functions for the CPU and, if JAX uses a GPU, for that."""
+    _register_for("cpu", "")
+    if jax.default_backend() == "gpu":
+        capability: str = jax.devices()[0].compute_capability  # such as "9.0"
+        _register_for("CUDA", "sm_" + capability.replace(".", ""))
+
+
+@functools.cache
+def _register_for(platform: str, cuda: str) -> None:
+    library = ctypes.CDLL(str(compiled(cuda)))
     for name in _FUNCTIONS:
         function = jax.ffi.pycapsule(getattr(library, f"atari_{name}"))
-        jax.ffi.register_ffi_target(f"gunreal_atari_{name}", function, platform="cpu")
+        jax.ffi.register_ffi_target(f"gunreal_atari_{name}", function, platform=platform)
+
+
+def compiled(cuda: str = "") -> Path:
+    """Returns the path of the functions, compiled with the headers of jaxlib for the CPU or for a GPU such as "sm_90".
+
+    Raises:
+      EmulatorUnavailable: there is no compiler, or the compiler failed.
+    """
+    name, source = ("libatari_cuda", "ffi.cu") if cuda else ("libatari_ffi", "ffi.cpp")
+    return cached(name, source, ("-isystem", jax.ffi.include_dir()), importlib.metadata.version("jaxlib"), cuda)

@@ -1,16 +1,57 @@
-"""The source compiles for a GPU. Nothing is run on one."""
+"""The library for a GPU is compiled and loaded, and finds that there is none. Nothing is run on a GPU."""
 
+import ctypes
 import shutil
 import subprocess
 
 import pytest
 
-from gunreal.emulator.build import SOURCE
+from gunreal.emulator import EmulatorUnavailable, build
+
+# Code for a virtual architecture with few optimizations takes half of the time of that for a GPU.
+FAST = (
+    "-std=c++17",
+    "-O0",
+    "-Xcicc",
+    "-O1",
+    "-arch=compute_90",
+    "-shared",
+    "-Xcompiler",
+    "-fPIC",
+    "-Werror=all-warnings",
+)
 
 
-@pytest.mark.skipif(not shutil.which("nvcc"), reason="nvcc is not installed")
-def test_the_kernel_compiles(tmp_path):
-    command = ["nvcc", "-std=c++17", "-arch=sm_90", "-Werror=all-warnings", "-cubin", "-o", tmp_path / "kernel.cubin"]
-    done = subprocess.run([*command, SOURCE / "kernel.cu"], capture_output=True, text=True)
+@pytest.mark.skipif(not build.find_nvcc(), reason="nvcc is not installed")
+def test_the_library_compiles_without_a_warning_and_finds_no_gpu(tmp_path):
+    jax = pytest.importorskip("jax")
+    command = [build.find_nvcc(), *FAST, "-isystem", jax.ffi.include_dir(), "-o", tmp_path / "cuda.so"]
+    done = subprocess.run([*command, build.SOURCE / "ffi.cu"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert b"agent_steps" in (tmp_path / "kernel.cubin").read_bytes()
+    library = ctypes.CDLL(str(tmp_path / "cuda.so"))
+    assert all(hasattr(library, f"atari_{name}") for name in ("init", "observe", "step"))
+    if not shutil.which("nvidia-smi"):
+        assert library.atari_occupancy(*[ctypes.byref(ctypes.c_int()) for _ in range(4)]) != 0
+
+
+def test_the_compiler_is_told_the_gpu_and_the_library_is_cached(tmp_path, monkeypatch):
+    script = tmp_path / "nvcc"
+    script.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/log\nwhile [ $1 != -o ]; do shift; done\necho made > $2\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CUDACXX", str(script))
+    monkeypatch.setenv("GUNREAL_CACHE", str(tmp_path / "cache"))
+    first = build.cached("cuda", "ffi.cu", ("-flag",), "1", cuda="sm_90")
+    assert build.cached("cuda", "ffi.cu", ("-flag",), "1", cuda="sm_90") == first and first.read_text() == "made\n"
+    assert build.cached("cuda", "ffi.cu", ("-flag",), "1", cuda="sm_80") != first
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert ["-arch=sm_90" in line and "-flag" in line for line in lines] == [True, False]
+
+
+def test_a_missing_cuda_compiler_is_an_error_of_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("GUNREAL_CACHE", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CUDACXX", raising=False)
+    with pytest.raises(EmulatorUnavailable, match="nvcc") as error:
+        build.cached("cuda", "ffi.cu", cuda="sm_90")
+    assert "\n" not in str(error.value)

@@ -17,7 +17,12 @@ from gunreal.runtime.system import build_learner
 
 BACKEND = os.environ.get("KERAS_BACKEND", "tensorflow")
 IMAGES, VECTORS = Spec((1, 44, 44), 2, "uint8", 5), Spec((3,), 1, "float32", 4)
-NETWORKS = [("small", IMAGES), ("networks:Strided", IMAGES._replace(state=16)), ("lstm", IMAGES._replace(state=32)), ("mlp", VECTORS)]
+NETWORKS = [
+    ("small", IMAGES),
+    ("networks:Strided", IMAGES._replace(state=16)),
+    ("lstm", IMAGES._replace(state=32)),
+    ("mlp", VECTORS),
+]
 
 
 def disturbed(config, spec):

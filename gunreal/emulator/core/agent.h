@@ -14,6 +14,9 @@ struct Protocol {
   uint32_t sticky;                           // probability of a repeated action, times 2^32
 };
 
+// Bytes of an observation.
+ATARI_INLINE size_t frame_size(const Protocol& p) { return size_t(p.channels) * p.height * p.width; }
+
 ATARI_INLINE uint64_t seeded_random(uint64_t seed) { return seed * 0xD1342543DE82EF95ull + 1; }
 
 // Starts an episode from the start state and its two pictures.
@@ -29,48 +32,69 @@ ATARI_FN inline void new_episode(Player& p, const Game& game, const Protocol& pr
   }
 }
 
-// Returns false if a frame that affects the observation was not drawn.
-ATARI_FN inline bool try_advance(Player& p, const Game& game, const Protocol& protocol, uint32_t action,
-                                 uint8_t* screens, uint8_t* spare, float& reward, bool sure, const uint8_t*& earlier) {
-  const int skip = protocol.frame_skip, half = game.cart.height * kWidth;
-  const bool draw_all = sure && protocol.channels;
-  reward = 0;
-  earlier = nullptr;
-  for (int f = 0; f < skip; f++) {
+// One agent step, frame by frame: `start`, a frame of p.held, `end`, until it is finished.
+//
+// Only the last two frames are drawn. If a frame does not fill the screen, parts of earlier frames remain visible. The
+// step is then repeated with all frames drawn, starting with the pictures of the last step.
+struct AgentStep {
+  float reward = 0;
+  const uint8_t* earlier = nullptr;  // picture of the second-to-last frame, or null if the observation does not use it
+  int frame = 0;
+  bool sure;                         // everything that an observation may show is drawn
+  bool draws = false;                // this frame is drawn
+  bool finished = false;
+
+  ATARI_FN explicit AgentStep(const Protocol& protocol) : sure(protocol.channels == 0) {}
+
+  ATARI_INLINE void start(Player& p, const Game& game, const Protocol& protocol, uint32_t action, uint8_t* screens,
+                          uint8_t* spare) {
+    const int skip = protocol.frame_skip, half = game.cart.height * kWidth;
     if (!protocol.sticky || (next_random(p.random) >> 32) >= protocol.sticky) p.held = uint8_t(action);
-    if (protocol.maximum && skip > 1 && f == skip - 1) {
+    if (protocol.maximum && skip > 1 && frame == skip - 1) {
       earlier = screens + p.s.buffer * half;
       if (p.s.partial) {  // the next frame draws over this picture
         std::memcpy(spare, earlier, size_t(half));
         earlier = spare;
       }
     }
-    const bool draw = draw_all || (protocol.channels && f >= skip - 2);
-    reward += float(emulate(p, game, p.held, draw ? screens : nullptr));
+    draws = protocol.channels && (sure || frame >= skip - 2);
+  }
+
+  // `before` is the state at the step's beginning.
+  ATARI_INLINE void end(Player& p, const Player& before, const Protocol& protocol, int32_t gained) {
     const bool whole = p.s.tia.drawn >= p.s.tia.display_stop;
     const bool ended = p.variables[kOver] || (protocol.max_frames && p.frames >= protocol.max_frames);
-    if (!sure && (draw ? !whole : ended)) return false;
-    if (ended) {
-      earlier = nullptr;
-      return true;
+    reward += float(gained);
+    if (!sure && (draws ? !whole : ended)) {
+      p = before;
+      *this = AgentStep(protocol);
+      sure = true;
+      return;
     }
+    frame++;
+    if (ended) earlier = nullptr;
+    finished = ended || frame == protocol.frame_skip;
   }
-  return true;
-}
+};
 
 // Emulates one agent step. Returns the picture of the second-to-last frame, or null if the observation does not use it.
-//
-// Only the last two frames are drawn. If a frame does not fill the screen, parts of earlier frames remain visible. The
-// step is then repeated with all frames drawn, starting with the pictures of the last step.
 ATARI_FN inline const uint8_t* advance(Player& p, const Game& game, const Protocol& protocol, uint32_t action,
                                        uint8_t* screens, uint8_t* spare, float& reward) {
   const Player before = p;
-  const uint8_t* earlier = nullptr;
-  if (!try_advance(p, game, protocol, action, screens, spare, reward, protocol.channels == 0, earlier)) {
-    p = before;
-    try_advance(p, game, protocol, action, screens, spare, reward, true, earlier);
+  AgentStep step(protocol);
+  while (!step.finished) {
+    step.start(p, game, protocol, action, screens, spare);
+    step.end(p, before, protocol, emulate(p, game, p.held, step.draws ? screens : nullptr));
   }
-  return earlier;
+  reward = step.reward;
+  return step.earlier;
+}
+
+// Whether the step that has just ended truncates the episode. Sets p.done.
+ATARI_INLINE bool end_step(Player& p, const Protocol& protocol) {
+  const bool truncated = protocol.max_frames && p.frames >= protocol.max_frames && !p.variables[kOver];
+  p.done = p.variables[kOver] || truncated;
+  return truncated;
 }
 
 }  // namespace atari

@@ -1,4 +1,5 @@
 // The functions that Python calls. build.py declares them, and console.py and vector.py define the same structures.
+#include <cstddef>
 #include <memory>
 
 #include "pack.h"
@@ -111,6 +112,12 @@ PackedGame pack_game(const OwnedGame& of, const Protocol& protocol, const uint8_
   for (int k = 0; k < action_count; k++) g.actions[k] = actions[k];
   g.action_count = action_count;
   std::memcpy(g.palette, palette, 768);
+  auto axis = [&](int source, int target) {
+    const Axis a(source, target);
+    return PackedAxis{packer.add(a.cells.data(), a.cells.size()), packer.add(a.weights.data(), a.weights.size()), a.most};
+  };
+  g.rows = axis(of.game.cart.height, protocol.height);
+  g.columns = axis(kWidth, protocol.width);
   return g;
 }
 
@@ -138,6 +145,7 @@ int64_t atari_pack(const OwnedGame* const* games, int n, const Protocol* protoco
 }
 
 int atari_player_size() { return int(sizeof(Player)); }
+int atari_player_game() { return int(offsetof(Player, game)); }
 
 int atari_evaluate(const int32_t* code, const uint8_t* ram, const int32_t* variables) {
   return evaluate(code, ram, variables);

@@ -98,15 +98,26 @@ ATARI_INLINE void start_frame(State& s, const Cartridge& cart) {
   s.buffer ^= 1;
 }
 
-// Emulates one frame with the input s.input. Frames alternate between the two buffers `screens` [height, 160], because an
-// unfinished frame keeps parts of an earlier picture. Null draws nothing.
-ATARI_FN inline void frame(State& s, const Cartridge& cart, uint8_t* screens) {
+ATARI_INLINE void begin_frame(State& s, const Cartridge& cart) {
   if (!s.partial) start_frame(s, cart);
   s.partial = 1;
   s.stop = 0;
-  Machine m{s, cart, screens ? screens + s.buffer * (cart.height * kWidth) : nullptr};
+}
+
+ATARI_INLINE void end_frame(State& s) { s.tia.last_lines = int16_t((s.cycles * 3 - s.tia.frame_start) / kLine); }
+
+// The running console. Frames alternate between the two buffers `screens` [height, 160], because an unfinished frame keeps
+// parts of an earlier picture. Null draws nothing.
+ATARI_INLINE Machine machine(State& s, const Cartridge& cart, uint8_t* screens) {
+  return Machine{s, cart, screens ? screens + s.buffer * (cart.height * kWidth) : nullptr};
+}
+
+// Emulates one frame with the input s.input.
+ATARI_FN inline void frame(State& s, const Cartridge& cart, uint8_t* screens) {
+  begin_frame(s, cart);
+  Machine m = machine(s, cart, screens);
   if (!s.cpu.jammed) run(m, kFrameInstructions);
-  s.tia.last_lines = int16_t((s.cycles * 3 - s.tia.frame_start) / kLine);
+  end_frame(s);
 }
 
 }  // namespace atari

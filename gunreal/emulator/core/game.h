@@ -66,12 +66,17 @@ ATARI_INLINE void release(Player& p, const Game& game) {
   for (int k = 0; k < 4; k++) in.paddle_wait[k] = !game.cart.paddles ? ~0u : k < 2 ? paddle_wait(kPaddleStart) : 0;
 }
 
+// Follows each frame; returns its reward.
+ATARI_INLINE int32_t count_frame(Player& p, const Game& game) {
+  p.frames++;
+  return judge(game.rules, p.s.riot.ram, p.variables);
+}
+
 // One frame of `action`; returns the reward.
 ATARI_FN inline int32_t emulate(Player& p, const Game& game, uint32_t action, uint8_t* screens) {
   hold(p, game, action);
   frame(p.s, game.cart, screens);
-  p.frames++;
-  return judge(game.rules, p.s.riot.ram, p.variables);
+  return count_frame(p, game);
 }
 
 // From the power switch to the first frame of an episode: 60 frames, four of RESET, then the game's own actions.

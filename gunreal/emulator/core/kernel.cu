@@ -1,74 +1,90 @@
-// The agent step of all consoles in one launch, with a thread for each console. It has not been run on a GPU.
-#include "agent.h"
+// The kernels: one launch is an agent step of all consoles. They have been compiled, but not run on a GPU.
+#include "warp.h"
 
 namespace atari {
 
-// One axis of the area resize. For each target pixel: the first source pixel, their number, and `most` weights.
-struct DeviceAxis {
-  const int2* cells;
-  const float* weights;
-  int most;
-};
+constexpr int kWarps = 2;           // of a block
+constexpr int kLargestRom = 16384;  // bytes
 
-// Pointers to the memory of the GPU. The arrays over the `n` consoles are those of vector.h.
-struct Batch {
-  Game game;
-  Protocol protocol;
-  const Player* start;
-  const uint8_t *start_screens, *gray;  // [2, height of the screen, 160], [256]
-  DeviceAxis rows, columns;
-  Player* players;
-  uint8_t *screens, *spare, *frames;    // [n, 2, height of the screen, 160], [n, ..., 160], [n, height, width]
-  const int32_t* actions;
-  float* reward;
-  uint8_t *terminated, *truncated;
-  int n;
-};
+// The warp of the calling thread, for `agent_steps`.
+struct GpuWarp {
+  Lane& lane;
+  Rest* rests;  // [kLanes], in shared memory
+  int thread;   // of the warp
 
-// Writes the gray maximum of `a` and, unless it is null, `b` to `out` [height, width], with the arithmetic of resize.h.
-__device__ void observe(const Batch& batch, const uint8_t* a, const uint8_t* b, uint8_t* out) {
-  const DeviceAxis &rows = batch.rows, &columns = batch.columns;
-  for (int y = 0; y < batch.protocol.height; y++) {
-    for (int x = 0; x < batch.protocol.width; x++) {
-      float sum = 0;
-      for (int i = 0; i < rows.cells[y].y; i++) {
-        const int row = (rows.cells[y].x + i) * kWidth;
-        float line = 0;
-        for (int j = 0; j < columns.cells[x].y; j++) {
-          const int at = row + columns.cells[x].x + j;
-          const uint8_t first = batch.gray[a[at]], second = b ? batch.gray[b[at]] : 0;
-          const float value = float(first > second ? first : second);
-          line = __fadd_rn(line, __fmul_rn(value, columns.weights[x * columns.most + j]));
-        }
-        sum = __fadd_rn(sum, __fmul_rn(rows.weights[y * rows.most + i], line));
-      }
-      out[y * batch.protocol.width + x] = uint8_t(min(__float2int_rn(sum), 255));
-    }
+  template <class F>
+  __device__ void each(F f) {
+    f(lane);
+    __syncwarp();
   }
+  template <class F>
+  __device__ bool any(F f) {
+    return __any_sync(~0u, f(lane));
+  }
+  __device__ void finish() {
+    rests[thread] = lane.finish();
+    __syncwarp();
+  }
+  template <class F>
+  __device__ void together(F f) {
+    for (int k = 0; k < kLanes; k++) f(rests[k], thread);
+    __syncwarp();
+  }
+};
+
+// Each warp has `lanes` consoles. If all consoles of the block play one game, its ROM is read from shared memory, which has kLargestRom
+// bytes.
+__global__ void __launch_bounds__(kWarps* kLanes) step_kernel(const __grid_constant__ Batch batch, int lanes) {
+  extern __shared__ uint64_t rom[];
+  __shared__ Game shared_game;
+  __shared__ Rest rests[kWarps][kLanes];
+  const Pack& pack = *batch.pack;
+  const int thread = int(threadIdx.x) % kLanes, warp = int(threadIdx.x) / kLanes;
+  const int first = int(blockIdx.x) * kWarps * lanes, mine = first + warp * lanes + thread;
+  const int k = thread < lanes && mine < batch.n ? mine : -1;
+  const int block_game = batch.players[first].game, game = k < 0 ? block_game : batch.players[k].game;
+  Game own;
+  const bool one_game = __syncthreads_and(game == block_game);
+  if (one_game) {
+    if (threadIdx.x == 0) {
+      shared_game = pack.unpack(game);
+      shared_game.cart.rom = reinterpret_cast<const uint8_t*>(rom);
+    }
+    const uint64_t* from = reinterpret_cast<const uint64_t*>(pack.unpack(game).cart.rom);
+    for (uint32_t i = threadIdx.x; i < pack.game(game)->game.cart.size / 8; i += blockDim.x) rom[i] = from[i];
+  } else {
+    own = pack.unpack(game);
+  }
+  __syncthreads();
+  Lane lane(batch, one_game ? shared_game : own, k);
+  GpuWarp all{lane, rests[warp], thread};
+  agent_steps(all, pack);
 }
 
-__global__ void agent_steps(Batch batch) {
-  const int k = blockIdx.x * blockDim.x + threadIdx.x;
-  if (k >= batch.n) return;
-  const Game& game = batch.game;
-  const Protocol& protocol = batch.protocol;
-  const size_t half = size_t(game.cart.height) * kWidth;
-  Player& p = batch.players[k];
-  uint8_t* screens = batch.screens + 2 * k * half;
-  const uint8_t* before = nullptr;
-  float reward = 0;
-  bool truncated = false;
-  if (p.done) {
-    new_episode(p, game, protocol, *batch.start, batch.start_screens, screens, false, 0);
-  } else {
-    before = advance(p, game, protocol, uint32_t(batch.actions[k]), screens, batch.spare + k * half, reward);
-    truncated = protocol.max_frames && p.frames >= protocol.max_frames && !p.variables[kOver];
-    p.done = p.variables[kOver] || truncated;
+// New episodes of `games` with `seeds`, with a block of kLanes threads for each console.
+__global__ void init_kernel(const Pack* pack, const int32_t* games, const uint32_t* seeds, Player* players, uint8_t* screens) {
+  __shared__ Rest rest;
+  const int k = int(blockIdx.x);
+  if (threadIdx.x == 0) {
+    Player& p = players[k];
+    p.game = uint8_t(games[k] >= 0 && games[k] < pack->games ? games[k] : 0);
+    rest = Rest{};
+    rest.screens = screens + k * pack->screens_size();
+    rest.game = p.game;
+    rest.restart = restart_episode(p, *pack, seeded_random(seeds[k]));
   }
-  observe(batch, screens + p.s.buffer * half, before, batch.frames + size_t(k) * protocol.height * protocol.width);
-  batch.reward[k] = reward;
-  batch.terminated[k] = p.variables[kOver] != 0;
-  batch.truncated[k] = truncated;
+  __syncthreads();
+  restart_part(*pack, rest, int(threadIdx.x));
+}
+
+// The pictures that were drawn last as observations, with a block of kLanes threads for each console.
+__global__ void observe_kernel(const Pack* pack, const Player* players, const uint8_t* screens, uint8_t* frames) {
+  const Player& p = players[blockIdx.x];
+  Rest rest{};
+  rest.game = p.game;
+  rest.now = screens + blockIdx.x * pack->screens_size() + p.s.buffer * (game_screens_size(pack->game(p.game)->game) / 2);
+  rest.frames = frames + blockIdx.x * frame_size(pack->protocol);
+  observe_part(*pack, rest, int(threadIdx.x));
 }
 
 }  // namespace atari

@@ -4,14 +4,23 @@
 
 namespace atari {
 
-// Offsets are in bytes from the pack's beginning; zero is null. The pointers in `game` hold offsets.
+// Offsets are in bytes from the pack's beginning; zero is null.
+
+// One axis of the area resize, as in resize.h.
+struct PackedAxis {
+  struct Cell { int32_t first, count; };
+  int64_t cells, weights;  // Cell [size of the result], float [size of the result, most]
+  int32_t most;
+};
+
 struct PackedGame {
-  Game game;
+  Game game;              // its pointers hold offsets
   int64_t starts;         // Player [Protocol::noop_max + 1], by the number of no-ops
   int64_t start_screens;  // their pictures [noop_max + 1, 2, height, 160]
   int32_t actions[18];    // of the console, by the agent's action
   int32_t action_count;
   uint8_t palette[768];   // [channels, 256]
+  PackedAxis rows, columns;
 };
 
 struct Pack {
@@ -47,19 +56,26 @@ struct Pack {
   }
 };
 
+// Bytes of a console's two pictures.
+ATARI_INLINE size_t game_screens_size(const Game& game) { return size_t(2) * game.cart.height * kWidth; }
+
 // The action of the console for an agent's action. An action that the game does not have does nothing.
 ATARI_INLINE uint32_t console_action(const PackedGame& game, int32_t action) {
   return action >= 0 && action < game.action_count ? uint32_t(game.actions[action]) : kNoop;
 }
 
-// Starts an episode, as `new_episode` does, from a state that has played its no-ops.
-ATARI_FN inline void packed_episode(Player& p, const Pack& pack, uint8_t* screens, uint64_t random) {
+// Starts an episode, as `new_episode` does, from a state that has played its no-ops. Returns its two pictures.
+ATARI_FN inline const uint8_t* restart_episode(Player& p, const Pack& pack, uint64_t random) {
   const PackedGame& game = *pack.game(p.game);
   const int noops = pack.protocol.noop_max > 0 ? 1 + int(next_random(random) % uint64_t(pack.protocol.noop_max)) : 0;
-  const size_t bytes = size_t(2) * game.game.cart.height * kWidth;
   p = pack.at<Player>(game.starts)[noops];
   p.random = random;
-  std::memcpy(screens, pack.at<uint8_t>(game.start_screens) + noops * bytes, bytes);
+  return pack.at<uint8_t>(game.start_screens) + noops * game_screens_size(game.game);
+}
+
+ATARI_FN inline void packed_episode(Player& p, const Pack& pack, uint8_t* screens, uint64_t random) {
+  const uint8_t* from = restart_episode(p, pack, random);
+  std::memcpy(screens, from, game_screens_size(pack.game(p.game)->game));
 }
 
 }  // namespace atari

@@ -62,8 +62,16 @@ constexpr int kFrameInstructions = 25000;  // instructions after which a frame i
 #define NZ(value) p.n = p.nz = (value)
 #define TO_A(value) NZ(p.a = uint8_t(value))
 
-// Runs at most `budget` instructions; returns when s.stop is set.
-ATARI_FN inline void run(Machine& m, int budget) {
+// The first CPU cycle of the next scanline.
+ATARI_INLINE int32_t next_line(const State& s) {
+  const int32_t line = (s.cycles * 3 - s.tia.frame_start) / kLine + 1;
+  return (s.tia.frame_start + line * kLine + 2) / 3;
+}
+
+// Runs at most `budget` instructions and returns how many are left: none when s.stop is set. With kOneLine, it also returns
+// when a scanline is complete.
+template <bool kOneLine = false>
+ATARI_FN inline int run(Machine& m, int budget) {
   State& s = m.s;
   const Cartridge& cart = m.cart;
   const uint8_t* const rom = cart.rom;
@@ -72,6 +80,7 @@ ATARI_FN inline void run(Machine& m, int budget) {
   Cpu p = s.cpu;
   uint16_t pc = p.pc;
   int32_t cycles = s.cycles;
+  const int32_t line_end = kOneLine ? next_line(s) : 0;
 
   auto read = [&](uint32_t address, uint8_t last) -> uint8_t {
     if (address & 0x1000) {
@@ -95,7 +104,8 @@ ATARI_FN inline void run(Machine& m, int budget) {
     }
   };
 
-  while (budget-- > 0) {
+  while (budget > 0 && !(kOneLine && cycles >= line_end)) {
+    budget--;
     const uint8_t op = FETCH();
     cycles += int32_t(base_cycles(op));
     uint8_t low = 0, last = 0, v = 0;
@@ -227,6 +237,7 @@ ATARI_FN inline void run(Machine& m, int budget) {
   p.pc = pc;
   s.cpu = p;
   s.cycles = cycles;
+  return budget;
 }
 
 #undef FETCH

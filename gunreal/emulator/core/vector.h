@@ -147,8 +147,7 @@ class Vector {
       new_episode(p, game_, protocol_, start_.player, start_.screens.data(), screens, false, 0);
     } else {
       before = advance(p, game_, protocol_, uint32_t(actions_[k]), screens, eye.spare(), reward);
-      truncated = protocol_.max_frames && p.frames >= protocol_.max_frames && !p.variables[kOver];
-      p.done = p.variables[kOver] || truncated;
+      truncated = end_step(p, protocol_);
     }
     if (out_.frames && protocol_.channels) {
       eye.look(screens + p.s.buffer * half, before, out_.frames + size_t(k) * protocol_.channels * protocol_.height * protocol_.width);
