@@ -146,6 +146,8 @@ def _check_effect(config: Config, given: Collection[str]) -> None:
     """Refuses fields that have just been set, and that other fields which may change leave without effect."""
     if not (config.eval_steps or config.eval_minutes) and _is_set(config, "eval_episodes", given):
         raise ConfigError("eval_episodes has no effect without evaluations; add --eval_steps or leave it out")
+    if not config.tasks and _is_set(config, "task_share", given):
+        raise ConfigError("task_share has no effect without tasks; add --tasks or leave it out")
     if not is_cluster(config):
         for name in ("reducers", "rate_scaling", "warmup", "quorum", "sync", "gradient_dtype", "node_timeout"):
             if _is_set(config, name, given):

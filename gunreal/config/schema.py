@@ -76,6 +76,9 @@ class Config:
     # Tasks
     tasks: tuple[str, ...] = field((), "Auxiliary tasks, separated by commas: entry-point names or module:Class")
     task: dict[str, dict[str, Any]] = field({}, "Task options, as in pc.weight=0.05,pc.discount=0.95")
+    task_share: float = field(
+        1.0, "Share of the updates on new rollouts that the tasks take part in. Less is faster", above=0, high=1
+    )
     t_max: int = field(20, "Length of a rollout and of a replay sequence, in agent steps", low=1, high=1000)
     replay_size: int = field(2000, "Size of each agent's replay ring, in agent steps", low=1)
     replay_fill: str = field(

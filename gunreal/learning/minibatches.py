@@ -12,7 +12,12 @@ from gunreal.learning.parts import present, rows
 
 
 def minibatches(
-    batch: Mapping[str, Any], lengths: Mapping[str, int], epochs: int, parts: int, rng: np.random.Generator
+    batch: Mapping[str, Any],
+    lengths: Mapping[str, int],
+    epochs: int,
+    parts: int,
+    rng: np.random.Generator,
+    with_tasks: Sequence[bool],
 ) -> Iterator[dict[str, Any]]:
     """Iterates over a batch several times, each time in a new order.
 
@@ -25,14 +30,15 @@ def minibatches(
       epochs: number of passes over the batch.
       parts: number of minibatches per epoch, limited to the number of rollouts.
       rng: random generator that shuffles the rollouts.
+      with_tasks: whether the tasks take part in each of the first epoch's minibatches, at least `parts` entries.
 
     Yields:
       Batches of about B / `parts` rollouts.
     """
     count = len(batch["base"]["mask"])
     for epoch in range(epochs):
-        names = ["base"] if epoch else list(present(lengths, batch))
-        for taken in np.array_split(rng.permutation(count), min(parts, count)):
+        for place, taken in enumerate(np.array_split(rng.permutation(count), min(parts, count))):
+            names = list(present(lengths, batch)) if epoch == 0 and with_tasks[place] else ["base"]
             yield take(batch, lengths, names, taken)
 
 

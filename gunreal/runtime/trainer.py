@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from gunreal.experience import queues
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Past, concatenate_pasts, empty_observations
 from gunreal.experience.returns import clip_rewards, generalized_advantages, rollout_returns
 from gunreal.experience.spec import Spec
-from gunreal.learning.minibatches import minibatches
+from gunreal.learning.minibatches import minibatches, take
 from gunreal.records.metrics import RunMetrics
 from gunreal.tasks.base import AuxiliaryTask
 
@@ -174,12 +175,22 @@ def updates(
       version: version of the weights, from which the order of the minibatches is drawn.
     """
     if config.algorithm != "ppo":
-        yield batch
+        if takes_part(version, config.task_share):
+            yield batch
+        else:
+            yield take(batch, lengths, ["base"], np.arange(len(batch["base"]["mask"])))
         return
     advantage = normalized(batch["base"]["advantage"], batch["base"]["mask"])
     batch = {**batch, "base": {**batch["base"], "advantage": advantage}}
     rng = np.random.default_rng([config.seed, version, 0, _STREAM])
-    yield from minibatches(batch, lengths, config.ppo_epochs, config.ppo_minibatches, rng)
+    first = version // config.ppo_epochs  # number of updates so far that were in a first epoch
+    with_tasks = [takes_part(first + place, config.task_share) for place in range(config.ppo_minibatches)]
+    yield from minibatches(batch, lengths, config.ppo_epochs, config.ppo_minibatches, rng, with_tasks)
+
+
+def takes_part(update: int, share: float) -> bool:
+    """Whether the tasks take part in this update on new rollouts, counted from 0. They do in an even `share` of all."""
+    return int((update + 1) * share + 1e-9) > int(update * share + 1e-9)
 
 
 class Updates(Protocol):
@@ -216,11 +227,12 @@ class Trainer:
     def warm_up(self, batch: dict[str, Any]) -> None:
         """Compiles what `work` does with a batch of this size. Nothing is learned from it."""
         compiled = set()
-        for part in updates(batch, self._config, self._lengths, 0):
-            if frozenset(part) not in compiled:  # PPO's later epochs leave out the tasks
-                compiled.add(frozenset(part))
-                part["base"].pop("version")
-                self._learner.warm_up(part)
+        for share in {1.0, self._config.task_share}:  # some updates leave out the tasks, as do PPO's later epochs
+            for part in updates(batch, dataclasses.replace(self._config, task_share=share), self._lengths, 0):
+                if frozenset(part) not in compiled:
+                    compiled.add(frozenset(part))
+                    base = {name: array for name, array in part["base"].items() if name != "version"}
+                    self._learner.warm_up({**part, "base": base})
 
     def work(self, batch: dict[str, Any]) -> None:
         """Does one update with a batch, or several with PPO."""

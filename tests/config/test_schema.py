@@ -69,6 +69,7 @@ def test_the_batch_suits_the_algorithm(algorithm, min_batch, batch):
         ({"learning_rate": "fast"}, "a number"),
         ({"learning_rate_end": 1.0}, "lower it"),
         ({"optimizer": "adam", "rms_decay": 0.9}, "leave it out"),
+        ({"task_share": 0.5}, "task_share has no effect without tasks; add --tasks"),
         ({"correction": "vtrace", "log_epsilon": 0.001}, "no effect on vtrace; leave it out"),
         ({"correction": "epsilon"}, "--algorithm a3c"),
         ({"rms_decay": 1.0}, "below 1"),

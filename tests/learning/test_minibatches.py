@@ -30,7 +30,7 @@ def test_a_part_has_the_rows_of_its_rollouts():
 
 
 def test_every_rollout_once_an_epoch_in_a_new_order():
-    parts = list(minibatches(make_batch(7), LENGTHS, 3, 2, np.random.default_rng(0)))
+    parts = list(minibatches(make_batch(7), LENGTHS, 3, 2, np.random.default_rng(0), [True] * 2))
     rollouts = [part["base"]["mask"][:, 0].tolist() for part in parts]
     assert [len(taken) for taken in rollouts] == [4, 3] * 3
     epochs = [one + two for one, two in zip(rollouts[::2], rollouts[1::2], strict=True)]
@@ -39,7 +39,7 @@ def test_every_rollout_once_an_epoch_in_a_new_order():
 
 
 def test_tasks_learn_in_the_first_epoch_only():
-    parts = list(minibatches(make_batch(4), LENGTHS, 2, 2, np.random.default_rng(0)))
+    parts = list(minibatches(make_batch(4), LENGTHS, 2, 2, np.random.default_rng(0), [True] * 2))
     assert ["fit" in part for part in parts] == [True, True, False, False]
     assert [len(part["observations"]) for part in parts] == [14, 14, 8, 8]
     for part in parts[2:]:
@@ -47,5 +47,11 @@ def test_tasks_learn_in_the_first_epoch_only():
 
 
 def test_no_more_parts_than_rollouts():
-    parts = list(minibatches(make_batch(2), LENGTHS, 1, 5, np.random.default_rng(0)))
+    parts = list(minibatches(make_batch(2), LENGTHS, 1, 5, np.random.default_rng(0), [True] * 5))
     assert [len(part["base"]["mask"]) for part in parts] == [1, 1]
+
+
+def test_tasks_may_leave_out_minibatches_of_the_first_epoch():
+    parts = list(minibatches(make_batch(4), LENGTHS, 2, 2, np.random.default_rng(0), [False, True]))
+    assert ["fit" in part for part in parts] == [False, True, False, False]
+    assert [len(part["observations"]) for part in parts] == [8, 14, 8, 8]

@@ -11,7 +11,7 @@ from gunreal.experience import queues
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED
 from gunreal.experience.spec import Spec
 from gunreal.records.metrics import RunMetrics
-from gunreal.runtime.trainer import Batcher, Trainer, _rollouts, anneal, rollouts_per_batch
+from gunreal.runtime.trainer import Batcher, Trainer, _rollouts, anneal, rollouts_per_batch, takes_part
 
 
 def test_returns_by_hand():
@@ -224,6 +224,42 @@ def test_ppo_takes_advantages_and_learns_from_a_batch_several_times():
         assert (line["updates"], line["trained"], line["batch_train"]) == (6, 16, 8)
         epoch = np.concatenate([base["advantage"][base["mask"] > 0] for base in seen[:2]])
         assert epoch.mean() == pytest.approx(0, abs=1e-5) and epoch.std() == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ({"algorithm": "a3c"}, [0, 1, 0, 1]),
+        ({"algorithm": "ppo", "ppo_epochs": 2, "ppo_minibatches": 2}, [0, 1, 0, 0] * 4),
+    ],
+)
+def test_tasks_take_part_in_a_share_of_the_updates(flags, expected):
+    with Bench("~", ["vr"], agents=2, min_batch=8, task_share=0.5, **flags) as bench:
+        seen, compiled = [], []
+
+        class Learner(FakeLearner):
+            def train(self, batch, learning_rate):
+                seen.append("vr" in batch)
+                self.version += 1
+                return {"skipped": 0.0, "version": 0}
+
+            def warm_up(self, batch):
+                compiled.append(("vr" in batch, sorted(batch["base"])))
+
+        trainer = Trainer(Learner(), bench.config, RunMetrics(), {"base": 4, "vr": bench.tasks[0].length(4)})
+        bench.start()
+        for batch in bench.step(30)[:4]:
+            trainer.warm_up(batch)
+            trainer.work(batch)
+        assert seen == [bool(part) for part in expected]
+        assert len(compiled) == 8 and {with_tasks for with_tasks, _ in compiled[:2]} == {True, False}
+        assert all("version" not in names for _, names in compiled)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 2 / 3, 1.0])
+def test_the_share_is_even(share):
+    taken = np.cumsum([takes_part(update, share) for update in range(300)])
+    assert abs(taken - share * np.arange(1, 301)).max() < 1
 
 
 def test_concurrent_updates_are_limited():
