@@ -34,7 +34,7 @@ CARTPOLE = COMMON | {"env": "CartPole-v1", "tasks": ("vr", "rp"), "agents": 6, "
 BREAKOUT = COMMON | {"env": "ALE/Breakout-v5", "tasks": ("pc", "vr", "rp"), "agents": 3}
 
 # A resumed LSTM has to find its state, and the action and reward before it.
-CATCH = COMMON | {"env": "gunreal/Catch-v0", "tasks": ("pc", "vr", "rp"), "agents": 3, "network": "lstm"}
+CATCH = COMMON | {"env": "gunreal/Catch-v0", "tasks": ("pc",), "agents": 3, "network": "lstm"}
 CATCH |= {"correction": "vtrace", "frame_stack": 1}
 
 
