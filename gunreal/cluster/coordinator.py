@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,20 @@ from gunreal.tasks.base import AuxiliaryTask
 
 _TICK = 0.1  # seconds between calls of `tick`
 _PROCESSES = 10_000  # numbers of agent processes that one node may use, when one machine resumes the run
+
+
+class Gradient(NamedTuple):
+    """A gradient for the present round.
+
+    Attributes:
+      member: the node that computed it.
+      slices: references to its slices.
+      answer: what came with it.
+    """
+
+    member: Member
+    slices: list[Any]
+    answer: Answer
 
 
 class Coordinator(Record):
@@ -52,7 +66,7 @@ class Coordinator(Record):
         serial = resumed.extra.get("node_serial", 1) if resumed else 0
         self._fleet = Fleet(self._engine, config, spec, serial, self.node)
         self._round = Round(config.quorum if config.sync == "on" else 0.5 / 1024)
-        self._answers: list[tuple[Member, Answer]] = []
+        self._gradients: list[Gradient] = []
         self._model: Model | None = None
         self._shards: shards.Shards | None = None
         self._report = Report()
@@ -63,21 +77,22 @@ class Coordinator(Record):
         ticked = 0.0
         while not self.stopped_by:
             self._fleet.look()
+            known = len(self._gradients)
             for member in self._fleet.wait(self._patience()):
                 self._receive(member)
+            if self._shards and len(self._gradients) > known:
+                self._shards.add([gradient.slices for gradient in self._gradients[known:]])
             now = time.monotonic()
-            if self._round.is_over(now, len(self._answers), len(self._awaited())):
+            if self._round.is_over(now, len(self._gradients), len(self._awaited())):
                 self._update()
-            for member in self._fleet.ready():
-                if member.pending is None and not any(member is other for other, _ in self._answers):
-                    self._send(member)
+            self._send_all()
             if now - ticked >= _TICK:
                 ticked = now
                 tick()
 
     def _patience(self) -> float:
         """Seconds to wait for the next answer."""
-        left = self._round.ends() - time.monotonic() if self._answers else _TICK
+        left = self._round.ends() - time.monotonic() if self._gradients else _TICK
         return min(_TICK, max(0.0, left))
 
     def _awaited(self) -> list[Member]:
@@ -111,7 +126,7 @@ class Coordinator(Record):
         if self.metrics.step >= self.config.steps:
             self.stop("steps")
         if found.used and not late:
-            self._answers.append((member, found))
+            self._gradients.append(Gradient(member, member.slices, found))
 
     def _welcome(self, member: Member, description: Any) -> None:
         """Takes a node in that has started. The first one says what the network is."""
@@ -142,46 +157,52 @@ class Coordinator(Record):
         self._report.sent(4 * (self._model.size + len(self._model.moments.vector)))
 
     def _update(self) -> None:
-        """Takes one step with the gradients that are there."""
+        """Takes one step with the gradients that are there, and sends its result to the nodes that are free."""
         assert self._model is not None and self._shards is not None
-        answers, square = self._gathered(sorted(self._answers, key=lambda found: found[0].slot))
-        self._answers = []
-        if answers:
-            config, norm = self.config, math.sqrt(square)
-            most = config.max_grad_norm
-            scale = most / max(norm, most) if most > 0 else 1.0
-            rate = anneal(config.learning_rate, config.learning_rate_end, self.metrics.step / config.steps)
-            nodes = len(self._fleet.ready())
-            rate *= rate_factor(config.rate_scaling, nodes, self.metrics.step, config.warmup)
-            rescalings = self._model.moments.absorb([answer.moments for _, answer in answers])
-            self._shards.apply(scale, rate, rescalings)
-            self._model.version += 1
-            size = sum(answer.size for _, answer in answers)
-            self.metrics.updated(size, grad_norm=norm, learning_rate=rate)
+        found = sorted(self._gradients, key=lambda gradient: gradient.member.slot)
+        self._gradients = []
         now = time.monotonic()
-        self._report.ended(now - self._round.began, [answer.seconds for _, answer in answers])
+        self._report.ended(now - self._round.began, [gradient.answer.seconds for gradient in found])
         self._round.begin(now)
-
-    def _gathered(self, found: list[tuple[Member, Answer]]) -> tuple[list[tuple[Member, Answer]], float]:
-        """Adds up the gradients of a round, without those that are lost or not finite. Returns the norm's square."""
-        assert self._shards is not None
-        while found:
+        norm, rate, before, added = None, 0.0, self._model.moments.vector, True
+        while found and norm is None:
+            rate = self._rate()
+            rescalings = self._model.moments.absorb([gradient.answer.moments for gradient in found])
+            step = self._shards.begin([gradient.slices for gradient in found], rate, rescalings, added)
+            self._model.version += 1
+            sent = self._shards.weights
+            self._send_all()
             try:
-                squares = self._shards.gather([member.slices for member, _ in found])
+                norm = self._shards.finish(step)
             except self._engine.ray.exceptions.RayError:
-                there = [one for one in found if self._is_there(one[0])]
-                found = there if len(there) < len(found) else []
-                continue
-            usable = np.isfinite(squares[1:])
-            if usable.all():
-                return found, float(squares[0])
-            self._report.refused += int((~usable).sum())
-            found = [one for one, fits in zip(found, usable, strict=True) if fits]
-        return [], 0.0
+                there = [gradient for gradient in found if self._is_there(gradient)]
+                found = there if added or len(there) < len(found) else []
+            added = False
+            if self._shards.weights != sent:
+                self._fleet.recall(self._model.version)
+            if norm is None:
+                self._model.version -= 1
+                self._model.moments.vector = before
+        if norm is not None and math.isfinite(norm):
+            size = sum(gradient.answer.size for gradient in found)
+            self.metrics.updated(size, grad_norm=norm, learning_rate=rate)
+        elif norm is not None:
+            self._report.refused += len(found)
 
-    def _is_there(self, member: Member) -> bool:
-        ray = self._engine.ray
-        return len(ray.wait(member.slices, num_returns=len(member.slices), timeout=1.0)[0]) == len(member.slices)
+    def _rate(self) -> float:
+        config, step = self.config, self.metrics.step
+        rate = anneal(config.learning_rate, config.learning_rate_end, step / config.steps)
+        return rate * rate_factor(config.rate_scaling, len(self._fleet.ready()), step, config.warmup)
+
+    def _send_all(self) -> None:
+        """Sends the present weights to all nodes that are free."""
+        for member in self._fleet.ready():
+            if member.pending is None and not any(member is other.member for other in self._gradients):
+                self._send(member)
+
+    def _is_there(self, gradient: Gradient) -> bool:
+        ray, count = self._engine.ray, len(gradient.slices)
+        return len(ray.wait(gradient.slices, num_returns=count, timeout=1.0)[0]) == count
 
     def snapshot(self) -> dict[str, Any]:
         """One line of metrics for the time since the last one."""

@@ -156,6 +156,12 @@ class Fleet:
             self.lost(member, error)
         return None
 
+    def recall(self, version: int) -> None:
+        """Forgets what was sent with weights that do not exist. Ray does not run such calls."""
+        for member in self.ready():
+            if member.pending is not None and member.version == version:
+                member.pending, member.slices = None, []
+
     def lost(self, member: Member, error: BaseException) -> None:
         """Gives a node up. Another takes its place, later if nodes keep failing there.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,33 +42,58 @@ class Reducer:
         self._config = Config(**fields)
         self._weights = np.array(shard.weights, np.float32)
         self._optimizer = SliceOptimizer(self._config, shard.slots, shard.updates)
-        self._total = np.zeros(0, np.float32)
+        self._total, self._count = np.zeros(0, np.float32), 0
 
-    def gather(self, *slices: np.ndarray) -> np.ndarray:
-        """Adds up the gradients of some nodes, and keeps the result until `apply`.
+    def add(self, *slices: np.ndarray) -> None:
+        """Adds gradients of the present round as they arrive, float32 `[n]` or packed."""
+        for part in slices:
+            gradient = unpack(part)
+            if self._count:
+                self._total += gradient
+            else:
+                self._total = gradient.copy()
+            self._count += 1
+
+    def gather(self, count: int, *slices: np.ndarray) -> float:
+        """Ends the sum of the gradients of a round, and keeps it until `apply`.
 
         Args:
-          *slices: the gradient of each node, float32 `[n]` or packed.
+          count: number of gradients that were added, or 0 to add `slices` only.
+          *slices: all gradients, if `count` is 0.
 
         Returns:
-          float64 `[1 + nodes]`: the squared norm of the result, then that of each node's gradient. A norm that is not
-          finite belongs to a node whose gradient cannot be used.
-        """
-        gradients = [unpack(part) for part in slices]
-        self._total = gradients[0].copy()
-        for gradient in gradients[1:]:
-            self._total += gradient
-        if self._config.reduction == "mean":  # the mean loss of the union of the batches; sums are added up
-            self._total /= np.float32(len(gradients))
-        return np.array([np.dot(x, x) for x in (self._total, *gradients)], np.float64)
+          The squared norm of the result.
 
-    def apply(self, scale: float, rate: float, rescalings: list[Rescaling]) -> tuple[int, np.ndarray]:
-        """Takes a step along `scale` times the gathered gradient, then rescales.
+        Raises:
+          ValueError: fewer gradients arrived.
+        """
+        if not count:
+            self._count = 0
+            self.add(*slices)
+        added, self._count = self._count, 0
+        if added != (count or len(slices)):
+            raise ValueError(f"{added} instead of {count} gradients arrived")
+        if self._config.reduction == "mean":  # the mean loss of the union of the batches; sums are added up
+            self._total /= np.float32(added)
+        return float(np.dot(self._total, self._total))
+
+    def apply(self, rate: float, rescalings: list[Rescaling], *squares: float) -> tuple[int, np.ndarray]:
+        """Takes a step along the gathered gradient, then rescales.
+
+        Args:
+          rate: learning rate.
+          rescalings: changes of some weights after the step.
+          *squares: what `gather` returned on each reducer. If their sum is not finite, no weight changes.
 
         Returns:
           The number of updates so far, and the weights `[n]`.
         """
-        self._total *= np.float32(scale)
+        norm, most = math.sqrt(sum(squares)), self._config.max_grad_norm
+        if not math.isfinite(norm):
+            self._optimizer.updates += 1
+            return self.updates(), self._weights
+        if most > 0:
+            self._total *= np.float32(most / max(norm, most))
         self._optimizer.step(self._weights, self._total, rate)
         for start, stop, factor, offset in rescalings:
             self._weights[start:stop] *= np.float32(factor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,20 @@ _PER_REDUCER = 16 * 2**20  # bytes of gradients a round that one reducer should 
 def choose(asked: int, machines: int, nodes: int, weights: int) -> int:
     """The number of reducers: as asked, or by the bytes of all gradients, at most one on each machine."""
     return asked or max(1, min(machines, 8, math.ceil(4 * weights * nodes / _PER_REDUCER)))
+
+
+class Step(NamedTuple):
+    """References to a step that the reducers take.
+
+    Attributes:
+      squares: what `Reducer.gather` returns, for each reducer.
+      updates: number of updates of each reducer.
+      before: references to the slices of the weights before it.
+    """
+
+    squares: list[Any]
+    updates: list[Any]
+    before: list[Any]
 
 
 class Shards:
@@ -63,44 +77,63 @@ class Shards:
         started = [reducer.updates.remote() for reducer in reducers]
         self._ray.wait(started, num_returns=len(started), timeout=_STARTING)
 
-    def gather(self, gradients: Sequence[Sequence[Any]]) -> np.ndarray:
-        """Adds up gradients.
+    def add(self, gradients: Sequence[Sequence[Any]]) -> None:
+        """Sends gradients to the reducers, so that they travel while others are computed.
 
         Args:
           gradients: references to the slices of each node's gradient.
-
-        Returns:
-          float64 `[1 + nodes]`: squared norms of the result and of each gradient, over all slices.
-
-        Raises:
-          ray.exceptions.RayError: a gradient is lost.
         """
-        while True:
-            refs = [
-                reducer.gather.remote(*(gradient[place] for gradient in gradients))
-                for place, reducer in enumerate(self._reducers)
-            ]
-            squares = [self._result(ref) for ref in refs]
-            dead = [place for place, found in enumerate(squares) if found is None]
-            if not dead:
-                return np.sum(squares, axis=0)
-            for place in dead:
-                self._replace(place)
+        for place, reducer in enumerate(self._reducers):
+            reducer.add.remote(*(gradient[place] for gradient in gradients))
 
-    def apply(self, scale: float, rate: float, rescalings: Sequence[Rescaling]) -> None:
-        """Takes the step that was gathered. A reducer that dies meanwhile misses this step."""
+    def begin(
+        self, gradients: Sequence[Sequence[Any]], rate: float, rescalings: Sequence[Rescaling], added: bool
+    ) -> Step:
+        """Lets the reducers take a step, and makes `weights` refer to its result. Waits for nothing.
+
+        So Ray sends what a node or reducer needs as soon as it is there, without a way back to this process.
+
+        Args:
+          gradients: references to the slices of each node's gradient.
+          rate: learning rate.
+          rescalings: changes of some weights after the step, in places of all weights.
+          added: whether the reducers have these gradients, and only these, from `add`.
+        """
+        squares = [
+            reducer.gather.remote(len(gradients))
+            if added
+            else reducer.gather.remote(0, *(gradient[place] for gradient in gradients))
+            for place, reducer in enumerate(self._reducers)
+        ]
         refs = [
-            reducer.apply.options(num_returns=2).remote(scale, rate, within(rescalings, part))
+            reducer.apply.options(num_returns=2).remote(rate, within(rescalings, part), *squares)
             for reducer, part in zip(self._reducers, self.parts, strict=True)
         ]
-        for place, (updates, weights) in enumerate(refs):
-            if self._result(updates) is None:
-                self._replace(place)
-            else:
-                self.weights[place] = weights
-        self._updates += 1
+        before, self.weights = self.weights, [weights for _, weights in refs]
+        return Step(squares, [updates for updates, _ in refs], before)
+
+    def finish(self, step: Step) -> float | None:
+        """Waits until a step is taken. A reducer that dies while it applies the gradient misses the step.
+
+        Returns:
+          The norm of the gradient. None if a reducer died before, and none has taken the step.
+
+        Raises:
+          ray.exceptions.RayError: a gradient is lost, or did not arrive. No reducer has taken the step.
+        """
+        given, self.weights = self.weights, step.before
+        squares = [self._result(ref) for ref in step.squares]
+        dead = [place for place, found in enumerate(squares) if found is None]
+        taken = not dead
+        if taken:
+            dead = [place for place, updates in enumerate(step.updates) if self._result(updates) is None]
+            self.weights = [step.before[place] if place in dead else ref for place, ref in enumerate(given)]
+            self._updates += 1
+        for place in dead:
+            self._replace(place)
         if time.monotonic() - self._copied > _BACKUP:
             self._copy()
+        return math.sqrt(sum(squares)) if taken else None
 
     def _result(self, ref: Any) -> Any:
         """What a reducer returned, or None if it has died."""

@@ -62,23 +62,15 @@ class TwoNodes:
     def round(self, batches, rate, version):
         gradients = [self.learner.gradient(batch) for batch in batches]
         vectors = [self.weights.join(gradient.values) for gradient in gradients]
-        squares = sum(
-            reducer.gather(*(v[part] for v in vectors))[0]
-            for reducer, part in zip(self.reducers, self.parts, strict=True)
-        )
-        norm, most = float(np.sqrt(squares)), self.config.max_grad_norm
-        scale = most / max(norm, most) if most else 1.0
+        reducers = list(zip(self.reducers, self.parts, strict=True))
+        squares = [reducer.gather(0, *(v[part] for v in vectors)) for reducer, part in reducers]
         found = [self.statistics.join(x for m in g.moments.values() for x in m) for g in gradients]
         rescalings = self.moments.absorb(found)
-        weights = np.concatenate(
-            [
-                reducer.apply(scale, rate, within(rescalings, part))[1]
-                for reducer, part in zip(self.reducers, self.parts, strict=True)
-            ]
-        )
+        slices = [reducer.apply(rate, within(rescalings, part), *squares)[1] for reducer, part in reducers]
+        weights = np.concatenate(slices)
         arrays = [*self.weights.split(weights).values(), *self.statistics.split(self.moments.vector).values()]
         self.learner.assign(arrays, version)
-        return norm
+        return float(np.sqrt(sum(squares)))
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))

@@ -52,6 +52,15 @@ def test_the_panel_shows_everything():
     assert "\x1b[" in console.file.getvalue() and "my-run" in console.file.getvalue()
 
 
+def test_a_cluster_has_a_row_for_each_node():
+    (line,) = snapshots(1)
+    line |= {"nodes": 2, "node0_pps": 1234.4, "node0_lag": 2.25, "node0_missed": 3}
+    line |= {"node10_pps": 56.0, "node10_lag": None, "node10_missed": 0}
+    rows = [row.strip(" │").split() for row in text(Display(CONFIG, console=terminal()), line).splitlines()]
+    assert ["node", "PPS", "lag", "rounds", "missed"] in rows
+    assert ["0", "1,234", "2.2", "3"] in rows and ["10", "56", "-", "0"] in rows
+
+
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
 def test_the_panel_fits_any_width(width):
     display = Display(CONFIG, console=terminal(width))

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import pytest
+from ray_standin import Engine
+
+from gunreal.acting.pool import AgentFailure
+from gunreal.cluster import fleet
+from gunreal.cluster.fleet import Fleet
+from gunreal.cluster.node import Description, Refused
+from gunreal.config.schema import Config, ConfigError
+from gunreal.experience.spec import Spec
+
+SPEC = Spec((4,), 1, "float32", 2)
+
+
+class Quick:
+    """A node that starts at once. `errors` holds what the next ones fail with."""
+
+    errors: list[Exception] = []  # noqa: RUF012  one list for all
+    started: list[int] = []  # noqa: RUF012
+
+    def start(self, told):
+        self.started.append(told.fields["seed"])
+        if self.errors:
+            raise self.errors.pop(0)
+        return Description({}, {}, 1)
+
+    def gauges(self):
+        return {"agents": 2}, {}
+
+    def stop(self):
+        pass
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that goes on when a test says so."""
+    now = [100.0]
+    monkeypatch.setattr(fleet.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(fleet.time, "sleep", lambda seconds: None)
+    Quick.errors, Quick.started = [], []
+    return now
+
+
+def look(found, clock, seconds=1.0):
+    """What the coordinator does, for some seconds."""
+    clock[0] += seconds
+    found.look()
+    for member in list(found.wait(0)):
+        member.description = found.result(member)
+
+
+def make(*hosts, **fields):
+    engine = Engine(*hosts)
+    return engine, Fleet(engine, Config(**fields), SPEC, 0, Quick)
+
+
+def test_nodes_are_spread_over_the_machines(clock):
+    _, found = make("a", "b", nodes=4)
+    look(found, clock)
+    assert [member.machine.host for member in found.ready()] == ["a", "b", "a", "b"]
+    assert [member.slot for member in found.ready()] == [0, 1, 2, 3]
+    assert len(set(Quick.started)) == 4 and found.serial == 4
+
+
+def test_machines_that_join_get_a_node(clock):
+    engine, found = make("a", cluster="auto")
+    look(found, clock)
+    engine.hosts.append("b")
+    look(found, clock)
+    assert [member.machine.host for member in found.ready()] == ["a", "b"] and found.replaced == 0
+
+
+def test_a_lost_node_is_replaced_by_one_with_another_seed(clock, capsys):
+    _, found = make("a", nodes=2)
+    look(found, clock)
+    found.ready()[1].actor.dead = True
+    look(found, clock)
+    assert [member.slot for member in found.ready()] == [0]
+    for _ in range(3):  # it has computed nothing, so that its successor starts with a delay
+        look(found, clock)
+    assert [member.slot for member in found.ready()] == [0, 1]
+    assert found.replaced == 1 and len(set(Quick.started)) == 3
+    assert "node 1 on a is lost" in capsys.readouterr().err
+
+
+def test_a_node_without_a_sign_of_life_is_replaced(clock):
+    _, found = make("a", nodes=2, node_timeout=5.0)
+    look(found, clock)
+    look(found, clock)
+    found.ready()[0].actor.hangs = True
+    look(found, clock, 4.0)
+    assert [member.slot for member in found.ready()] == [0, 1]
+    look(found, clock, 2.0)
+    assert [member.slot for member in found.ready()] == [1]
+
+
+def test_a_refused_machine_takes_no_part(clock, capsys):
+    _, found = make("a", "b", nodes=2)
+    Quick.errors = [Refused("it has gunreal 0.1")]
+    look(found, clock)
+    for _ in range(3):
+        look(found, clock)
+    assert [member.machine.host for member in found.ready()] == ["b", "b"]
+    assert capsys.readouterr().err == "gunreal: machine a takes no part: it has gunreal 0.1\n"
+
+
+def test_no_machine_that_can_take_part_ends_the_run(clock):
+    _, found = make("a", nodes=1, cluster="auto")
+    Quick.errors = [Refused("it has gunreal 0.1")]
+    with pytest.raises(ConfigError, match=r"^it has gunreal 0\.1$"):
+        look(found, clock)
+
+
+def test_nodes_that_keep_failing_are_tried_later_and_end_the_run(clock):
+    _, found = make("a", nodes=2)
+    Quick.errors = [ValueError("broken")] * 20
+    with pytest.raises(AgentFailure, match="failed 3 times in a row: broken"):
+        for _ in range(20):
+            look(found, clock)
+    assert len(Quick.started) < 8  # seconds lie between the attempts
+
+
+def test_what_was_sent_with_lost_weights_is_forgotten(clock):
+    _, found = make("a", nodes=2)
+    look(found, clock)
+    for member, version in zip(found.ready(), (6, 7), strict=True):
+        member.pending, member.version = member.actor.gauges.remote(), version
+    found.recall(7)
+    assert [member.pending is None for member in found.ready()] == [False, True]

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from ray_standin import Engine, RayError, Ref
+
+from gunreal.cluster import shards
+from gunreal.cluster.reducer import Reducer, Rescaling, Shard
+from gunreal.config.schema import Config
+
+CONFIG = Config(optimizer="adam", reduction="mean", max_grad_norm=0.5)
+RNG = np.random.default_rng(0)
+WEIGHTS = RNG.normal(size=11).astype(np.float32)
+GRADIENTS = [RNG.normal(size=11).astype(np.float32) for _ in range(3)]
+RESCALINGS = [Rescaling(2, 7, 0.5, 1.0)]
+
+
+def start(count=3, hosts=("a", "b")):
+    engine = Engine(*hosts)
+    zeros = np.zeros_like(WEIGHTS)
+    made = shards.Shards(engine, dataclasses.asdict(CONFIG), Shard(WEIGHTS, [zeros, zeros.copy()], 0), count)
+    return engine, made
+
+
+def refs(made, gradients=GRADIENTS):
+    return [[Ref(gradient[part]) for part in made.parts] for gradient in gradients]
+
+
+def step(made, gradients, added=False):
+    return made.finish(made.begin(gradients, 0.1, RESCALINGS, added))
+
+
+def now(made):
+    return np.concatenate([ref.value for ref in made.weights])
+
+
+def expected():
+    """The step of one reducer that has all weights."""
+    one = Reducer(dataclasses.asdict(CONFIG), Shard(WEIGHTS, [np.zeros_like(WEIGHTS)] * 2, 0))
+    return one.apply(0.1, RESCALINGS, one.gather(0, *GRADIENTS))[1]
+
+
+@pytest.mark.parametrize("added", [False, True])
+def test_three_reducers_take_the_step_of_one(added):
+    _, made = start()
+    gradients = refs(made)
+    if added:
+        made.add(gradients[:2])
+        made.add(gradients[2:])
+    norm = step(made, gradients, added)
+    assert norm == pytest.approx(np.linalg.norm(sum(GRADIENTS) / 3), rel=1e-6)
+    np.testing.assert_allclose(now(made), expected(), rtol=1e-6)
+    assert made.whole().updates == 1
+
+
+def test_reducers_are_spread_over_the_machines():
+    engine, _ = start(3, ("a", "b"))
+    assert [host for host, _ in engine.actors] == ["a", "b", "a"]
+
+
+@pytest.mark.parametrize("method", ["add", "gather"])
+def test_a_reducer_that_dies_before_the_step_leaves_it_to_be_repeated(method):
+    engine, made = start()
+    gradients, before = refs(made), made.weights
+    engine.actors[1][1].dies = {method}
+    made.add(gradients)
+    assert step(made, gradients, added=True) is None
+    assert made.weights == before and made.replaced == 1
+    step(made, gradients)
+    np.testing.assert_allclose(now(made), expected(), rtol=1e-6)
+
+
+def test_a_reducer_that_dies_in_the_step_misses_it():
+    engine, made = start()
+    engine.actors[1][1].dies = {"apply"}
+    assert step(made, refs(made)) is not None
+    missed = made.parts[1]
+    wanted = expected()
+    wanted[missed] = WEIGHTS[missed]
+    np.testing.assert_allclose(now(made), wanted, rtol=1e-6)
+    assert made.whole().updates == 1 and made.replaced == 1
+
+
+@pytest.mark.parametrize("added", [False, True])
+def test_a_lost_gradient_changes_nothing(added):
+    _, made = start()
+    gradients, before = refs(made), made.weights
+    gradients[2][1] = Ref(error=RayError("lost"))
+    if added:
+        made.add(gradients)
+    with pytest.raises(RayError):
+        step(made, gradients, added)
+    assert made.weights == before
+    step(made, refs(made))
+    np.testing.assert_allclose(now(made), expected(), rtol=1e-6)
+
+
+def test_a_norm_that_is_not_finite_changes_no_weight():
+    _, made = start()
+    bad = GRADIENTS[0].copy()
+    bad[9] = np.inf  # in the last slice; the others must not move either
+    assert not np.isfinite(step(made, refs(made, [bad])))
+    np.testing.assert_array_equal(now(made), WEIGHTS)
+
+
+def test_a_successor_has_the_weights_of_the_last_round_and_copied_averages(monkeypatch):
+    monkeypatch.setattr(shards, "_BACKUP", 0.0)
+    engine, made = start(1)
+    for _ in range(3):
+        step(made, refs(made))
+    averages = [slot.copy() for slot in engine.actors[0][1].object.shard().slots]
+    monkeypatch.setattr(shards, "_BACKUP", 1e9)
+    weights = now(made)
+    engine.actors[0][1].dead = True
+    assert step(made, refs(made)) is None
+    after = made.whole()
+    np.testing.assert_array_equal(after.weights, weights)
+    np.testing.assert_array_equal(after.slots, averages)
+    assert after.updates == 3
+
+
+def test_the_number_of_reducers_follows_the_traffic():
+    assert shards.choose(3, 1, 1, 1) == 3
+    assert shards.choose(0, 1, 64, 540_000) == 1  # one machine gains nothing by several
+    assert shards.choose(0, 64, 4, 540_000) == 1
+    assert shards.choose(0, 64, 64, 540_000) == 8
