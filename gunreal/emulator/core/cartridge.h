@@ -54,6 +54,24 @@ ATARI_INLINE void cartridge_touch(State& s, uint8_t scheme, uint32_t address) {
   }
 }
 
+// Bytes of the ROM that can be read without an effect, from address `from` on, until banks are switched. The two bytes
+// that follow can be read as well.
+struct Window {
+  const uint8_t* bytes;
+  uint32_t from, size;
+};
+
+// The window around an address, which is empty in RAM and at the last bytes of a bank.
+ATARI_SLOW inline Window window_at(const State& s, const Cartridge& cart, uint32_t address) {
+  if (!(address & 0x1000)) return Window{cart.rom, 0, 0};
+  if (cart.scheme == kFE) return Window{cart.rom + (address & 0x2000 ? 0 : 4096), address & 0xF000, 4094};
+  const uint32_t length = cart.scheme == kE0 ? 0x400 : cart.scheme == k2K ? 0x800 : 0x1000;
+  const uint32_t start = address & 0xFFF & ~(length - 1), from = plain_from(cart.scheme), to = plain_to(cart.scheme);
+  const uint32_t first = start > from ? start : from, last = start + length < to ? start + length : to;
+  const uint8_t* bank = cart.rom + s.bank[start >> 10];
+  return Window{bank + (first - start), (address & 0xF000) | first, last - first - 2};
+}
+
 ATARI_SLOW inline uint8_t cartridge_read(State& s, const Cartridge& cart, uint32_t full_address) {
   uint32_t address = full_address & 0xFFF;
   if (cart.scheme == kFE) return cart.rom[address + (full_address & 0x2000 ? 0 : 4096)];

@@ -23,6 +23,15 @@ ATARI_INLINE uint32_t base_cycles(uint32_t op) {
   return cycles[op];
 }
 
+// Bytes that an instruction fetches after the opcode. JSR reads its second one after its writes.
+ATARI_INLINE uint32_t operand_bytes(uint32_t op) {
+  const uint32_t column = op & 0x1F;
+  if ((column >= 0x0C && column <= 0x0F) || (column >= 0x19 && column != 0x1A)) return 2;
+  if (column == 0x08 || column == 0x0A || column == 0x12 || column == 0x18 || column == 0x1A) return 0;
+  if (column == 0x00) return op == 0x20 || op >= 0xA0;
+  return column == 0x02 ? op == 0xA2 : op != 0x89;
+}
+
 ATARI_INLINE uint8_t status(const Cpu& p) {
   return uint8_t((p.n & 0x80) | (p.v ? 0x40 : 0) | 0x20 | (p.b ? 0x10 : 0) | (p.d ? 8 : 0) | (p.i ? 4 : 0) |
                  (p.nz ? 0 : 2) | (p.c ? 1 : 0));

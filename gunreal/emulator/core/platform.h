@@ -6,10 +6,12 @@
 #define ATARI_FN __host__ __device__
 #define ATARI_INLINE __host__ __device__ __forceinline__
 #define ATARI_SLOW __host__ __device__ __noinline__
+#define ATARI_INLINED
 #else
 #define ATARI_FN
 #define ATARI_INLINE inline __attribute__((always_inline))
 #define ATARI_SLOW __attribute__((noinline))
+#define ATARI_INLINED __attribute__((always_inline))  // behind the parameters of a lambda
 #endif
 
 #if defined(__CUDA_ARCH__)

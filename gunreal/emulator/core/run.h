@@ -7,7 +7,7 @@ namespace atari {
 constexpr int kFrameInstructions = 25000;  // instructions after which a frame is left unfinished
 
 // The registers are kept in local variables. TIA and RIOT read and may change the cycle count in the state.
-#define FETCH() fetch(pc++)
+#define FETCH() (pc++, *++at_pc)
 #define ZP() (last = FETCH(), uint32_t(last))
 #define ZPX() (last = FETCH(), uint32_t(uint8_t(last + p.x)))
 #define ZPY() (last = FETCH(), uint32_t(uint8_t(last + p.y)))
@@ -74,31 +74,29 @@ template <bool kOneLine = false>
 ATARI_FN inline int run(Machine& m, int budget) {
   State& s = m.s;
   const Cartridge& cart = m.cart;
-  const uint8_t* const rom = cart.rom;
-  const uint8_t scheme = cart.scheme;
-  const uint32_t plain = plain_from(scheme), plain_size = plain_to(scheme) - plain;
   Cpu p = s.cpu;
   uint16_t pc = p.pc;
   int32_t cycles = s.cycles;
   const int32_t line_end = kOneLine ? next_line(s) : 0;
+  Window window = window_at(s, cart, pc);
+  uint8_t bytes[3];
 
-  auto read = [&](uint32_t address, uint8_t last) -> uint8_t {
-    if (address & 0x1000) {
-      const uint32_t a = address & 0xFFF;
-      if (ATARI_LIKELY(a - plain < plain_size)) return rom[s.bank[a >> 10] + (a & 0x3FF)];
-      return cartridge_read(s, cart, address);
-    }
+  auto read = [&](uint32_t address, uint8_t last) ATARI_INLINED -> uint8_t {
     if (in_ram(address)) return s.riot.ram[address & 0x7F];
+    const uint32_t offset = address - window.from;
+    if (ATARI_LIKELY(offset < window.size)) return window.bytes[offset];
     s.cycles = cycles;
-    return read_chips(m, address, last);
+    const uint32_t value = read_far(m, address, last);
+    if (ATARI_UNLIKELY(value & kTouched)) window.size = 0;
+    return uint8_t(value);
   };
-  auto fetch = [&](uint32_t address) -> uint8_t { return read(address, 0); };
-  auto write = [&](uint32_t address, uint8_t value) {
+  auto write = [&](uint32_t address, uint8_t value) ATARI_INLINED {
     if (in_ram(address)) {
       s.riot.ram[address & 0x7F] = value;
     } else {
       s.cycles = cycles;
       write_chips(m, address, value);
+      if (ATARI_UNLIKELY(address & 0x1000)) window.size = 0;
       cycles = s.cycles;
       if (ATARI_UNLIKELY(s.stop)) budget = 0;
     }
@@ -106,9 +104,24 @@ ATARI_FN inline int run(Machine& m, int budget) {
 
   while (budget > 0 && !(kOneLine && cycles >= line_end)) {
     budget--;
-    const uint8_t op = FETCH();
-    cycles += int32_t(base_cycles(op));
-    uint8_t low = 0, last = 0, v = 0;
+    uint8_t op, low = 0, last = 0, v = 0;
+    const uint8_t* at_pc;
+    uint32_t offset = uint32_t(pc) - window.from;
+    if (ATARI_UNLIKELY(offset >= window.size)) {
+      window = window_at(s, cart, pc);
+      offset = uint32_t(pc) - window.from;
+    }
+    if (ATARI_LIKELY(offset < window.size)) {
+      at_pc = window.bytes + offset;
+      op = *at_pc;
+      cycles += int32_t(base_cycles(op));
+    } else {  // fetched bytes are read like others, before anything else takes place
+      op = bytes[0] = read(pc, 0);
+      cycles += int32_t(base_cycles(op));
+      for (uint32_t k = 1; k <= operand_bytes(op); k++) bytes[k] = read(uint16_t(pc + k), 0);
+      at_pc = bytes;
+    }
+    pc++;
     uint32_t at = 0;
     switch (op) {
       READ_MODES(0x00, TO_A(p.a | v))
@@ -179,7 +192,7 @@ ATARI_FN inline int run(Machine& m, int budget) {
         low = FETCH();
         PUSH(pc >> 8);
         PUSH(pc);
-        last = FETCH();
+        last = read(pc, 0);
         pc = uint16_t(low | last << 8);
         break;
       }
@@ -202,8 +215,8 @@ ATARI_FN inline int run(Machine& m, int budget) {
         PUSH(pc);
         PUSH(status(p));
         p.i = 1;
-        low = fetch(0xFFFE);
-        pc = uint16_t(low | fetch(0xFFFF) << 8);
+        low = read(0xFFFE, 0);
+        pc = uint16_t(low | read(0xFFFF, 0) << 8);
         break;
       }
 
