@@ -4,6 +4,10 @@
 #include <cstring>
 #include <vector>
 
+#if defined(__SSSE3__)
+#include <tmmintrin.h>
+#endif
+
 #include "platform.h"
 
 namespace atari {
@@ -45,21 +49,82 @@ struct Axis {
   }
 };
 
+// Sums over the pixels of a row, with `weights` that depend on the column.
+class Columns {
+ public:
+  Columns(int source, int target) : axis_(source, target), target_(target), source_(source) {
+    const size_t groups = size_t(target + 3) / 4;
+    first_.resize(groups);
+    shuffles_.assign(groups * axis_.most * 16, 0x80);
+    weights_.assign(groups * axis_.most * 4, 0.0f);
+    for (int x = 0; x < target; x++) {
+      const size_t group = size_t(x) / 4, lane = x % 4;
+      const Axis::Cell cell = axis_.cells[x];
+      if (lane == 0) first_[group] = cell.first < source - 16 ? cell.first : source > 16 ? source - 16 : 0;
+      for (int j = 0; j < cell.count; j++) {
+        const int from = cell.first + j - first_[group];
+        if (from > 15) fits_ = false;
+        shuffles_[(group * axis_.most + j) * 16 + 4 * lane] = uint8_t(from);
+        weights_[(group * axis_.most + j) * 4 + lane] = axis_.weights[size_t(x) * axis_.most + j];
+      }
+    }
+  }
+
+  int padded() const { return int(first_.size()) * 4; }
+
+  // `row` [source] to `out` [padded()].
+  void operator()(const uint8_t* row, float* out) const {
+#if defined(__SSSE3__)
+    if (fits_ && source_ >= 16) {
+      const uint8_t* shuffle = shuffles_.data();
+      const float* weight = weights_.data();
+      for (size_t group = 0; group < first_.size(); group++) {
+        const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row + first_[group]));
+        __m128 sum = _mm_setzero_ps();
+        for (int j = 0; j < axis_.most; j++, shuffle += 16, weight += 4) {
+          const __m128i chosen = _mm_shuffle_epi8(bytes, _mm_loadu_si128(reinterpret_cast<const __m128i*>(shuffle)));
+          sum = _mm_add_ps(sum, _mm_mul_ps(_mm_cvtepi32_ps(chosen), _mm_loadu_ps(weight)));
+        }
+        _mm_storeu_ps(out + 4 * group, sum);
+      }
+      return;
+    }
+#endif
+    const float* w = axis_.weights.data();
+    for (int x = 0; x < target_; x++, w += axis_.most) {
+      const Axis::Cell cell = axis_.cells[x];
+      float sum = 0;
+      for (int k = 0; k < cell.count; k++) sum += float(row[cell.first + k]) * w[k];
+      out[x] = sum;
+    }
+  }
+
+ private:
+  Axis axis_;
+  int target_, source_;
+  std::vector<int> first_;         // for each four pixels of the result: the source pixel where 16 bytes are loaded
+  std::vector<uint8_t> shuffles_;  // where each of the four finds its j-th source pixel
+  std::vector<float> weights_;
+  bool fits_ = true;               // the sources of any four lie within 16 bytes
+};
+
 class Resize {
  public:
   Resize(int height, int width, int out_height, int out_width)
-      : width_(width), out_width_(out_width), rows_(height, out_height), columns_(width, out_width),
-        line_(out_width), sum_(out_width) {}
+      : out_width_(out_width), rows_(height, out_height), columns_(width, out_width), line_(columns_.padded()),
+        sum_(columns_.padded()) {}
 
-  // One channel: `in` [height, width] to `out` [out_height, out_width].
-  void operator()(const uint8_t* in, uint8_t* out) {
+  // One channel to `out` [out_height, out_width]. `row(y)` returns a row of the source, and `same(a, b)` whether two rows
+  // are equal.
+  template <class Row, class Same>
+  void operator()(Row row, Same same, uint8_t* out) {
     int have = -1;  // the source row that `line_` was made of
     for (size_t y = 0; y < rows_.cells.size(); y++) {
       const Axis::Cell cell = rows_.cells[y];
       for (int k = 0; k < cell.count; k++) {
-        const uint8_t* row = in + (cell.first + k) * width_;
-        if (have < 0 || (have != cell.first + k && std::memcmp(in + have * width_, row, size_t(width_)) != 0)) narrow(row);
-        have = cell.first + k;
+        const int from = cell.first + k;
+        if (have < 0 || (have != from && !same(have, from))) columns_(row(from), line_.data());
+        have = from;
         const float weight = rows_.weights[y * rows_.most + k];
         if (k == 0) {
           for (int x = 0; x < out_width_; x++) sum_[x] = weight * line_[x];
@@ -78,18 +143,9 @@ class Resize {
   }
 
  private:
-  void narrow(const uint8_t* row) {
-    const float* w = columns_.weights.data();
-    for (int x = 0; x < out_width_; x++, w += columns_.most) {
-      const Axis::Cell cell = columns_.cells[x];
-      float sum = 0;
-      for (int k = 0; k < cell.count; k++) sum += float(row[cell.first + k]) * w[k];
-      line_[x] = sum;
-    }
-  }
-
-  int width_, out_width_;
-  Axis rows_, columns_;
+  int out_width_;
+  Axis rows_;
+  Columns columns_;
   std::vector<float> line_, sum_;
 };
 

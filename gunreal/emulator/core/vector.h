@@ -31,7 +31,7 @@ struct Start {
 class Eye {
  public:
   Eye(const Game& game, const Protocol& protocol, const uint8_t* palette)
-      : pixels_(game.cart.height * kWidth), palette_(palette), protocol_(protocol), mixed_(pixels_), previous_(pixels_),
+      : height_(game.cart.height), palette_(palette), protocol_(protocol), previous_(size_t(height_) * kWidth),
         resize_(game.cart.height, kWidth, protocol.height ? protocol.height : 1, protocol.width ? protocol.width : 1),
         same_(protocol.height == game.cart.height && protocol.width == kWidth) {}
 
@@ -40,26 +40,43 @@ class Eye {
 
   // Palette indices `a` and, for the maximum of two frames, `b` (or null) to `out` [channels, height, width].
   void look(const uint8_t* a, const uint8_t* b, uint8_t* out) {
+    const auto same = [&](int y, int z) {
+      return !std::memcmp(a + y * kWidth, a + z * kWidth, kWidth) &&
+             (!b || !std::memcmp(b + y * kWidth, b + z * kWidth, kWidth));
+    };
     for (int c = 0; c < protocol_.channels; c++) {
       const uint8_t* value = palette_ + 256 * c;
-      uint8_t* to = same_ ? out + c * pixels_ : mixed_.data();
-      if (b) {
-        for (int k = 0; k < pixels_; k++) {
-          const uint8_t va = value[a[k]], vb = value[b[k]];
-          to[k] = va > vb ? va : vb;
-        }
+      if (same_) {
+        for (int y = 0; y < height_; y++) mix(value, a + y * kWidth, b ? b + y * kWidth : nullptr, out + y * kWidth);
       } else {
-        for (int k = 0; k < pixels_; k++) to[k] = value[a[k]];
+        const auto row = [&](int y) {
+          mix(value, a + y * kWidth, b ? b + y * kWidth : nullptr, row_);
+          return row_;
+        };
+        resize_(row, same, out);
       }
-      if (!same_) resize_(to, out + c * protocol_.height * protocol_.width);
+      out += protocol_.height * protocol_.width;
     }
   }
 
  private:
-  int pixels_;
+  // The maximum of the values of two rows of palette indices.
+  static void mix(const uint8_t* value, const uint8_t* a, const uint8_t* b, uint8_t* out) {
+    if (!b || !std::memcmp(a, b, kWidth)) {
+      for (int x = 0; x < kWidth; x++) out[x] = value[a[x]];
+    } else {
+      for (int x = 0; x < kWidth; x++) {
+        const uint8_t va = value[a[x]], vb = value[b[x]];
+        out[x] = va > vb ? va : vb;
+      }
+    }
+  }
+
+  int height_;
   const uint8_t* palette_;  // [channels, 256]
   Protocol protocol_;
-  std::vector<uint8_t> mixed_, previous_;
+  std::vector<uint8_t> previous_;
+  uint8_t row_[kWidth];
   Resize resize_;
   bool same_;
 };
