@@ -12,7 +12,7 @@ struct Machine {
 };
 
 // Pairs of objects that collide, two for each of the eight collision registers: the one of bit 7, then that of bit 6.
-ATARI_INLINE uint32_t pair_of(uint32_t k) {  // objects a | b << 4
+ATARI_INLINE constexpr uint32_t pair_of(uint32_t k) {  // objects a | b << 4
   constexpr uint64_t low = uint64_t(M0 | P1 << 4) | uint64_t(M0 | P0 << 4) << 8 | uint64_t(M1 | P0 << 4) << 16 |
                            uint64_t(M1 | P1 << 4) << 24 | uint64_t(P0 | PF << 4) << 32 | uint64_t(P0 | BL << 4) << 40 |
                            uint64_t(P1 | PF << 4) << 48 | uint64_t(P1 | BL << 4) << 56;
@@ -22,20 +22,27 @@ ATARI_INLINE uint32_t pair_of(uint32_t k) {  // objects a | b << 4
   return uint32_t((k < 8 ? low : high) >> (8 * (k & 7))) & 0xFF;
 }
 
-// The pairs that contain an object.
-ATARI_FN constexpr uint32_t pairs_with(uint32_t o) {
-  return o == P0   ? 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 | 1 << 14
-         : o == M0 ? 1 << 0 | 1 << 1 | 1 << 8 | 1 << 9 | 1 << 15
-         : o == P1 ? 1 << 0 | 1 << 3 | 1 << 6 | 1 << 7 | 1 << 14
-         : o == M1 ? 1 << 2 | 1 << 3 | 1 << 10 | 1 << 11 | 1 << 15
-         : o == BL ? 1 << 5 | 1 << 7 | 1 << 9 | 1 << 11 | 1 << 12
-                   : 1 << 4 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 12;
-}
+// The pairs of objects that are both visible, by the bits of `visible`.
+struct PossiblePairs {
+  uint16_t of[1 << kObjects];
+  ATARI_FN constexpr PossiblePairs() : of() {
+    for (uint32_t visible = 0; visible < 1 << kObjects; visible++) {
+      for (uint32_t k = 0; k < 16; k++) {
+        const uint32_t pair = pair_of(k);
+        if (k != 13 && (visible >> (pair & 0xF) & 1) && (visible >> (pair >> 4) & 1)) of[visible] |= uint16_t(1u << k);
+      }
+    }
+  }
+};
 
 ATARI_INLINE uint32_t possible_pairs(uint32_t visible) {
-  uint32_t none = 1 << 13;
-  for (uint32_t o = 0; o < kObjects; o++) none |= visible >> o & 1 ? 0 : pairs_with(o);
-  return ~none & 0xFFFF;
+#if defined(__CUDA_ARCH__)
+  static __device__ const
+#else
+  static
+#endif
+  constexpr PossiblePairs pairs;
+  return pairs.of[visible];
 }
 
 // Bits x0 to x1 - 1 of the 64 that start at bit 64 * word.
@@ -46,11 +53,11 @@ ATARI_INLINE uint64_t range_bits(int x0, int x1, int word) {
   return from > 0 ? bits & ~0ull << from : bits;
 }
 
-ATARI_INLINE void collide(Tia& t, int x0, int x1) {
-  uint32_t pairs = possible_pairs(t.visible) & ~uint32_t(t.collisions);
+// Tests `pairs` for collisions.
+ATARI_INLINE void collide(Tia& t, uint32_t pairs, int x0, int x1) {
   const int first = x0 >> 6, last = (x1 - 1) >> 6;
-  for (uint32_t k = 0; pairs; k++, pairs >>= 1) {
-    if (!(pairs & 1)) continue;
+  for (; pairs; pairs &= pairs - 1) {
+    const uint32_t k = lowest_bit(pairs);
     const uint64_t *a = t.mask[pair_of(k) & 0xF], *b = t.mask[pair_of(k) >> 4];
     for (int w = first; w <= last; w++) {
       if (a[w] & b[w] & range_bits(x0, x1, w)) {
@@ -65,10 +72,43 @@ ATARI_INLINE void fill(uint8_t* row, int x0, int x1, uint8_t color) {
   for (int x = x0; x < x1; x++) row[x] = color;
 }
 
+// Draws pixels x0 to x1 - 1 of the 64 from `row` on, with the four colors of the three disjoint masks and of the rest.
+ATARI_INLINE void paint_word(uint8_t* row, uint32_t colors, uint64_t first, uint64_t second, uint64_t third, int x0, int x1) {
+  const uint64_t low = ~(first | third), high = ~(first | second);  // the two bits of each pixel's color
+  const int begin = x0 > 0 ? x0 : 0, end = x1 < 64 ? x1 : 64;
+#if defined(ATARI_SSE)
+  const __m128i table = _mm_cvtsi32_si128(int(colors)), bits = _mm_set1_epi64x(int64_t(0x8040201008040201ull));
+  const __m128i halves = _mm_set_epi64x(0x0101010101010101, 0), one = _mm_set1_epi8(1), two = _mm_set1_epi8(2);
+  for (int x = begin & ~15; x < end; x += 16) {
+    const auto spread16 = [&](uint64_t mask) ATARI_INLINED {
+      const __m128i bytes = _mm_shuffle_epi8(_mm_cvtsi32_si128(int(mask >> x & 0xFFFF)), halves);
+      return _mm_cmpeq_epi8(_mm_and_si128(bytes, bits), bits);
+    };
+    const __m128i which = _mm_or_si128(_mm_and_si128(spread16(low), one), _mm_and_si128(spread16(high), two));
+    __m128i pixels = _mm_shuffle_epi8(table, which);
+    __m128i* out = reinterpret_cast<__m128i*>(row + x);
+    if (x < begin || x + 16 > end) {
+      const __m128i mine = spread16(range_bits(begin, end, 0));
+      pixels = _mm_or_si128(_mm_and_si128(mine, pixels), _mm_andnot_si128(mine, _mm_loadu_si128(out)));
+    }
+    _mm_storeu_si128(out, pixels);
+  }
+#else
+  constexpr uint64_t ones = 0x0101010101010101ull;
+  const uint64_t c[4] = {(colors & 0xFF) * ones, (colors >> 8 & 0xFF) * ones, (colors >> 16 & 0xFF) * ones, (colors >> 24) * ones};
+  for (int x = begin & ~7; x < end; x += 8) {
+    const uint64_t l = spread(low >> x & 0xFF), h = spread(high >> x & 0xFF);
+    const uint64_t mine = spread(range_bits(begin, end, 0) >> x & 0xFF);
+    uint64_t* out = reinterpret_cast<uint64_t*>(row + x);
+    *out = (*out & ~mine) | (((h & ((l & c[3]) | (~l & c[2]))) | (~h & ((l & c[1]) | (~l & c[0])))) & mine);
+  }
+#endif
+}
+
 // Draws pixels x0 to x1 - 1 of the current row. All masks must be up to date.
 ATARI_INLINE void paint(const Tia& t, uint8_t* row, int x0, int x1) {
-  constexpr uint64_t ones = 0x0101010101010101ull;
-  const uint64_t colors[4] = {t.color[0] * ones, t.color[1] * ones, t.color[2] * ones, t.color[3] * ones};
+  uint32_t colors;
+  std::memcpy(&colors, t.color, 4);
   const bool front = t.ctrlpf & 4, score = (t.ctrlpf & 6) == 2;
   for (int w = x0 >> 6; w <= (x1 - 1) >> 6; w++) {
     uint64_t o[kObjects];
@@ -85,26 +125,7 @@ ATARI_INLINE void paint(const Tia& t, uint8_t* row, int x0, int x1) {
     }
     second &= ~first;
     third &= ~(first | second);
-    const uint64_t rest = ~(first | second | third), range = range_bits(x0, x1, w);
-    const int begin = x0 > 64 * w ? (x0 >> 3) & 7 : 0, end = x1 >= 64 * w + 64 ? 8 : ((x1 - 64 * w) + 7) >> 3;
-    for (int b = begin; b < end; b++) {
-      uint64_t* out = reinterpret_cast<uint64_t*>(row + 64 * w + 8 * b);
-      const int shift = 8 * b;
-      const uint32_t inside = range >> shift & 0xFF;
-      uint64_t pixels;
-      if ((rest >> shift & 0xFF) == 0xFF) {
-        pixels = colors[3];
-      } else {
-        pixels = (spread(first >> shift & 0xFF) & colors[0]) | (spread(second >> shift & 0xFF) & colors[1]) |
-                 (spread(third >> shift & 0xFF) & colors[2]) | (spread(rest >> shift & 0xFF) & colors[3]);
-      }
-      if (inside == 0xFF) {
-        *out = pixels;
-      } else {
-        const uint64_t mine = spread(inside);
-        *out = (*out & ~mine) | (pixels & mine);
-      }
-    }
+    paint_word(row + 64 * w, colors, first, second, third, x0 - 64 * w, x1 - 64 * w);
   }
 }
 
@@ -113,8 +134,9 @@ ATARI_INLINE void segment(Machine& m, int x0, int x1) {
   if (t.vblank & 2) {
     if (m.screen) fill(m.screen + t.row * kWidth, x0, x1, 0);
   } else {
-    if (m.screen || (t.visible & (t.visible - 1))) refresh_masks(t, t.visible);
-    if (t.visible & (t.visible - 1)) collide(t, x0, x1);
+    const uint32_t pairs = possible_pairs(t.visible) & ~uint32_t(t.collisions);
+    if (m.screen || pairs) refresh_masks(t, t.visible);
+    collide(t, pairs, x0, x1);
     if (m.screen) paint(t, m.screen + t.row * kWidth, x0, x1);
   }
   if (t.hmove_blank && x0 < 8) {

@@ -68,6 +68,7 @@ ATARI_FN inline void power(State& s, const Cartridge& cart, Noise& noise) {
   s.riot.timer = uint8_t(25 + noise.next() % 75);
   s.riot.shift = 6;
   s.tia.vsync_finish = kNever;
+  s.tia.stale = (1 << kObjects) - 1;
   set_clock_window(s, cart);
   cartridge_reset(s, cart);
   if (cart.scheme == kF8SC || cart.scheme == kF6SC) {

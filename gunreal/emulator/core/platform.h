@@ -1,6 +1,12 @@
 // Definitions with which g++ and nvcc can compile the same headers.
 #pragma once
 #include <cstdint>
+#include <cstring>
+
+#if defined(__SSSE3__) && !defined(__CUDACC__)
+#define ATARI_SSE
+#include <tmmintrin.h>
+#endif
 
 #if defined(__CUDACC__)
 #define ATARI_FN __host__ __device__
@@ -13,6 +19,14 @@
 #define ATARI_SLOW __attribute__((noinline))
 #define ATARI_INLINED __attribute__((always_inline))  // behind the parameters of a lambda
 #endif
+
+ATARI_INLINE uint32_t lowest_bit(uint32_t x) {
+#if defined(__CUDA_ARCH__)
+  return uint32_t(__ffs(int(x)) - 1);
+#else
+  return uint32_t(__builtin_ctz(x));
+#endif
+}
 
 #if defined(__CUDA_ARCH__)
 #define ATARI_LIKELY(x) (x)

@@ -4,10 +4,6 @@
 #include <cstring>
 #include <vector>
 
-#if defined(__SSSE3__)
-#include <tmmintrin.h>
-#endif
-
 #include "platform.h"
 
 namespace atari {
@@ -74,7 +70,7 @@ class Columns {
 
   // `row` [source] to `out` [padded()].
   void operator()(const uint8_t* row, float* out) const {
-#if defined(__SSSE3__)
+#if defined(ATARI_SSE)
     if (fits_ && source_ >= 16) {
       const uint8_t* shuffle = shuffles_.data();
       const float* weight = weights_.data();
@@ -125,24 +121,36 @@ class Resize {
         const int from = cell.first + k;
         if (have < 0 || (have != from && !same(have, from))) columns_(row(from), line_.data());
         have = from;
-        const float weight = rows_.weights[y * rows_.most + k];
-        if (k == 0) {
-          for (int x = 0; x < out_width_; x++) sum_[x] = weight * line_[x];
-        } else {
-          for (int x = 0; x < out_width_; x++) sum_[x] += weight * line_[x];
-        }
+        blend(rows_.weights[y * rows_.most + k], k == 0);
       }
-      for (int x = 0; x < out_width_; x++) {  // to the nearest, halves to even
-        const float v = sum_[x] + 12582912.0f;  // 1.5 * 2^23: the sum's last bit is worth 1
-        uint32_t bits;
-        std::memcpy(&bits, &v, 4);
-        const int32_t rounded = int32_t(bits & 0x7FFFFF) - 0x400000;
-        out[y * out_width_ + x] = uint8_t(rounded > 255 ? 255 : rounded);
-      }
+      round(out + y * out_width_);
     }
   }
 
  private:
+  void blend(float weight, bool first) {
+    const float* __restrict line = line_.data();
+    float* __restrict sum = sum_.data();
+    const int n = columns_.padded();
+    if (first) {
+      for (int x = 0; x < n; x++) sum[x] = weight * line[x];
+    } else {
+      for (int x = 0; x < n; x++) sum[x] += weight * line[x];
+    }
+  }
+
+  // To the nearest, halves to even.
+  void round(uint8_t* __restrict out) const {
+    const float* __restrict sum = sum_.data();
+    for (int x = 0, n = out_width_; x < n; x++) {
+      const float v = sum[x] + 12582912.0f;  // 1.5 * 2^23: the sum's last bit is worth 1
+      int32_t bits;
+      std::memcpy(&bits, &v, 4);
+      const int32_t rounded = bits - 0x4B400000;
+      out[x] = uint8_t(rounded > 255 ? 255 : rounded);
+    }
+  }
+
   int out_width_;
   Axis rows_;
   Columns columns_;

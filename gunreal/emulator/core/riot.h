@@ -28,6 +28,12 @@ ATARI_FN inline uint8_t riot_read(State& s, uint32_t address) {
   return uint8_t(int32_t(r.timer) - int32_t(uint32_t(since) >> r.shift) - (r.interrupt_reset - (r.timer_set + expiry)));
 }
 
+// How many reads of the timer, the first one in CPU cycle `cycle` and then one every `period` cycles, return more than 0.
+ATARI_INLINE int32_t rounds_until_zero(const Riot& r, int32_t cycle, int32_t period) {
+  const int32_t left = ((int32_t(r.timer) - 1) << r.shift) - (cycle - 1 - r.timer_set);
+  return left > 0 ? (left + period - 1) / period : 0;
+}
+
 ATARI_FN inline void riot_write(State& s, uint32_t address, uint8_t value) {
   Riot& r = s.riot;
   if ((address & 7) == 1) {

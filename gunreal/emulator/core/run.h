@@ -54,6 +54,7 @@ constexpr int kFrameInstructions = 25000;  // instructions after which a frame i
       const uint16_t target = uint16_t(pc + int8_t(v));                           \
       cycles += 1 + ((pc ^ target) > 0xFF);                                       \
       pc = target;                                                                \
+      if (op == 0xD0 && v == 0xFB) skip_wait();                                   \
     }                                                                             \
     break;                                                                        \
   }
@@ -100,6 +101,19 @@ ATARI_FN inline int run(Machine& m, int budget) {
       cycles = s.cycles;
       if (ATARI_UNLIKELY(s.stop)) budget = 0;
     }
+  };
+
+  // Called where BNE jumps five bytes back: skips the rounds of LDA INTIM, BNE in which the timer is not zero yet.
+  auto skip_wait = [&]() ATARI_INLINED {
+    const uint32_t offset = uint32_t(pc) - window.from;
+    if (offset >= window.size) return;
+    const uint8_t* code = window.bytes + offset;
+    if (code[0] != 0xAD || code[1] != 0x84 || code[2] != 0x02) return;
+    const int32_t round = 7 + ((pc ^ uint16_t(pc + 5)) > 0xFF);
+    const int32_t rest = rounds_until_zero(s.riot, cycles + 4, round);
+    const int32_t rounds = rest < budget / 2 ? rest : budget / 2;
+    cycles += rounds * round;
+    budget -= rounds * 2;
   };
 
   while (budget > 0 && !(kOneLine && cycles >= line_end)) {

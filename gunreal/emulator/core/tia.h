@@ -42,10 +42,13 @@ ATARI_SLOW inline void hmove(Tia& t, const Cartridge& cart, int32_t clock) {
     int x = t.pos[k] + hmove_shift(cycle, t.motion[k]);
     if (x >= kWidth) x -= kWidth;
     if (x < 0) x += kWidth;
+    if (x != t.pos[k]) t.stale |= uint8_t(1u << k);
     t.pos[k] = uint8_t(x);
   }
+  if (t.skip_first[0]) t.stale |= 1 << P0;
+  if (t.skip_first[1]) t.stale |= 1 << P1;
+  if (t.m0_shape) t.stale |= 1 << M0;
   t.skip_first[0] = t.skip_first[1] = t.m0_shape = t.stars = 0;
-  t.stale |= 1 << P0 | 1 << P1 | 1 << M0 | 1 << M1 | 1 << BL;
   t.last_hmove = clock;
 }
 
