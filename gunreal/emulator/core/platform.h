@@ -16,8 +16,12 @@
 #else
 #define ATARI_FN
 #define ATARI_INLINE inline __attribute__((always_inline))
-#define ATARI_SLOW __attribute__((noinline))
+#define ATARI_SLOW __attribute__((noinline, visibility("hidden")))
+#if defined(__SANITIZE_ADDRESS__)
+#define ATARI_INLINED  // which would take minutes to compile
+#else
 #define ATARI_INLINED __attribute__((always_inline))  // behind the parameters of a lambda
+#endif
 #endif
 
 ATARI_INLINE uint32_t lowest_bit(uint32_t x) {
