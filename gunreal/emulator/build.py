@@ -138,7 +138,7 @@ def library() -> ctypes.CDLL:
     pointer, integer = ctypes.c_void_p, ctypes.c_int
     for name, result, *arguments in (
         ("player_size", integer),
-        ("player_game", integer),
+        ("player_offset", integer, integer),
         ("game_new", pointer, pointer),
         ("game_free", None, pointer),
         ("evaluate", integer, pointer, pointer, pointer),
@@ -159,8 +159,6 @@ def library() -> ctypes.CDLL:
         ("vector_send", None, pointer, pointer, pointer, pointer, pointer),
         ("vector_recv", None, pointer),
         ("vector_player", pointer, pointer, integer),
-        ("vector_ram", pointer, pointer, integer),
-        ("vector_buffer", integer, pointer, integer),
         ("vector_screens", pointer, pointer, integer),
         ("vector_screens_size", ctypes.c_int64, pointer),
         ("pack", ctypes.c_int64, pointer, integer, pointer, pointer, pointer, pointer, pointer),

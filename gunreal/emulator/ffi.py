@@ -5,15 +5,17 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.metadata
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from gunreal.emulator.build import cached
-from gunreal.emulator.pack import pack, state_shapes
-from gunreal.emulator.settings import settings
+from gunreal.emulator.pack import pack, player_offset, state_shapes
+from gunreal.emulator.settings import Settings, games_of, several
 
 _FUNCTIONS = ("init", "observe", "step")
 
@@ -43,11 +45,13 @@ class DeviceAtari:
 
     Attributes:
       num_envs: number of consoles.
-      num_actions: number of actions.
+      num_actions: number of actions, that of the game with the most.
       observation_shape: (channels, height, width) of an observation.
+      screens_shape: (2, rows, 160) of the pictures of a console.
 
     Args:
-      game: name of the game, such as "pong".
+      game: name of the game, such as "pong". With several names, each game has the same number of consoles, in this
+        order, or one more. A GPU is fastest if this number is a multiple of 64.
       num_envs: number of consoles.
       options: settings of `VectorAtari`: protocol, frame_skip, repeat_action_probability, noop_max, size, grayscale,
         maximum, full_action_space, mode, difficulty and max_num_frames_per_episode.
@@ -56,16 +60,25 @@ class DeviceAtari:
       UnknownGame, EmulatorUnavailable, ValueError: as `VectorAtari` does.
     """
 
-    def __init__(self, game: str, num_envs: int, **options: Any):
+    def __init__(self, game: str | Sequence[str], num_envs: int, **options: Any):
         if num_envs < 1:
             raise ValueError(f"num_envs is {num_envs}, but must be at least 1")
+        games = several(game, **options)
+        self._load(games, games_of(len(games), num_envs))
+
+    @classmethod
+    def of_settings(cls, games: Sequence[Settings], of: np.ndarray) -> DeviceAtari:
+        """Returns consoles of loaded games. `of` is the index in `games` of each console's game, int32 `[num_envs]`."""
+        self = cls.__new__(cls)
+        self._load(games, of)
+        return self
+
+    def _load(self, games: Sequence[Settings], of: np.ndarray) -> None:
         _register()
-        games = [settings(game, **options)]
-        self.num_envs, self.num_actions = num_envs, len(games[0].actions)
+        self.num_envs, self.num_actions = len(of), max(len(game.actions) for game in games)
         self.observation_shape = games[0].shape
-        self._pack = jnp.asarray(pack(games))
-        self._games = jnp.zeros(num_envs, jnp.int32)
-        self._player, self._screens = state_shapes(games)
+        self._pack, self._games = jnp.asarray(pack(games)), jnp.asarray(of)
+        self._player, self.screens_shape = state_shapes(games)
 
     def init(self, seeds: jax.typing.ArrayLike) -> AtariState:
         """Starts an episode in each console. The argument is uint32 `[num_envs]`."""
@@ -103,8 +116,17 @@ class DeviceAtari:
         players, screens, *results = _call("step", outputs, *arguments, aliases={1: 0, 2: 1})
         return AtariState(players, screens), *results
 
+    def info(self, state: AtariState) -> dict[str, jax.Array]:
+        """Returns `lives` and `episode_frames` of each console as `VectorAtari` does, int32 `[n]`."""
+
+        def word(field: str) -> jax.Array:
+            at = player_offset(field)
+            return jax.lax.bitcast_convert_type(state.players[:, at : at + 4], jnp.int32)
+
+        return {"lives": word("lives"), "episode_frames": word("frames")}
+
     def _state(self, n: int) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
-        shapes = self._player, self._screens
+        shapes = self._player, self.screens_shape
         players, screens = (jax.ShapeDtypeStruct((n, *shape), jnp.uint8) for shape in shapes)
         return players, screens
 

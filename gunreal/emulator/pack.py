@@ -27,6 +27,11 @@ def pack(games: Sequence[Settings]) -> np.ndarray:
     return out
 
 
+def player_offset(field: str) -> int:
+    """Returns where "game", "lives", "frames", "ram" or "buffer" is in the state of a console, in bytes."""
+    return library().atari_player_offset(("game", "lives", "frames", "ram", "buffer").index(field))
+
+
 def state_shapes(games: Sequence[Settings]) -> tuple[tuple[int], tuple[int, int, int]]:
     """Returns the shapes of a console's uint8 arrays: its state, and its two pictures."""
     rows = max(game.loaded.game.height for game in games)

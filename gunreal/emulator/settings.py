@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import functools
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -77,6 +79,23 @@ def settings(
         actions=np.array(range(18) if full_action_space else loaded.game.actions, np.int32),
         shape=shape,
     )  # fmt: skip
+
+
+def several(game: str | Sequence[str], **options: Any) -> list[Settings]:
+    """Loads one game or several with the same settings. Raises as `settings` does, or ValueError."""
+    games = [settings(name, **options) for name in ([game] if isinstance(game, str) else game)]
+    if not 0 < len(games) < 256:
+        raise ValueError(f"got {len(games)} games; give between 1 and 255")
+    if len({of.shape for of in games}) > 1:
+        raise ValueError("the games have screens of different sizes; set size to that of the observations")
+    return games
+
+
+def games_of(games: int, consoles: int) -> np.ndarray:
+    """Returns the index of each console's game, ascending, int32 `[consoles]`. Raises ValueError if a game has none."""
+    if games > consoles:
+        raise ValueError(f"{games} games need at least as many consoles, but num_envs is {consoles}")
+    return (np.arange(consoles) * games // consoles).astype(np.int32)
 
 
 @functools.cache

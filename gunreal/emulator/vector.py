@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from gunreal.emulator import device_engine
 from gunreal.emulator.build import library
-from gunreal.emulator.console import WIDTH
-from gunreal.emulator.settings import rgb_palette, settings
-
-
-class _Outputs(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in ("frames", "reward", "terminated", "truncated", "lives",
-                                                     "episode_frames", "ram")]  # fmt: skip
+from gunreal.emulator.cpu_engine import CpuEngine
+from gunreal.emulator.device_engine import DeviceEngine
+from gunreal.emulator.pack import player_offset
+from gunreal.emulator.settings import games_of, rgb_palette, several
 
 
 class VectorAtari(gymnasium.vector.VectorEnv):
-    """A vector environment of `num_envs` consoles that play one game.
+    """A vector environment of `num_envs` consoles that play one game or several.
 
     Observations are uint8 `[num_envs, 1, height, width]` (gray) or `[num_envs, 3, height, width]` (RGB). They are the
     maximum of the last two frames of a step, resized by area. Rewards are float32 and not clipped. The step after the
     end of an episode resets the console and has reward 0 (`AutoresetMode.NEXT_STEP`). `info` contains `lives` and
     `episode_frame_number`, int32 `[num_envs]`.
 
+    On the CPU, the results are NumPy arrays. On a GPU, they are JAX arrays in the memory of the GPU. Libraries such as
+    JAX, PyTorch and CuPy take both through `from_dlpack` without a copy.
+
     Args:
-      game: name of the game, such as "pong", "Pong" or "ALE/Pong-v5".
+      game: name of the game, such as "pong", "Pong" or "ALE/Pong-v5". With several names, each game has the same number
+        of consoles, in this order, or one more. The number of actions is that of the game with the most.
       num_envs: number of consoles.
-      device: device of the emulator. Only "cpu" is supported.
+      device: "cpu", or "cuda" for the first GPU.
       protocol: "v5" (sticky actions) or "deterministic" (up to 30 no-ops).
-      num_threads: number of threads that step the consoles. With 0, `send` itself steps them.
+      num_threads: number of threads that step the consoles of each game. With 0, `send` itself steps them. A GPU does
+        not use them.
       frame_skip: number of frames per step.
       repeat_action_probability: probability that a frame repeats the last action. None uses that of the protocol.
       noop_max: an episode starts with 1 to `noop_max` no-op frames, or with none if it is 0. None uses the protocol's
@@ -48,13 +51,14 @@ class VectorAtari(gymnasium.vector.VectorEnv):
 
     Raises:
       UnknownGame: the game or its mode does not exist or is not supported. The message is one line that names the fix.
-      EmulatorUnavailable: the emulator can't be compiled. The message is one line that names the fix.
+      EmulatorUnavailable: the emulator can't be compiled, or there is no GPU. The message is one line that names the
+        fix.
       ValueError: another argument is invalid.
     """
 
     def __init__(
         self,
-        game: str,
+        game: str | Sequence[str],
         num_envs: int = 1,
         device: str = "cpu",
         *,
@@ -72,28 +76,30 @@ class VectorAtari(gymnasium.vector.VectorEnv):
         max_num_frames_per_episode: int = 108_000,
         render_mode: str | None = None,
     ):
-        if device != "cpu":
-            raise ValueError(f"device is {device!r}, but must be 'cpu'")
+        if device not in ("cpu", "cuda"):
+            raise ValueError(f"device is {device!r}, but must be 'cpu' or 'cuda'")
         if num_envs < 1:
             raise ValueError(f"num_envs is {num_envs}, but must be at least 1")
-        loaded = settings(
+        games = several(
             game, protocol=protocol, frame_skip=frame_skip, repeat_action_probability=repeat_action_probability,
             noop_max=noop_max, size=size, grayscale=grayscale, maximum=maximum, full_action_space=full_action_space,
             mode=mode, difficulty=difficulty, max_num_frames_per_episode=max_num_frames_per_episode,
         )  # fmt: skip
-        self._loaded, self._actions, self._shape = loaded.loaded, loaded.actions, loaded.shape
-        self.game = self._loaded.game
-        self._library = library()
-        self._handle = self._library.atari_vector_new(
-            self._loaded.handle, ctypes.byref(loaded.protocol), loaded.palette.ctypes.data, num_envs, num_threads, 1
-        )
+        self._of = games_of(len(games), num_envs)
+        self.games = tuple(of.loaded.game for of in games)
+        self.game = self.games[0]
+        self._engine: CpuEngine | DeviceEngine
+        if device == "cpu":
+            self._engine = CpuEngine(games, self._of, num_threads)
+        else:
+            self._engine = DeviceEngine(games, self._of, device_engine.find_gpu())
         self.num_envs, self.render_mode = num_envs, render_mode
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP, "render_modes": ["rgb_array"], "render_fps": 60}
-        self.single_observation_space = gymnasium.spaces.Box(0, 255, self._shape, np.uint8)
-        self.single_action_space = gymnasium.spaces.Discrete(len(self._actions))
+        self.single_observation_space = gymnasium.spaces.Box(0, 255, games[0].shape, np.uint8)
+        self.single_action_space = gymnasium.spaces.Discrete(max(len(of.actions) for of in games))
         self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)
         self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, num_envs)
-        self._waiting: tuple | None = None
+        self._waiting = self._started = False
 
     def reset(
         self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
@@ -105,90 +111,70 @@ class VectorAtari(gymnasium.vector.VectorEnv):
         if len(seeds) != self.num_envs:
             raise ValueError(f"got {len(seeds)} seeds for {self.num_envs} consoles; give one seed, or one for each")
         mask = (options or {}).get("reset_mask", np.ones(self.num_envs, bool))
-        if not mask.all() and self._waiting is None and not hasattr(self, "_last"):
+        if not np.all(mask) and not self._started:
             raise ValueError("the first reset must reset all consoles; leave reset_mask out")
         self._start(None, np.asarray(mask, np.uint8), np.asarray(seeds, np.int64))
+        self._started = True
         frames, _, _, _, info = self.recv()
         return frames, info
 
-    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict]:
         """Emulates `frame_skip` frames in each console, or resets it if its last step ended an episode."""
         self.send(actions)
         return self.recv()
 
-    def send(self, actions: np.ndarray) -> None:
-        """Starts a step, which `recv` completes."""
-        if not hasattr(self, "_last"):
+    def send(self, actions: Any) -> None:
+        """Starts a step, which `recv` completes. On a GPU, the actions may be an array of any library with DLPack."""
+        if not self._started:
             raise RuntimeError("the environment has not been reset; call reset() first")
-        self._start(np.ascontiguousarray(self._actions[np.asarray(actions)]), None, None)
+        self._start(actions, None, None)
 
-    def recv(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
+    def recv(self) -> tuple[Any, Any, Any, Any, dict]:
         """Completes a step and returns observation, reward, terminated, truncated and info."""
-        if self._waiting is None:
+        if not self._waiting:
             raise RuntimeError("recv() was called without send(); call send() first")
-        self._library.atari_vector_recv(self._handle)
-        frames, reward, terminated, truncated, lives, episode_frames = self._waiting[0]
-        self._waiting, self._last = None, frames
+        self._waiting = False
+        frames, reward, terminated, truncated, lives, episode_frames = self._engine.finish()
         return frames, reward, terminated, truncated, {"lives": lives, "episode_frame_number": episode_frames}
 
     def render(self) -> tuple[np.ndarray, ...]:
         """Returns the screens in RGB, uint8 `[height, 160, 3]` each."""
-        palette = rgb_palette(self.game.pal)
-        return tuple(palette[self.screen(k)] for k in range(self.num_envs))
+        return tuple(rgb_palette(self.games[game].pal)[self.screen(k)] for k, game in enumerate(self._of))
 
     def screen(self, k: int) -> np.ndarray:
         """Returns the last drawn frame of console `k` as palette indices, uint8 `[height, 160]`."""
-        n = self._library.atari_vector_screens_size(self._handle) // 2
-        address = self._library.atari_vector_screens(self._handle, k) + n * self._library.atari_vector_buffer(
-            self._handle, k
-        )
-        return np.ctypeslib.as_array((ctypes.c_uint8 * n).from_address(address)).reshape(-1, WIDTH).copy()
+        return self._engine.pictures(k)[self._engine.players()[k, player_offset("buffer")]]
 
     def ram(self) -> np.ndarray:
         """Returns the memory of each console, uint8 `[num_envs, 128]`."""
-        out = np.empty((self.num_envs, 128), np.uint8)
-        for k in range(self.num_envs):
-            address = self._library.atari_vector_ram(self._handle, k)
-            out[k] = np.ctypeslib.as_array((ctypes.c_uint8 * 128).from_address(address))
-        return out
+        at = player_offset("ram")
+        return self._engine.players()[:, at : at + 128]
 
     def save(self) -> list[bytes]:
-        """Returns the states of all consoles, including screens and random generators, for `restore`."""
-        return [b"".join(bytes(part) for part in self._parts(k)) for k in range(self.num_envs)]
+        """Returns the states of all consoles, including screens and random generators, for `restore`.
 
-    def restore(self, states: list[bytes]) -> None:
-        """Restores states of `save`."""
-        for k, state in enumerate(states):
-            offset = 0
-            for part in self._parts(k):
-                ctypes.memmove(part, state[offset : offset + len(part)], len(part))
-                offset += len(part)
+        The states may be restored on another device.
+        """
+        players = self._engine.players()
+        return [player.tobytes() + self._engine.pictures(k).tobytes() for k, player in enumerate(players)]
+
+    def restore(self, states: Sequence[bytes]) -> None:
+        """Restores states of `save`, which must belong to the same games. Raises ValueError if they do not."""
+        size = library().atari_player_size()
+        wanted = [size + 2 * self.games[game].height * 160 for game in self._of]
+        if [len(state) for state in states] != wanted:
+            raise ValueError("the states are of other games, or of another number of consoles")
+        arrays = [np.frombuffer(state, np.uint8) for state in states]
+        self._engine.load(np.stack([a[:size] for a in arrays]), [a[size:].reshape(2, -1, 160) for a in arrays])
+        self._started = True
 
     def close_extras(self, **kwargs: Any) -> None:
         """Frees the consoles."""
-        if handle := getattr(self, "_handle", None):
-            self._handle = None
-            self._library.atari_vector_free(handle)
+        if engine := getattr(self, "_engine", None):
+            engine.close()
 
-    def _parts(self, k: int) -> list[ctypes.Array]:
-        lib = self._library
-        sizes = lib.atari_player_size(), lib.atari_vector_screens_size(self._handle)
-        addresses = lib.atari_vector_player(self._handle, k), lib.atari_vector_screens(self._handle, k)
-        return [(ctypes.c_char * n).from_address(at) for n, at in zip(sizes, addresses, strict=True)]
-
-    def _start(self, actions: np.ndarray | None, reset: np.ndarray | None, seeds: np.ndarray | None) -> None:
-        if self._waiting is not None:
+    def _start(self, actions: Any, reset: np.ndarray | None, seeds: np.ndarray | None) -> None:
+        if self._waiting:
             raise RuntimeError("send() was called twice; call recv() first")
-        n = self.num_envs
-        arrays = (
-            np.empty((n, *self._shape), np.uint8), np.empty(n, np.float32), np.empty(n, bool),
-            np.empty(n, bool), np.empty(n, np.int32), np.empty(n, np.int32),
-        )  # fmt: skip
-        addresses: list[int] = [a.ctypes.data for a in arrays]
-        outputs = _Outputs(*addresses, None)
-        self._waiting = arrays, actions, reset, seeds  # kept alive until recv
-        self._library.atari_vector_send(
-            self._handle,
-            *[None if a is None else a.ctypes.data for a in (actions, reset, seeds)],
-            ctypes.byref(outputs),
-        )
+        self._engine.start(actions, reset, seeds)
+        self._waiting = True

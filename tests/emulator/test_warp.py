@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gunreal.emulator import VectorAtari, build
-from gunreal.emulator.pack import pack, state_shapes
+from gunreal.emulator.pack import pack, player_offset, state_shapes
 from gunreal.emulator.settings import settings
 
 _NAMES = ("pack", "players", "screens", "spare", "actions", "frames", "reward", "terminated", "truncated")
@@ -41,7 +41,7 @@ class Consoles:
             self.arrays["players"][console] = np.frombuffer(state[:size], np.uint8)
             pictures = np.frombuffer(state[size:], np.uint8)
             self.arrays["screens"][console].ravel()[: pictures.size] = pictures
-            self.arrays["players"][console, build.library().atari_player_game()] = game
+            self.arrays["players"][console, player_offset("game")] = game
 
     def step(self, function, actions, lanes):
         self.arrays["actions"][:] = actions

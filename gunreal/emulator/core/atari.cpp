@@ -145,7 +145,11 @@ int64_t atari_pack(const OwnedGame* const* games, int n, const Protocol* protoco
 }
 
 int atari_player_size() { return int(sizeof(Player)); }
-int atari_player_game() { return int(offsetof(Player, game)); }
+int atari_player_offset(int field) {
+  const size_t offsets[] = {offsetof(Player, game), offsetof(Player, variables) + kLives * sizeof(int32_t),
+                            offsetof(Player, frames), offsetof(Player, s.riot.ram), offsetof(Player, s.buffer)};
+  return int(offsets[field]);
+}
 
 int atari_evaluate(const int32_t* code, const uint8_t* ram, const int32_t* variables) {
   return evaluate(code, ram, variables);
@@ -186,8 +190,6 @@ void atari_vector_send(Vector* v, const int32_t* actions, const uint8_t* reset, 
 }
 void atari_vector_recv(Vector* v) { v->recv(); }
 Player* atari_vector_player(Vector* v, int k) { return &v->player(k); }
-uint8_t* atari_vector_ram(Vector* v, int k) { return v->player(k).s.riot.ram; }
-int atari_vector_buffer(Vector* v, int k) { return v->player(k).s.buffer; }
 uint8_t* atari_vector_screens(Vector* v, int k) { return v->screens(k); }
 int64_t atari_vector_screens_size(const Vector* v) { return int64_t(v->screens_size()); }
 

@@ -1,0 +1,123 @@
+"""Runs the consoles of a `VectorAtari` on the CPU."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gunreal.emulator.build import library
+from gunreal.emulator.settings import Settings
+
+ALIGNMENT = 64  # bytes, with which other libraries take arrays without a copy
+
+
+class Results(NamedTuple):
+    """Results of a step of all consoles, in arrays on the device of the consoles.
+
+    Attributes:
+      frames: observations, uint8 `[n, channels, height, width]`.
+      reward: float32 `[n]`.
+      terminated, truncated: whether the episode has ended, bool `[n]`.
+      lives: number of lives left, int32 `[n]`.
+      episode_frames: number of frames since the start of the episode, int32 `[n]`.
+    """
+
+    frames: Any
+    reward: Any
+    terminated: Any
+    truncated: Any
+    lives: Any
+    episode_frames: Any
+
+
+class _Outputs(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in (*Results._fields, "ram")]
+
+
+class CpuEngine:
+    """Consoles of the C++ library, with the state in its memory.
+
+    Args:
+      games: games with equal settings.
+      of: index in `games` of each console's game, ascending.
+      num_threads: number of threads that step the consoles of each game. With 0, `start` itself steps them.
+    """
+
+    def __init__(self, games: Sequence[Settings], of: np.ndarray, num_threads: int):
+        self._library, self._games, self._of = library(), games, of
+        self._starts = np.searchsorted(of, range(len(games) + 1))
+        self._waiting: tuple | None = None
+        self._handles = [
+            self._library.atari_vector_new(game.loaded.handle, ctypes.byref(game.protocol), game.palette.ctypes.data,
+                                           int(n), num_threads, 1)
+            for game, n in zip(games, np.diff(self._starts), strict=True)
+        ]  # fmt: skip
+
+    def start(self, actions: np.ndarray | None, reset: np.ndarray | None, seeds: np.ndarray | None) -> None:
+        """Starts a step, which `finish` completes.
+
+        Args:
+          actions: agent's actions, integers `[n]`. Without actions, only the consoles to reset change.
+          reset: whether to start a new episode, bool `[n]`, or None.
+          seeds: of the new episodes, int64 `[n]`, or None.
+        """
+        n = len(self._of)
+        if actions is not None:
+            parts = np.split(np.asarray(actions), self._starts[1:-1])
+            actions = np.concatenate([game.actions[part] for game, part in zip(self._games, parts, strict=True)])
+        results = Results(
+            _aligned((n, *self._games[0].shape)), np.empty(n, np.float32), np.empty(n, bool), np.empty(n, bool),
+            np.empty(n, np.int32), np.empty(n, np.int32),
+        )  # fmt: skip
+        self._waiting = results, actions, reset, seeds  # kept alive until `finish`
+        for handle, first in zip(self._handles, self._starts, strict=False):
+            inputs = [None if a is None else a[first:].ctypes.data for a in (actions, reset, seeds)]
+            addresses: list[int] = [a[first:].ctypes.data for a in results]
+            self._library.atari_vector_send(handle, *inputs, ctypes.byref(_Outputs(*addresses, None)))
+
+    def finish(self) -> Results:
+        """Returns the results of a step."""
+        assert self._waiting is not None
+        for handle in self._handles:
+            self._library.atari_vector_recv(handle)
+        results, self._waiting = self._waiting[0], None
+        return results
+
+    def players(self) -> np.ndarray:
+        """Returns the states without pictures, uint8 `[n, bytes]`."""
+        return np.stack([np.frombuffer(bytes(self._part(k)[0]), np.uint8) for k in range(len(self._of))])
+
+    def pictures(self, k: int) -> np.ndarray:
+        """Returns both pictures of a console, uint8 `[2, height, 160]`."""
+        return np.frombuffer(bytes(self._part(k)[1]), np.uint8).reshape(2, -1, 160)
+
+    def load(self, players: np.ndarray, pictures: Sequence[np.ndarray]) -> None:
+        """Sets the states to those of `players` and `pictures`."""
+        for k, values in enumerate(zip(players, pictures, strict=True)):
+            for memory, value in zip(self._part(k), values, strict=True):
+                ctypes.memmove(memory, np.ascontiguousarray(value).ctypes.data, len(memory))
+
+    def close(self) -> None:
+        """Frees the consoles."""
+        for handle in self._handles:
+            self._library.atari_vector_free(handle)
+        self._handles = []
+
+    def _part(self, k: int) -> tuple[ctypes.Array, ctypes.Array]:
+        """Returns the memory of the state and of the pictures of console `k`."""
+        lib, handle, k = self._library, self._handles[self._of[k]], k - int(self._starts[self._of[k]])
+        sizes = lib.atari_player_size(), lib.atari_vector_screens_size(handle)
+        addresses = lib.atari_vector_player(handle, k), lib.atari_vector_screens(handle, k)
+        first, second = [(ctypes.c_char * n).from_address(at) for n, at in zip(sizes, addresses, strict=True)]
+        return first, second
+
+
+def _aligned(shape: tuple[int, ...]) -> np.ndarray:
+    """Returns an uninitialized uint8 array whose memory begins at a multiple of `ALIGNMENT`."""
+    size = int(np.prod(shape))
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    offset = -memory.ctypes.data % ALIGNMENT
+    return memory[offset : offset + size].reshape(shape)
