@@ -16,7 +16,8 @@ from typing import Any
 
 from gunreal.acting.episodes import play
 from gunreal.config import folders
-from gunreal.config.schema import Config, ConfigError, save
+from gunreal.config.files import save
+from gunreal.config.schema import Config, ConfigError
 from gunreal.evaluate import summarize
 from gunreal.records import card, checkpoint, interface, metrics
 from gunreal.run import Run, load
@@ -96,7 +97,7 @@ def write(run: Run, folder: Path, repo_id: str, episodes: int, **options: Any) -
         if (run.path / name).exists():
             shutil.copyfile(run.path / name, folder / name)
     saved = checkpoint.load(run.path, run.checkpoint)
-    weights = {name: array for name, array in saved.state.items() if not name.startswith("ring")}
+    weights = saved.learned()
     extra = saved.extra | {"config": dataclasses.asdict(config)}
     checkpoint.save(folder, saved.step, weights, extra, score=saved.score)
     (folder / _SCORES).write_text(json.dumps(scores, indent=1) + "\n")

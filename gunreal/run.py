@@ -91,7 +91,7 @@ class Run:
 
         learner = build_learner(config, spec, tasks)
         try:
-            learner.set_state({name: x for name, x in saved.state.items() if not name.startswith("ring")})
+            learner.set_state(saved.learned())
         except ValueError as error:
             raise ConfigError(f"{saved.path} is not a checkpoint of {self.path}: {error}") from error
         return learner, saved.path, saved.step

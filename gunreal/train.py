@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from gunreal.acting.pool import AgentFailure
 from gunreal.acting.process import EXIT_BAD_INPUT
 from gunreal.config import flags, folders
-from gunreal.config.checks import check, is_cluster
+from gunreal.config.checks import check, is_cluster, is_device
 from gunreal.config.schema import FIELDS, Config, ConfigError
 from gunreal.envs.make import check_recorded, try_reset
 from gunreal.envs.raw import Raw
@@ -55,12 +55,35 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     """
     check(config, given)
     devices.check_installed(config.backend)
+    if is_device(config):
+        _select_device(config)
     tracker.check(config)
     tasks = registry.load_tasks(config.tasks, config.task)
     spec, raw = interface(config)
+    if is_device(config):
+        _check_device(config, spec, tasks)
     try_reset(config)
     check_fit(config, spec, tasks)
     return Prepared(spec, tasks, raw)
+
+
+def _select_device(config: Config) -> None:
+    """Selects JAX before an environment of the user loads it."""
+    try:
+        devices.select_for(config)
+    except RuntimeError as error:
+        raise ConfigError(
+            "device runs use JAX, but this process has loaded Keras with another backend; start them in another process"
+        ) from error
+
+
+def _check_device(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> None:
+    """Raises ConfigError for an environment or a task that cannot run on a device."""
+    from gunreal.device.environment import frames, open_environment
+
+    frames(config, spec, open_environment(config, 1).observation_space)
+    if tasks:
+        raise ConfigError(f"task {tasks[0].name!r} cannot run on a device; leave it out or use --runner parallel")
 
 
 def check_fit(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> None:
@@ -91,6 +114,8 @@ def train(config: Config, *, show: bool = True, on_metrics: OnMetrics | None = N
       AgentFailure: the environment keeps failing.
       KeyboardInterrupt: a signal came before training began.
     """
+    if is_device(config):
+        config = dataclasses.replace(config, backend="jax")
     return _train(config, None, show, on_metrics)
 
 
@@ -166,8 +191,9 @@ def _checkpoint(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:
         raise ConfigError("a serial run can only be resumed as a serial run, and a parallel one as a parallel one")
     saved = resumed.extra["config"]
     for name in ("agents", "agents_per_process"):
-        if config.serial and getattr(config, name) != saved[name]:
-            raise ConfigError(f"a serial run cannot change {name} from {saved[name]}; leave {name} out")
+        if (config.serial or is_device(config)) and getattr(config, name) != saved[name]:
+            kind = "serial" if config.serial else "device"
+            raise ConfigError(f"a {kind} run cannot change {name} from {saved[name]}; leave {name} out")
     return resumed
 
 
@@ -177,6 +203,10 @@ def _kind(config: Config) -> Any:
         from gunreal.cluster.coordinator import Coordinator
 
         return Coordinator
+    if is_device(config):
+        from gunreal.device.system import DeviceSystem
+
+        return DeviceSystem
     from gunreal.runtime.system import System
 
     return System
@@ -184,7 +214,7 @@ def _kind(config: Config) -> Any:
 
 def _runner(system: Any) -> Any:
     """What runs the parts."""
-    if is_cluster(system.config):
+    if is_cluster(system.config) or is_device(system.config):
         return system
     from gunreal.runtime.parallel import ParallelRunner
     from gunreal.runtime.serial import SerialRunner
@@ -236,8 +266,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if extras.resume:
             _train(config, extras.resume)
         else:
-            given = "backend" in extras.given
-            train(config if given else dataclasses.replace(config, backend=devices.usable(config.backend)))
+            train(_with_backend(config, extras.given))
     except (ConfigError, AgentFailure) as error:
         print(f"gunreal: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT if isinstance(error, ConfigError) else 1
@@ -245,6 +274,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("gunreal: interrupted", file=sys.stderr)
         return 128 + (error.number if isinstance(error, signals.Interrupted) else signal.SIGINT)
     return 0
+
+
+def _with_backend(config: Config, given: Collection[str]) -> Config:
+    """The configuration with a backend that is installed, unless one was given."""
+    if "backend" in given:
+        if is_device(config) and config.backend != "jax":
+            raise ConfigError(f"device runs use JAX, not {config.backend}; leave backend out or use --runner parallel")
+        return config
+    return config if is_device(config) else dataclasses.replace(config, backend=devices.usable(config.backend))
 
 
 def command(argv: Sequence[str] | None = None) -> NoReturn:

@@ -21,7 +21,8 @@ from gunreal import evaluate, export, plot
 from gunreal.__main__ import LISTS
 from gunreal.config import flags
 from gunreal.config.checks import check
-from gunreal.config.schema import FIELDS, Config, load, save
+from gunreal.config.files import load, save
+from gunreal.config.schema import FIELDS, Config
 from gunreal.records import metrics
 
 ROOT = Path(__file__).parents[1]

@@ -13,7 +13,8 @@ import pytest
 from trained import catch_run
 
 import gunreal
-from gunreal.config.schema import Config, load, save
+from gunreal.config.files import load, save
+from gunreal.config.schema import Config
 from gunreal.records import checkpoint
 
 hub = pytest.importorskip("huggingface_hub")

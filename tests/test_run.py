@@ -73,7 +73,7 @@ def test_act_takes_only_what_fits(run, observations):
 
 
 def test_a_policy_needs_neither_the_environment_nor_its_package(run, tmp_path):
-    from gunreal.config.schema import save
+    from gunreal.config.files import save
 
     shutil.copytree(run.path, tmp_path / "moved")
     save(dataclasses.replace(run.config, env="not_installed:Gone-v0"), tmp_path / "moved" / "config.toml")
@@ -171,7 +171,7 @@ def test_there_is_no_such_run(tmp_path):
 
 
 def test_a_renamed_environment(run, tmp_path):
-    from gunreal.config.schema import save
+    from gunreal.config.files import save
 
     save(dataclasses.replace(run.config, env="gunreal/Katch-v0"), tmp_path / "config.toml")
     with pytest.raises(gunreal.ConfigError, match="did you mean gunreal/Catch-v0"):

@@ -14,7 +14,8 @@ from trained import short_run
 
 import gunreal
 from gunreal.config import folders
-from gunreal.config.schema import Config, save
+from gunreal.config.files import save
+from gunreal.config.schema import Config
 from gunreal.records import checkpoint
 from gunreal.train import main
 

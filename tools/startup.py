@@ -25,7 +25,8 @@ from typing import Any
 import psutil
 from common.command_line import Parser, check_positive
 
-from gunreal.config.schema import Config, ConfigError, save
+from gunreal.config.files import save
+from gunreal.config.schema import Config, ConfigError
 
 _CHILD = "--child"
 _POLL = 0.005  # seconds

@@ -10,6 +10,11 @@ from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, larg
 from gunreal.config.values import is_number
 
 _MIN_MEMORY = 64 * 2**20
+_MOST_PROCESSED = 4096  # agents of a run with processes
+_OF_PROCESSES: tuple[str, ...] = ("serial", "agents_per_process", "predictors", "trainers", "run_ahead", "scheduler")
+_OF_PROCESSES += ("scheduler_seconds", "max_batch", "env_timeout", "min_batch", "transfer", "image_key")
+_OF_PROCESSES += ("replay_size", "replay_fill", "nodes", "cluster")
+_OF_DEVICES = ("devices", "device_batches", "device_spread")
 
 
 def check(config: Config, given: Collection[str] = frozenset(FIELDS)) -> None:
@@ -26,6 +31,8 @@ def check(config: Config, given: Collection[str] = frozenset(FIELDS)) -> None:
     _check_system(config)
     _check_learner(config)
     _check_cluster(config)
+    if is_device(config):
+        _check_device(config)
     _check_effect(config, given)
 
 
@@ -89,7 +96,9 @@ def _is_shared_evenly(agents: int, most: int) -> bool:
 
 def _check_system(config: Config) -> None:
     agents, most = config.agents, config.agents_per_process
-    if not _is_shared_evenly(agents, most):
+    if agents > _MOST_PROCESSED and not is_device(config):
+        raise ConfigError(f"agents is {agents}, but processes take at most {_MOST_PROCESSED}; use --runner device")
+    if not is_device(config) and not _is_shared_evenly(agents, most):
         lower = next(n for n in range(agents, 0, -1) if _is_shared_evenly(n, most))
         upper = next(n for n in range(agents, agents + 2 * most) if _is_shared_evenly(n, most))
         raise ConfigError(
@@ -99,7 +108,7 @@ def _check_system(config: Config) -> None:
     if config.replay_size < config.t_max:
         raise ConfigError(f"replay_size {config.replay_size} is below t_max {config.t_max}; raise replay_size")
     group = -(-per_process(config) // 2)
-    if config.max_batch < group:
+    if config.max_batch < group and not is_device(config):
         raise ConfigError(f"max_batch {config.max_batch} is below the group size of {group} agents; raise max_batch")
     if 0 < config.memory_limit < _MIN_MEMORY:
         raise ConfigError(f"memory_limit is {config.memory_limit} bytes; give a unit, as in --memory_limit 800MB")
@@ -153,7 +162,40 @@ def _check_effect(config: Config, given: Collection[str]) -> None:
             if _is_set(config, name, given):
                 fix = "add --nodes 2 or --cluster ADDRESS, or leave it out"
                 raise ConfigError(f"{name} has no effect on one node; {fix}")
+    for name in _OF_PROCESSES if is_device(config) else _OF_DEVICES:
+        if _is_set(config, name, given):
+            fix = "--runner parallel" if is_device(config) else "--runner device"
+            where = "in" if is_device(config) else "outside of"
+            raise ConfigError(f"{name} has no effect {where} device runs; leave it out or use {fix}")
 
 
 def _is_set(config: Config, name: str, given: Collection[str]) -> bool:
     return name in given and getattr(config, name) != FIELDS[name].default
+
+
+def is_device(config: Config) -> bool:
+    """Whether everything runs in compiled JAX programs, which needs JAX."""
+    return config.runner == "device"
+
+
+def _check_device(config: Config) -> None:
+    if importlib.util.find_spec("jax") is None:
+        raise ConfigError('device runs need JAX; install it with pip install "gunreal[device]"')
+    if config.devices != "all" and not (config.devices.isdecimal() and int(config.devices) > 0):
+        raise ConfigError(f"devices is {config.devices!r}, but must be a number of at least 1, or all")
+    if config.t_max % config.device_batches:
+        raise ConfigError(
+            f"device_batches {config.device_batches} does not divide t_max {config.t_max}; use --device_batches "
+            f"{largest_share(config.t_max, config.device_batches)}"
+        )
+    if config.agents % config.device_batches:
+        raise ConfigError(
+            f"{config.agents} agents cannot be divided into {config.device_batches} device_batches; use --agents "
+            f"{-(-config.agents // config.device_batches) * config.device_batches}"
+        )
+    group = config.agents // config.device_batches
+    if config.algorithm == "ppo" and group % min(config.ppo_minibatches, group):
+        raise ConfigError(
+            f"{group} agents of a batch cannot be divided into {config.ppo_minibatches} ppo_minibatches; use "
+            f"--ppo_minibatches {largest_share(group, config.ppo_minibatches)}"
+        )

@@ -15,7 +15,8 @@ from absl import flags
 
 from gunreal.config import folders, usage
 from gunreal.config.checks import check
-from gunreal.config.schema import FIELDS, TYPES, Config, ConfigError, close_match, load, typed
+from gunreal.config.files import load
+from gunreal.config.schema import FIELDS, TYPES, Config, ConfigError, close_match, typed
 from gunreal.config.units import parse_count, parse_size
 
 _TABLES = ("env_args", "task", "network_args")

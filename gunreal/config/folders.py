@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from gunreal.config.checks import check
-from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, load, save, typed
+from gunreal.config.files import load, save
+from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, typed
 
 CONFIG = "config.toml"
 
@@ -23,7 +24,7 @@ CHANGEABLE = frozenset(
     + ("eval_steps", "eval_minutes", "eval_episodes")
     + ("agents", "agents_per_process", "predictors", "trainers", "scheduler", "scheduler_seconds")
     + ("memory_limit", "max_batch", "env_timeout", "layout")
-    + ("nodes", "cluster", "reducers", "quorum", "gradient_dtype", "node_timeout")
+    + ("devices", "nodes", "cluster", "reducers", "quorum", "gradient_dtype", "node_timeout")
 )
 
 # Values for run folders whose configuration lacks these fields.
@@ -31,7 +32,7 @@ _BEFORE_FIELDS = {"normalize_observations": "off", "normalize_returns": False, "
 
 
 def saved_config(run_dir: str | Path) -> Config:
-    """The configuration saved in a run's folder. Raises ConfigError as `gunreal.config.schema.load` does."""
+    """The configuration saved in a run's folder. Raises ConfigError as `gunreal.config.files.load` does."""
     return Config(**{**_BEFORE_FIELDS, **load(Path(run_dir) / CONFIG)})
 
 

@@ -8,16 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import os
-import tomllib
 import typing
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-import tomli_w
-
-from gunreal.config import units
 from gunreal.config.values import converted
 
 
@@ -91,6 +85,12 @@ class Config:
     name: str = field("", "Name of this run's folder. If empty, it is made from the environment, tasks and time")
     steps: int = field(1_000_000, "Training budget, in agent steps", low=1)
     seed: int = field(1, "Random seed", low=0, high=2**31 - 1)
+    runner: str = field(
+        "parallel",
+        "Runner: parallel (environments in processes on the CPU) or device (environments, network and updates in "
+        "compiled JAX programs)",
+        choices=("parallel", "device"),
+    )
     serial: bool = field(False, "Bit-reproducible training in a single thread")
     checkpoint_minutes: float = field(5.0, "Minutes between checkpoints", above=0)
     keep_checkpoints: int = field(3, "Number of newest checkpoints to keep, in addition to the best", low=1)
@@ -100,7 +100,7 @@ class Config:
     eval_minutes: float = field(0.0, "Minutes between evaluations during training. 0 means none", low=0)
     eval_episodes: int = field(10, "Number of episodes in each evaluation during training", low=1)
     # System
-    agents: int = field(32, "Number of agents, each with its own environment", low=1, high=4096)
+    agents: int = field(32, "Number of agents, each with its own environment", low=1, high=2**20)
     agents_per_process: int = field(
         16,
         "Maximum number of agents per process. The largest divisor of agents up to this number is used",
@@ -131,6 +131,18 @@ class Config:
     max_batch: int = field(256, "Maximum number of observations in one prediction", low=1)
     env_timeout: float = field(
         120.0, "Maximum duration of an environment step, in seconds. After that, the process is restarted", above=0
+    )
+    devices: str = field("1", "Number of devices of a device run, or all")
+    device_batches: int = field(
+        1,
+        "Number of groups of agents that update in turn in a device run, each with t_max steps per rollout. It divides "
+        "t_max",
+        low=1,
+    )
+    device_spread: int = field(
+        100,
+        "Maximum number of random actions before training in a device run. They spread the agents over their episodes",
+        low=0,
     )
     # Learner
     backend: str = field("tensorflow", "Keras backend", choices=("tensorflow", "jax"))
@@ -191,7 +203,8 @@ class Config:
     )
     threads: int = field(
         0,
-        "CPU threads per network operation. 0 means a quarter of the cores, or all of them with --serial",
+        "CPU threads per network operation. 0 means a quarter of the cores, or all of them with --serial or in "
+        "device runs",
         low=0,
     )
     transfer: str = field(
@@ -264,43 +277,3 @@ def typed(name: str, value: Any) -> Any:
         return converted(name, TYPES[name], value)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-
-
-def load(path: str | Path) -> dict[str, Any]:
-    """Reads the fields set by a TOML file. `Config(**load(path))` is the complete configuration.
-
-    Returns:
-      The values by field name, converted to the types of the fields.
-
-    Raises:
-      ConfigError: the file cannot be read, is not valid TOML, has an unknown key or has a value of the wrong type.
-    """
-    try:
-        found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}; check the path") from error
-    except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    for name in found:
-        if name not in FIELDS:
-            raise ConfigError(f"{path}: unknown key {name}{close_match(name, FIELDS) or '; leave it out'}")
-    try:
-        if isinstance(found.get("memory_limit"), str):
-            found["memory_limit"] = units.parse_size(found["memory_limit"])
-        return {name: typed(name, value) for name, value in found.items()}
-    except ValueError as error:
-        raise ConfigError(f"{path}: {error}") from error
-
-
-def save(config: Config, path: str | Path) -> None:
-    """Writes all fields as TOML, so that `Config(**load(path)) == config`. Raises OSError.
-
-    The file is replaced as a whole, or not at all.
-    """
-    path = Path(path)
-    temporary = path.with_suffix(".tmp")
-    try:
-        temporary.write_bytes(tomli_w.dumps(dataclasses.asdict(config)).encode())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

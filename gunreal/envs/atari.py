@@ -44,7 +44,7 @@ class AtariEnv:
             raise ConfigError(f"{config.env} cannot record {sorted(unknown)}; available: {sorted(_EXTRA)}")
         if config.image_key:
             raise ConfigError(f"image_key {config.image_key!r}: {config.env} has no Dict observation; leave it out")
-        game, options = _game(config), _options(config)
+        game, options = game_options(config)
         self.num_envs = num_envs
         channels, size = 3 if config.observation == "rgb" else 1, config.frame_size
         self.frame: tuple[int, ...] = (channels, size, size)
@@ -84,7 +84,7 @@ class AtariGame(gymnasium.Env):
     """
 
     def __init__(self, config: Config):
-        game, options = _game(config), _options(config)
+        game, options = game_options(config)
         channels = 3 if config.observation == "rgb" else 1
         self._console = _Console(_open(config.emulator, game, options), options, channels)
         screen = self._console.start_screen.shape
@@ -178,6 +178,11 @@ def _open(emulator: str, game: str, options: dict) -> Any:
     if difficulty is not None:
         ale.setDifficulty(difficulty)
     return ale
+
+
+def game_options(config: Config) -> tuple[str, dict]:
+    """The name of the ROM of `config.env`, and the options of its protocol, overridden by `env_args`."""
+    return _game(config), _options(config)
 
 
 def _game(config: Config) -> str:

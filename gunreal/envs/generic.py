@@ -15,6 +15,7 @@ from gymnasium import spaces
 
 import gunreal.envs  # noqa: F401  (registers the library's own ids)
 from gunreal.config.schema import Config, ConfigError
+from gunreal.envs.functional import Played, adapted
 from gunreal.envs.raw import Raw, choose, converter
 from gunreal.envs.step import Step
 
@@ -116,9 +117,13 @@ def _from_function(config: Config, function: Callable[..., Any]) -> gymnasium.En
         if e.__traceback__ and e.__traceback__.tb_next:
             raise  # from inside the function
         raise ConfigError(f"env_args do not fit {config.env}: {e}") from None
-    if not isinstance(env, gymnasium.Env):
-        raise ConfigError(f"{config.env} returned a {type(env).__name__}; return a gymnasium.Env")
-    return env
+    if isinstance(env, gymnasium.Env):
+        return env
+    if functional := adapted(env):
+        return Played(functional)
+    raise ConfigError(
+        f"{config.env} returned a {type(env).__name__}; return a gymnasium.Env, or an environment as JAX functions"
+    )
 
 
 def _register_vizdoom(config: Config) -> None:

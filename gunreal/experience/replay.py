@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ ALIGN = 64  # bytes; alignment of arrays for vector instructions
 
 
 class Past(NamedTuple):
-    """The inputs of a recurrent network in addition to the observations of sequences.
+    """The inputs of a recurrent network in addition to the observations of sequences, in NumPy or a framework.
 
     Attributes:
       state: recurrent state before the first step, float32 `[B, spec.state]`.
@@ -32,9 +32,9 @@ class Past(NamedTuple):
       last_reward: clipped reward `r_t`, float32 `[B, T]`. It is 0 at the first step of an episode.
     """
 
-    state: np.ndarray
-    last_action: np.ndarray
-    last_reward: np.ndarray
+    state: Any
+    last_action: Any
+    last_reward: Any
 
 
 def blank_past(spec: Spec, count: int) -> Past | None:

@@ -97,7 +97,8 @@ def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
 
 def select_for(config: Config) -> None:
     """Selects the backend of a run. See `select`."""
-    select(config.backend, config.serial, config.threads or (0 if config.serial else max(1, cores() // 4)))
+    alone = config.serial or config.runner == "device"  # reproducible, with nothing else beside it
+    select(config.backend, alone, config.threads or (0 if alone else max(1, cores() // 4)))
 
 
 def cores() -> int:

@@ -97,6 +97,44 @@ class JaxLearner(Learner):
         names = (*self._variables, *self._statistics)
         return tuple(absorbed.get(id(v), x) for v, x in zip(names, new_weights, strict=True)), new_state
 
+    @property
+    def arrays(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The weights with the moments, and the optimizer's state, for `functional_predict` and `functional_update`."""
+        return self._weights, self._state
+
+    def replace(self, arrays: tuple[tuple[Any, ...], tuple[Any, ...]], version: int | None = None) -> None:
+        """Replaces `arrays`, and the number of updates if it is given. The arrays are not copied."""
+        with self._lock:
+            self._weights, self._state = arrays
+            self.version = self.version if version is None else version
+
+    def functional_predict(self, weights: tuple[Any, ...], observations: Any, past: Past | None) -> tuple[Any, ...]:
+        """`Network.predict("base", ...)` as a function of the weights, to be compiled as a part of a program."""
+        with self._scope(weights):
+            return self.network.predict("base", observations, past)
+
+    def functional_update(
+        self, arrays: tuple[tuple[Any, ...], tuple[Any, ...]], batch: Mapping[str, Any], learning_rate: Any
+    ) -> tuple[tuple[tuple[Any, ...], tuple[Any, ...]], Any]:
+        """`train` as a function of `arrays`, to be compiled as a part of a program.
+
+        Returns:
+          The new arrays, and the values of `metric_names`. An update that is not finite leaves the arrays unchanged.
+        """
+        from jax import numpy as jnp
+
+        gradients, values, found = self._loss_gradient(arrays[0], batch)
+        metrics = dict(zip(self.metric_names(batch), values, strict=True))
+        most, norm = self._config.max_grad_norm, metrics["grad_norm"]
+        scale = most / jnp.maximum(norm, most) if most > 0 else jnp.float32(1.0)
+        updated = self._optimizer_step(*arrays, gradients, found, scale, learning_rate)
+        kept = self._jax.tree.map(lambda old, new: jnp.where(metrics["skipped"] > 0, old, new), arrays, updated)
+        return kept, values
+
+    def metric_names(self, batch: Mapping[str, Any]) -> tuple[str, ...]:
+        """The names of the metrics of a batch with these parts, once its update has been compiled."""
+        return self._metrics[self._parts(batch)]
+
     def _read(self) -> list[Any]:
         return [*self._weights, *self._state]
 

@@ -28,6 +28,8 @@ import numpy as np
 _META = "meta.json"
 _BLOBS = "blobs/"
 _BEST = "best.npz"
+DEVICE = "device"  # start of the names of what a device run saves besides the learner
+_NOT_LEARNED = ("ring", DEVICE)  # a serial run saves its rings
 _SHA256 = "sha256"
 _DAMAGED = (OSError, EOFError, KeyError, ValueError, RuntimeError, struct.error, zipfile.BadZipFile, zlib.error)
 
@@ -50,6 +52,10 @@ class Checkpoint(NamedTuple):
     path: Path
     step: int
     score: float | None
+
+    def learned(self) -> dict[str, np.ndarray]:
+        """The arrays of the learner, for `Learner.set_state`."""
+        return {name: array for name, array in self.state.items() if not name.startswith(_NOT_LEARNED)}
 
 
 def save(

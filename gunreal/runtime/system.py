@@ -98,9 +98,7 @@ class System(Record):
         self.learner = build_learner(config, spec, tasks)
         self.layout = make_layout(config, spec, tasks, self.learner)
         if resumed:
-            self.learner.set_state(
-                {name: array for name, array in resumed.state.items() if not name.startswith("ring")}
-            )
+            self.learner.set_state(resumed.learned())
         metrics = make_metrics(tasks, resumed)
         super().__init__(config, metrics, run_dir, resumed)  # opens the run's files, so the state has to fit before
 

@@ -8,7 +8,8 @@ import pytest
 
 from gunreal.config import folders
 from gunreal.config.checks import check
-from gunreal.config.schema import FIELDS, Config, ConfigError, load
+from gunreal.config.files import load
+from gunreal.config.schema import FIELDS, Config, ConfigError
 
 
 def test_names_are_made_and_unique(tmp_path):

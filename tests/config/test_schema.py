@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from gunreal.config.checks import check
-from gunreal.config.schema import FIELDS, Config, ConfigError, batch_steps, load, per_process, save
+from gunreal.config.files import load, save
+from gunreal.config.schema import FIELDS, Config, ConfigError, batch_steps, per_process
 
 
 def error(**values) -> str:
@@ -77,12 +78,25 @@ def test_the_batch_suits_the_algorithm(algorithm, min_batch, batch):
         ({"name": "a/b"}, "--logdir"),
         ({"name": ".."}, "--logdir"),
         ({"logdir": ""}, "give a folder"),
+        ({"agents": 5000}, "processes take at most 4096; use --runner device"),
+        ({"device_batches": 2}, "no effect outside of device runs; leave it out or use --runner device"),
+        ({"runner": "device", "trainers": 2}, "no effect in device runs; leave it out or use --runner parallel"),
+        ({"runner": "device", "serial": True}, "no effect in device runs"),
+        ({"runner": "device", "devices": "two"}, "a number of at least 1, or all"),
+        ({"runner": "device", "device_batches": 3}, "use --device_batches 2"),
+        ({"runner": "device", "device_batches": 5}, "use --agents 35"),
+        ({"runner": "device", "agents": 30}, "use --ppo_minibatches 3"),
     ],
 )
 def test_bad_values_are_named_with_their_fix(values, fix):
     text = error(**values)
     assert fix in text
     assert any(name in text for name in values)
+
+
+def test_device_runs_name_the_package_that_they_need(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert error(runner="device") == 'device runs need JAX; install it with pip install "gunreal[device]"'
 
 
 @pytest.mark.parametrize(

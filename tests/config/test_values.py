@@ -7,7 +7,8 @@ import functools
 import pytest
 
 from gunreal.config.checks import check
-from gunreal.config.schema import Config, ConfigError, load, save
+from gunreal.config.files import load, save
+from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.catch import Catch
 from gunreal.tasks.pixel_control import PixelControl
 

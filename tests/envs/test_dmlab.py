@@ -12,7 +12,8 @@ from dmlab_fixtures import ARENA, MAZE, SHORT, both, spied
 from training import Training
 
 from gunreal.config.checks import check
-from gunreal.config.schema import Config, load
+from gunreal.config.files import load
+from gunreal.config.schema import Config
 from gunreal.envs.dmlab import DMLab
 from gunreal.envs.dmlab_levels import ACTION_SETS, Options
 from gunreal.envs.make import describe, make, restore

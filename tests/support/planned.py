@@ -8,7 +8,7 @@ from pathlib import Path
 
 from experiments import papers, table, trainings
 
-from gunreal.config.schema import save
+from gunreal.config.files import save
 
 TOOLS = Path(__file__).parents[2] / "tools"
 CATCH = "gunreal/Catch-v0"

@@ -13,7 +13,8 @@ from experiments import dispatcher, jobs
 from planned import CATCH, FINISHED, make_run, plan, small, trainings
 from training import wait_until
 
-from gunreal.config.schema import Config, ConfigError, load, save
+from gunreal.config.files import load, save
+from gunreal.config.schema import Config, ConfigError
 
 FAKE = """
 import json, pathlib, signal, sys, time

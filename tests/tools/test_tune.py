@@ -11,7 +11,8 @@ from measuring import measure, tune
 
 from gunreal.config import flags
 from gunreal.config.checks import check
-from gunreal.config.schema import Config, ConfigError, load, per_process
+from gunreal.config.files import load
+from gunreal.config.schema import Config, ConfigError, per_process
 
 
 def settings(config: Config | None) -> tuple[int, ...] | None:

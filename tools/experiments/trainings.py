@@ -18,7 +18,8 @@ from typing import Any
 from experiments.jobs import Job
 from experiments.table import FOREVER, TASKS, Experiment, LearningExperiment
 from gunreal.config import flags, folders
-from gunreal.config.schema import Config, ConfigError, save
+from gunreal.config.files import save
+from gunreal.config.schema import Config, ConfigError
 
 # Fields that may differ between an existing run and the requested one.
 _WATCHING = ("name", "logdir", "checkpoint_minutes", "keep_checkpoints", "metrics_seconds", "memory_limit")

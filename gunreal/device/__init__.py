@@ -1,0 +1,1 @@
+"""Device runs: environments, network and updates in compiled JAX programs."""

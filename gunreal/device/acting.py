@@ -1,0 +1,153 @@
+"""Acting on the device: a loop over predict, sample and step, compiled as one program."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+from jax import numpy as jnp
+
+from gunreal.config.schema import Config
+from gunreal.device.environment import Frames
+from gunreal.envs.functional import FunctionalEnv
+from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Past
+from gunreal.experience.spec import Spec
+
+
+class Actors(NamedTuple):
+    """The state of all agents between two steps.
+
+    Attributes:
+      env: state of the environments.
+      stack: current observations `[N, *spec.observation]`.
+      age: steps since the start of the episode, int32 `[N]`.
+      ended: whether the current observation is the last one of its episode, bool `[N]`.
+      score: sum of the episode's rewards so far, float32 `[N]`. NaN if the episode began before training.
+      past: recurrent state `[N, spec.state]`, last action and last reward `[N]`, or None.
+      key: data of the random key for actions.
+    """
+
+    env: Any
+    stack: Any
+    age: Any
+    ended: Any
+    score: Any
+    past: Past | None
+    key: Any
+
+
+class Acting:
+    """The agents of a run as pure functions.
+
+    Args:
+      config: configuration of the run.
+      spec: shapes and constants.
+      env: the environments.
+      frames: conversion of their observations.
+      predict: `JaxLearner.functional_predict`.
+    """
+
+    def __init__(self, config: Config, spec: Spec, env: FunctionalEnv, frames: Frames, predict: Any):
+        self._config, self._spec, self._env, self._frames, self._predict = config, spec, env, frames, predict
+
+    def start(self) -> Actors:
+        """Starts an episode for each agent, and takes up to `device_spread` random actions in it."""
+        count, spec = self._config.agents, self._spec
+        of_envs, of_spread, key = jax.random.split(jax.random.key(self._config.seed), 3)
+        seeds = jax.random.randint(of_envs, (count,), 0, 2**31 - 1)
+        env, observation = self._env.init(seeds)
+        zero = jnp.zeros(count, "float32")
+        begun = env, self._frames(observation), jnp.zeros(count, bool), zero
+        env, frame, ended, score = self._spread(begun, of_spread) if self._config.device_spread else begun
+        past = None
+        if spec.state:
+            past = Past(jnp.zeros((count, spec.state)), jnp.full(count, -1, "int32"), zero)
+        age = jnp.zeros(count, "int32")
+        return Actors(env, _repeated(frame, spec), age, ended, score, past, jax.random.key_data(key))
+
+    def _spread(self, begun: tuple[Any, ...], key: Any) -> tuple[Any, ...]:
+        """Steps each environment a random number of times."""
+        count = self._config.agents
+        of_limits, key = jax.random.split(key)
+        limits = jax.random.randint(of_limits, (count,), 0, self._config.device_spread + 1)
+
+        def step(carry: tuple[Any, ...], number: Any) -> tuple[tuple[Any, ...], None]:
+            env, frame, ended, score = carry
+            actions = jax.random.randint(
+                jax.random.fold_in(key, number), (count,), 0, self._spec.num_actions, dtype="int32"
+            )
+            stepped, observation, _, terminated, truncated = self._env.step(env, actions)
+            score = jnp.where(ended, 0.0, jnp.nan)  # known again for an episode that begins with training
+            new = stepped, self._frames(observation), terminated | truncated, score
+
+            def chosen(x: Any, y: Any) -> Any:
+                return jnp.where((number < limits).reshape(-1, *[1] * (x.ndim - 1)), x, y)
+
+            return jax.tree.map(chosen, new, carry), None
+
+        return jax.lax.scan(step, begun, jnp.arange(self._config.device_spread))[0]
+
+    def play(self, weights: Any, actors: Actors, steps: int) -> tuple[Actors, dict[str, Any], Any]:
+        """Takes steps with the current policy.
+
+        Returns:
+          The agents after it, the steps for `store.append`, and the scores of the episodes that ended in each step,
+          float32 `[steps, N]`, NaN elsewhere.
+        """
+
+        def step(actors: Actors, _: None) -> tuple[Actors, tuple[dict[str, Any], Any]]:
+            return self._step(weights, actors)
+
+        actors, (block, scores) = jax.lax.scan(step, actors, None, length=steps)
+        return actors, block, scores
+
+    def _step(self, weights: Any, actors: Actors) -> tuple[Actors, tuple[dict[str, Any], Any]]:
+        spec = self._spec
+        now, of_actions = jax.random.split(jax.random.wrap_key_data(actors.key))
+        logits, value, *state = self._predict(weights, actors.stack, rows(actors.past))
+        action = jax.random.categorical(of_actions, logits).astype("int32")
+        log_mu = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], 1)[:, 0]
+        env, observation, reward, terminated, truncated = self._env.step(actors.env, action)
+        truncated = truncated & ~terminated
+        frame, ended = self._frames(observation), terminated | truncated
+        flags = FIRST * (actors.age == 0) + RESET * actors.ended + TERMINATED * terminated + TRUNCATED * truncated
+        row = {
+            "frame": actors.stack[:, -spec.frame[0] :],
+            "age": actors.age,
+            "action": action,
+            "reward": reward,
+            "flags": flags.astype("uint8"),
+            "log_mu": log_mu,
+            "value": value,
+        }
+        past = None
+        if actors.past:
+            row["state"] = actors.past.state
+            last = jnp.where(actors.ended, -1, action), jnp.where(actors.ended, 0.0, clipped(reward, spec))
+            past = Past(state[0], *last)
+        newest = _column(actors.ended, frame)
+        moved = jnp.concatenate([actors.stack[:, spec.frame[0] :], frame], axis=1)
+        stack = jnp.where(newest, _repeated(frame, spec), moved)
+        age = jnp.where(actors.ended, 0, actors.age + 1)
+        score = jnp.where(actors.ended, 0.0, actors.score + reward)
+        following = Actors(env, stack, age, ended, score, past, jax.random.key_data(now))
+        return following, (row, jnp.where(ended, score, jnp.nan))
+
+
+def rows(past: Past | None) -> Past | None:
+    """The past of single steps `[N]` as that of sequences of one step `[N, 1]`."""
+    return past and Past(past.state, past.last_action[:, None], past.last_reward[:, None])
+
+
+def clipped(reward: Any, spec: Spec) -> Any:
+    """Rewards within the bound of the losses."""
+    return jnp.clip(reward, -spec.reward_clip, spec.reward_clip) if spec.reward_clip > 0 else reward
+
+
+def _repeated(frame: Any, spec: Spec) -> Any:
+    """The first observation of an episode."""
+    return jnp.concatenate([frame] * spec.stack, axis=1)
+
+
+def _column(x: Any, like: Any) -> Any:
+    return x.reshape(-1, *[1] * (like.ndim - 1))

@@ -1,0 +1,149 @@
+"""The compiled program of a device run: turns of acting, and the updates that follow each."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import numpy as jnp
+
+from gunreal.config.schema import Config
+from gunreal.device import rollouts, store
+from gunreal.device.acting import Acting, Actors
+from gunreal.device.environment import Frames
+from gunreal.envs.functional import FunctionalEnv
+from gunreal.experience.spec import Spec
+from gunreal.learning.jax_learner import JaxLearner
+
+
+class Loop(NamedTuple):
+    """Everything on the device that changes from turn to turn, besides the weights and the optimizer's state.
+
+    Attributes:
+      actors: the agents.
+      store: their newest steps.
+      version: number of updates, int32.
+      key: data of the random key for minibatches.
+    """
+
+    actors: Actors
+    store: store.Store
+    version: Any
+    key: Any
+
+
+class Turn(NamedTuple):
+    """What the host reads of a turn.
+
+    Attributes:
+      scores: score of each episode that ended, float32 `[steps, N]`, NaN elsewhere.
+      values: the metrics of each update, float32 `[updates, metrics]`, in the order of `Program.names`.
+      lags: number of updates between acting and each update, int32 `[updates, t_max]`. -1 for steps before the run.
+    """
+
+    scores: Any
+    values: Any
+    lags: Any
+
+
+class Program:
+    """The turns of a run. In each, all agents take `block` steps, and then one group updates with its newest rollouts.
+
+    A turn is not one compiled call but one for acting and one for each update, because XLA's loops on a CPU compute the
+    gradients of convolutions ten times more slowly. The calls are asynchronous, so they cost a GPU nothing.
+
+    Attributes:
+      groups: number of groups.
+      block: number of steps of a turn.
+      parts: number of minibatches of an epoch.
+      names: names of the metrics of an update, once the first turn has been started.
+
+    Args:
+      config: configuration of the run.
+      spec: shapes and constants.
+      learner: the network, its weights and the optimizer. The program keeps its arrays up to date.
+      env: the environments.
+      frames: conversion of their observations.
+    """
+
+    def __init__(self, config: Config, spec: Spec, learner: JaxLearner, env: FunctionalEnv, frames: Frames):
+        self._config, self._spec, self._learner = config, spec, learner
+        self._acting = Acting(config, spec, env, frames, learner.functional_predict)
+        self.groups, self.block = config.device_batches, spec.t_max // config.device_batches
+        size = config.agents // self.groups
+        self.parts = min(config.ppo_minibatches, size) if config.algorithm == "ppo" else 1
+        self._orders = (config.ppo_epochs if config.algorithm == "ppo" else 1, self.parts, size // self.parts)
+        self.names: tuple[str, ...] = ()
+        self._act = jax.jit(self._play, donate_argnums=1)
+        self._gather = jax.jit(self._batch)
+        self._update = jax.jit(self._learn, donate_argnums=(0, 1))
+
+    def start(self) -> Loop:
+        """The state of a new run, in one compiled call."""
+        return jax.jit(self._start)()
+
+    def shapes(self) -> Loop:
+        """Shapes and dtypes of the state."""
+        shapes: Loop = jax.eval_shape(self._start)
+        return shapes
+
+    def _start(self) -> Loop:
+        config, spec = self._config, self._spec
+        rows = store.ring_size(spec, 0, self.block)
+        steps = store.blank(spec, rows, self.groups, config.agents)
+        key = jax.random.key_data(jax.random.fold_in(jax.random.key(config.seed), 1))
+        return Loop(self._acting.start(), steps, jnp.int32(0), key)
+
+    def turn(self, loop: Loop, group: int, learning_rate: float) -> tuple[Loop, Turn]:
+        """Takes one turn. It donates `loop`, and replaces the arrays of the learner.
+
+        Args:
+          loop: the state.
+          group: number of the group that learns.
+          learning_rate: learning rate of the updates.
+        """
+        arrays = self._learner.arrays
+        loop, scores = self._act(arrays[0], loop)
+        batch, orders, acted, key = self._gather(arrays[0], loop, np.int32(group))
+        version, values, lags = loop.version, [], []
+        for epoch in range(self._orders[0]):
+            for part in range(self._orders[1]):
+                place = np.array((epoch, part), np.int32)
+                arrays, version, *report = self._update(
+                    arrays, version, batch, orders, place, acted, np.float32(learning_rate)
+                )
+                values.append(report[0])
+                lags.append(report[1])
+        self._learner.replace(arrays)
+        return loop._replace(version=version, key=key), Turn(scores, values, lags)
+
+    def _play(self, weights: Any, loop: Loop) -> tuple[Loop, Any]:
+        actors, block, scores = self._acting.play(weights, loop.actors, self.block)
+        return loop._replace(actors=actors, store=store.append(loop.store, block, loop.version)), scores
+
+    def _batch(self, weights: Any, loop: Loop, group: Any) -> tuple[rollouts.Batch, Any, Any, Any]:
+        """The batch, the rollouts of each minibatch, the version at each step, and the next key."""
+        config, spec = self._config, self._spec
+        batch = rollouts.gather(config, spec, self._learner.functional_predict, weights, loop.actors, loop.store, group)
+        key, of_orders = jax.random.split(jax.random.wrap_key_data(loop.key))
+        count = config.agents // self.groups
+        whole = jnp.arange(count)
+        if config.algorithm == "ppo":
+            whole = jax.vmap(lambda key: jax.random.permutation(key, count))(
+                jax.random.split(of_orders, self._orders[0])
+            )
+        steps = loop.store["end"] - spec.t_max + jnp.arange(spec.t_max)
+        acted = jnp.where(steps < 0, -1, loop.store["version"][steps % len(loop.store["version"])])
+        return batch, whole.reshape(self._orders), acted, jax.random.key_data(key)
+
+    def _learn(
+        self, arrays: Any, version: Any, batch: rollouts.Batch, orders: Any, place: Any, acted: Any, rate: Any
+    ) -> tuple[Any, ...]:
+        if self._orders[:2] != (1, 1):
+            batch = rollouts.minibatch(batch, orders[place[0], place[1]])
+        batch = rollouts.flat(batch)
+        arrays, values = self._learner.functional_update(arrays, batch, rate)
+        self.names = self._learner.metric_names(batch)
+        lags = jnp.where(acted < 0, -1, version - acted)
+        return arrays, version + (values[self.names.index("skipped")] == 0), values, lags

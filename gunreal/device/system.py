@@ -1,0 +1,164 @@
+"""A device run: its program, its metrics and its checkpoints."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from gunreal.config.schema import Config, ConfigError
+from gunreal.device.environment import frames, open_environment
+from gunreal.device.program import Loop, Program, Turn
+from gunreal.experience.spec import Spec
+from gunreal.learning.jax_learner import JaxLearner
+from gunreal.records import checkpoint
+from gunreal.runtime import ram
+from gunreal.runtime.record import Record
+from gunreal.runtime.system import build_learner, make_metrics
+from gunreal.runtime.trainer import anneal
+from gunreal.tasks.base import AuxiliaryTask
+
+
+class DeviceSystem(Record):
+    """The parts of a device run, and what runs them. The host only starts turns and reads their metrics.
+
+    The metrics of a turn are read while the next one runs.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        spec: Spec,
+        tasks: tuple[AuxiliaryTask, ...],
+        run_dir: Path,
+        resumed: checkpoint.Checkpoint | None,
+    ):
+        learner = build_learner(config, spec, tasks)
+        assert isinstance(learner, JaxLearner)
+        self.learner = learner
+        if resumed:
+            learner.set_state(resumed.learned())
+        env = open_environment(config, config.agents)
+        self.program = Program(config, spec, learner, env, frames(config, spec, env.observation_space))
+        self._memory_limit = ram.limit(config.memory_limit)
+        _check_memory(self.program, self._memory_limit)
+        with _enough_memory():
+            self.loop = _restored(self.program, resumed.state) if resumed else self.program.start()
+        super().__init__(config, make_metrics(tasks, resumed), run_dir, resumed)
+        self._group = int(self.loop.store["end"]) // self.program.block % self.program.groups
+        self._taken = self.metrics.step
+        self._turns: deque[tuple[Turn, float]] = deque()  # not read yet, with their learning rates
+
+    def run(self, tick: Callable[[], None]) -> None:
+        """Runs until it is stopped. `tick` is called between turns, about ten times per second."""
+        last = 0.0
+        while not self.stopped_by:
+            with _enough_memory():
+                self._turn()
+                while len(self._turns) > 1:
+                    self._read(*self._turns.popleft())
+            if time.monotonic() - last >= 0.1:
+                last = time.monotonic()
+                tick()
+            if self._taken >= self.config.steps:
+                self.stop("steps")
+
+    def _turn(self) -> None:
+        config, program = self.config, self.program
+        self._taken += config.agents * program.block
+        rate = anneal(config.learning_rate, config.learning_rate_end, self._taken / config.steps)
+        self.loop, turn = program.turn(self.loop, self._group, rate)
+        self._turns.append((turn, rate))
+        self._group = (self._group + 1) % program.groups
+
+    def _read(self, turn: Turn, rate: float) -> None:
+        """Adds the metrics of a turn, once it has ended."""
+        scores, values, lags = jax.device_get(tuple(turn))
+        self.metrics.acted(scores.size)
+        for _ in scores:
+            self.metrics.predicted("base", scores.shape[1])
+        for score in scores[~np.isnan(scores)].tolist():
+            self.metrics.episode(score)
+        config, program = self.config, self.program
+        each = config.agents // program.groups * config.t_max // program.parts
+        for number, (update, lag) in enumerate(zip(values, lags, strict=True)):
+            scalars = dict(zip(program.names, update.tolist(), strict=True)) | {"learning_rate": rate}
+            skipped, lag = scalars.pop("skipped") > 0, lag[lag >= 0]
+            new = each * len(lag) // config.t_max if number < program.parts else 0  # the first epoch comes first
+            self.metrics.trained(new, lag, scalars, skipped, each)
+
+    def drain_episodes(self) -> None:
+        """Reads the metrics of all turns."""
+        while self._turns:
+            self._read(*self._turns.popleft())
+
+    def snapshot(self) -> dict[str, Any]:
+        """One line of metrics for the time since the last one."""
+        gauges = {"agents": self.config.agents, "predictors": 1, "trainers": 1}
+        gauges |= {"memory_bytes": ram.in_use([os.getpid()]), "memory_limit": self._memory_limit}
+        return self.metrics.snapshot(gauges, {})
+
+    def save(self) -> None:
+        """Writes a checkpoint for an exact resume, with the environments and their newest steps."""
+        self.drain_episodes()
+        self.save_checkpoint(self.state() | dict(_named(self.loop)))
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Copies the state of the learner."""
+        self.learner.replace(self.learner.arrays, int(self.loop.version))
+        return self.learner.get_state()
+
+    def weights_sha256(self) -> str:
+        """Hash of the learner's weights and moments."""
+        return self.learner.weights_sha256()
+
+
+def _named(loop: Loop) -> Iterator[tuple[str, Any]]:
+    """The arrays of the loop, or their shapes, by their names in a checkpoint."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(loop):
+        yield f"{checkpoint.DEVICE}{jax.tree_util.keystr(path)}", leaf
+
+
+def _restored(program: Program, saved: Mapping[str, np.ndarray]) -> Loop:
+    """The loop that a checkpoint holds.
+
+    Raises:
+      ConfigError: it belongs to another environment or to another number of agents.
+    """
+    shapes = program.shapes()
+    found = []
+    for name, shape in _named(shapes):
+        if name not in saved or saved[name].shape != shape.shape or saved[name].dtype != shape.dtype:
+            raise ConfigError(f"the checkpoint does not fit this device run at {name}; start a new run")
+        found.append(jax.numpy.array(saved[name]))
+    return jax.tree.unflatten(jax.tree.structure(shapes), found)
+
+
+def _check_memory(program: Program, limit: int) -> None:
+    """Raises ConfigError if the state of the loop alone does not fit into the memory of the device."""
+    stats = jax.local_devices()[0].memory_stats() or {}
+    room = stats.get("bytes_limit", limit)
+    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(program.shapes()))
+    if size > room:
+        raise ConfigError(
+            f"the agents take {size / 2**30:.1f} GiB of the device's {room / 2**30:.1f} GiB; lower --agents or --t_max"
+        )
+
+
+@contextlib.contextmanager
+def _enough_memory() -> Iterator[None]:
+    """Turns the error of a full device to one line."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise ConfigError("the memory of the device is full; lower --agents or --t_max") from error

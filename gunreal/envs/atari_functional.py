@@ -1,0 +1,43 @@
+"""Atari games as functional environments, on the library's own emulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from gunreal.config.schema import Config, ConfigError
+from gunreal.emulator import EmulatorUnavailable, UnknownGame
+from gunreal.envs.atari import game_options
+
+
+class AtariFunctional:
+    """`num_envs` consoles of the game `config.env`. The observations have the frame size. See `FunctionalEnv`.
+
+    Raises:
+      ConfigError: the emulator does not support the game or cannot be compiled.
+    """
+
+    def __init__(self, config: Config, num_envs: int):
+        from gunreal.emulator.ffi import DeviceAtari
+
+        game, options = game_options(config)
+        options["frame_skip"] = options.pop("frameskip")
+        options["difficulty"] = options["difficulty"] or 0
+        options |= {"size": (config.frame_size, config.frame_size), "grayscale": config.observation == "gray"}
+        try:
+            self._games = DeviceAtari(game, num_envs, **options)
+        except (UnknownGame, EmulatorUnavailable) as error:
+            raise ConfigError(str(error)) from None
+        self.observation_space: spaces.Space = spaces.Box(0, 255, self._games.observation_shape, np.uint8)
+        self.action_space = spaces.Discrete(self._games.num_actions)
+
+    def init(self, seeds: Any) -> tuple[Any, Any]:
+        """See `FunctionalEnv`. The number of seeds is `num_envs`."""
+        state = self._games.init(seeds.astype("uint32"))
+        return state, self._games.observe(state)
+
+    def step(self, state: Any, actions: Any) -> tuple[Any, Any, Any, Any, Any]:
+        """See `FunctionalEnv`."""
+        return self._games.step(state, actions)

@@ -1,0 +1,71 @@
+"""Turns: every step of every agent is trained on once, as often as the algorithm says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax")
+import jax  # noqa: E402
+from device_runs import configure, make_program  # noqa: E402
+
+
+def run(config, turns):
+    program, learner = make_program(config)
+    loop, reports = program.start(), []
+    for turn in range(turns):
+        loop, report = program.turn(loop, turn % program.groups, 0.1 * turn)
+        reports.append(jax.device_get(tuple(report)))
+    jax.effects_barrier()
+    return program, learner, loop, reports
+
+
+def trained_steps(learner):
+    """Each (observation, action) that was learned from, with how often."""
+    counts = {}
+    for batch in learner.batches:
+        rows = np.concatenate([batch["observations"], batch["base"]["action"].reshape(-1, 1)], 1)
+        for row, mask in zip(rows.tolist(), batch["base"]["mask"].ravel(), strict=True):
+            counts[tuple(row)] = counts.get(tuple(row), 0) + int(mask)
+    return counts
+
+
+def test_a_single_group_learns_on_policy():
+    _, learner, loop, reports = run(configure(env_args={"script": "~"}), 3)
+    assert len(learner.batches) == 3 and int(loop.version) == 3
+    np.testing.assert_allclose(learner.rates, [0.0, 0.1, 0.2], rtol=1e-6)
+    counts = trained_steps(learner)
+    assert len(counts) == 8 * 4 * 3 and set(counts.values()) == {1}
+    for _, values, lags in reports:
+        np.testing.assert_array_equal(values, [[0.5, 0.0]])
+        np.testing.assert_array_equal(lags, [[0, 0, 0, 0]])
+
+
+def test_groups_learn_in_turn():
+    program, learner, loop, reports = run(configure(env_args={"script": "~"}, device_batches=2), 6)
+    assert (program.groups, program.block) == (2, 2) and int(loop.store["end"]) == 12
+    assert [batch["base"]["mask"].shape for batch in learner.batches] == [(4, 4)] * 6
+    counts = trained_steps(learner)
+    assert set(counts.values()) == {0, 1}
+    seen = sorted(t for (_, t, _, _), count in counts.items() if count)
+    # Steps 0 to 11 of 8 agents; the last two of the group whose turn comes next are not trained on yet.
+    assert seen == sorted([t for t in range(12) for _ in range(8 if t < 10 else 4)])
+    lags = [report[2][0].tolist() for report in reports]
+    assert lags[:3] == [[-1, -1, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0]]
+
+
+def test_ppo_learns_from_each_step_in_every_epoch():
+    config = configure(env_args={"script": "~"}, algorithm="ppo", ppo_epochs=3, ppo_minibatches=2)
+    program, learner, loop, reports = run(config, 2)
+    assert len(learner.batches) == 2 * 3 * 2 and program.parts == 2
+    assert set(trained_steps(learner).values()) == {3}
+    np.testing.assert_array_equal(np.array(reports[0][2])[:, 0], np.arange(6))
+    epochs = [batch["observations"][:, 0].tolist() for batch in learner.batches]
+    assert sorted(epochs[0] + epochs[1]) == sorted(epochs[2] + epochs[3])
+    assert set(epochs[0]) != set(epochs[2])  # in a new order
+
+
+def test_scores_are_reported():
+    _, _, _, reports = run(configure(), 4)
+    scores = np.concatenate([report[0] for report in reports])
+    assert scores.shape == (16, 8) and 0 < (~np.isnan(scores)).sum() < scores.size

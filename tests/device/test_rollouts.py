@@ -1,0 +1,105 @@
+"""Batches from the store have what those of the trainers have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax")
+from device_runs import configure, interface, make_acting  # noqa: E402
+
+from gunreal.device import rollouts, store  # noqa: E402
+from gunreal.experience import returns  # noqa: E402
+from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED  # noqa: E402
+from gunreal.runtime import trainer  # noqa: E402
+
+WEIGHTS = (np.float32(0),)
+
+
+def random_rollouts(seed=0, shape=(5, 7)):
+    rng = np.random.default_rng(seed)
+    flags = rng.choice(3, p=(0.6, 0.2, 0.2), size=shape)
+    discounts = np.where(flags == 1, 0, 0.9).astype(np.float32)
+    rewards, values, values_t = (rng.normal(size=shape).astype(np.float32) for _ in range(3))
+    return rewards, discounts, flags == 2, values, values_t
+
+
+def test_generalized_advantages():
+    rewards, discounts, truncated, values, values_t = random_rollouts()
+    expected = returns.generalized_advantages(rewards, discounts, truncated, values, values_t, 0.8)
+    cut = truncated.astype(np.float32)
+    found = rollouts.generalized_advantages(rewards, discounts, cut, values, values_t, 0.8)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_rollout_returns():
+    rewards, discounts, truncated, _, values_t = random_rollouts()
+    expected = returns.rollout_returns(rewards, discounts, truncated, values_t)
+    found = rollouts.rollout_returns(rewards, discounts, truncated.astype(np.float32), values_t)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_normalized():
+    advantage, mask = random_rollouts()[0], (random_rollouts(1)[1] > 0).astype(np.float32)
+    expected = trainer.normalized(advantage, mask)
+    np.testing.assert_allclose(rollouts.normalized(advantage, mask), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture(scope="module", params=[{}, {"correction": "epsilon"}, {"algorithm": "ppo"}])
+def gathered(request):
+    """A batch of the second of two groups, and the steps of its agents, `[n, steps, ...]`."""
+    config = configure(device_batches=2, **request.param)
+    acting, spec = make_acting(config, state=2), interface(config, state=2)
+    actors, kept, blocks = acting.start(), store.blank(spec, 8, 2, config.agents), []
+    for _ in range(5):
+        actors, block, _ = acting.play(WEIGHTS, actors, 2)
+        kept = store.append(kept, block, 0)
+        blocks.append(block)
+    steps = {name: np.concatenate([block[name] for block in blocks]).swapaxes(0, 1)[1::2] for name in blocks[0]}
+    batch = rollouts.gather(config, spec, acting._predict, WEIGHTS, actors, kept, 1)
+    following = acting._predict(WEIGHTS, actors.stack, rollouts.rows(actors.past))[1]
+    return config, batch, steps, np.asarray(following)[1::2]
+
+
+def test_the_batch_is_that_of_the_newest_rollouts(gathered):
+    config, batch, steps, following = gathered
+    newest = {name: array[:, -config.t_max :] for name, array in steps.items()}
+    flags, base = newest["flags"], batch["base"]
+    assert (flags & RESET).any() and (flags & TRUNCATED).any()
+    np.testing.assert_array_equal(base["action"], newest["action"])
+    np.testing.assert_array_equal(base["mask"], flags & RESET == 0)
+    np.testing.assert_array_equal(batch["observations"], newest["frame"])
+    reward = np.clip(newest["reward"], -0.6, 0.6)
+    discount, cut = np.where(flags & TERMINATED, 0, np.float32(config.discount)), flags & TRUNCATED != 0
+    value_t = np.concatenate([newest["value"][:, 1:], following[:, None]], 1)
+    if config.algorithm == "ppo":
+        args = reward, discount, cut, newest["value"], value_t
+        advantage = returns.generalized_advantages(*args, config.gae_lambda)
+        np.testing.assert_allclose(base["returns"], advantage + newest["value"], rtol=1e-4, atol=1e-5)
+        expected = trainer.normalized(advantage, np.asarray(base["mask"]))
+        np.testing.assert_allclose(base["advantage"], expected, rtol=1e-3, atol=1e-4)
+    elif config.correction == "vtrace":
+        expected = {"reward": reward, "discount": discount, "truncated": cut, "value_t": value_t}
+        for name, array in expected.items():
+            np.testing.assert_allclose(base[name], array, rtol=1e-5, err_msg=name)
+    else:
+        expected = returns.rollout_returns(reward, discount, cut, value_t)
+        np.testing.assert_allclose(base["returns"], expected, rtol=1e-4, atol=1e-5)
+    if "log_mu" in base:
+        np.testing.assert_array_equal(base["log_mu"], newest["log_mu"])
+
+
+def test_the_past_is_that_before_each_step(gathered):
+    config, batch, steps, _ = gathered
+    past, rows = batch["past"]["base"], slice(-config.t_max - 1, -1)
+    new = steps["flags"][:, -config.t_max :] & FIRST != 0
+    np.testing.assert_array_equal(past.last_action, np.where(new, -1, steps["action"][:, rows]))
+    np.testing.assert_allclose(past.last_reward, np.where(new, 0, np.clip(steps["reward"][:, rows], -0.6, 0.6)))
+    np.testing.assert_array_equal(past.state, steps["state"][:, -config.t_max])
+
+
+def test_a_minibatch_has_whole_rollouts(gathered):
+    _, batch, _, _ = gathered
+    smaller = rollouts.flat(rollouts.minibatch(batch, np.array([2, 0])))
+    np.testing.assert_array_equal(smaller["base"]["action"], batch["base"]["action"][np.array([2, 0])])
+    assert smaller["observations"].shape == (2 * batch["base"]["mask"].shape[1], 3)

@@ -1,0 +1,63 @@
+"""The store on the device gives back what the replay rings in NumPy do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gunreal.experience import replay
+from gunreal.experience.spec import Spec
+
+jax = pytest.importorskip("jax")
+from gunreal.device import store  # noqa: E402
+
+GROUPS, AGENTS, BLOCK = 2, 6, 2
+SPEC = Spec((1, 3, 2), 3, "uint8", 4, t_max=6, state=5)
+
+
+@pytest.fixture(scope="module")
+def filled():
+    """A store after more steps than it holds, and all steps in NumPy by name, `[agents, steps, ...]`."""
+    rng, rows, count = np.random.default_rng(0), store.ring_size(SPEC, 0, BLOCK), 14
+    age = np.zeros((AGENTS, count), np.int64)
+    for t in range(1, count):
+        age[:, t] = np.where(rng.random(AGENTS) < 0.3, 0, age[:, t - 1] + 1)
+    steps = {
+        "frame": rng.integers(256, size=(AGENTS, count, *SPEC.frame)).astype(np.uint8),
+        "age": age.astype(np.uint8),
+        "reward": rng.normal(size=(AGENTS, count)).astype(np.float32),
+        "state": rng.normal(size=(AGENTS, count, SPEC.state)).astype(np.float32),
+    }
+    kept = store.blank(SPEC, rows, GROUPS, AGENTS)
+    append = jax.jit(store.append)
+    for first in range(0, count, BLOCK):
+        block = {name: np.swapaxes(array[:, first : first + BLOCK], 0, 1) for name, array in steps.items()}
+        kept = append(kept, block | {"age": block["age"].astype(np.int32)}, first)
+    return kept, steps, count
+
+
+def test_the_ring_holds_a_rollout_and_the_stack_before_it():
+    assert store.ring_size(SPEC, 0, BLOCK) == 8 and store.ring_size(SPEC, 100, 3) == 102
+    assert store.ring_size(SPEC._replace(stack=1), 0, 6) == 12  # the row before it, for recurrent networks
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_steps_are_those_of_the_group(filled, group):
+    kept, steps, count = filled
+    assert int(kept["end"]) == count
+    wanted = np.arange(count - SPEC.t_max, count)
+    for name in ("reward", "state"):
+        found = store.take(kept, name, group, wanted)
+        np.testing.assert_array_equal(found, steps[name][group::GROUPS][:, wanted])
+    assert kept["version"][(count - 1) % 8] == count - BLOCK
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_observations_are_stacked_as_in_the_rings(filled, group):
+    kept, steps, count = filled
+    first = count - SPEC.t_max
+    found = jax.jit(store.observations, static_argnums=(1, 4))(kept, SPEC, group, first, SPEC.t_max)
+    for place, agent in enumerate(range(group, AGENTS, GROUPS)):
+        expected = np.empty((SPEC.t_max, *SPEC.observation), np.uint8)
+        replay.gather(steps, SPEC, np.full(SPEC.t_max, agent), np.arange(first, count), expected)
+        np.testing.assert_array_equal(found[place], expected)

@@ -1,0 +1,90 @@
+"""Functional environments: episodes follow each other, and each has Gymnasium's interface, too."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scripted_functional
+from gymnasium import spaces
+
+from gunreal.config.schema import Config, ConfigError
+from gunreal.envs.functional import Batched, Played, adapted
+from gunreal.envs.make import examine, make_raw
+
+jax = pytest.importorskip("jax")
+
+
+class Countdown:
+    """gymnax's interface: the state counts from a random number down to 0."""
+
+    def reset_env(self, key, params):
+        left = jax.random.randint(key, (), 1, params + 1)
+        return left[None].astype("float32"), left
+
+    def step_env(self, key, state, action, params):
+        return (state - 1)[None].astype("float32"), state - 1, 1.0 * action, state == 1, {}
+
+    def observation_space(self, params):
+        return SimpleNamespace(shape=(1,), low=0, high=params)
+
+    def action_space(self, params):
+        return SimpleNamespace(n=2)
+
+
+def make_countdown(most: int = 4):
+    return Countdown(), most
+
+
+def test_episodes_follow_each_other():
+    env = adapted(make_countdown())
+    assert isinstance(env, Batched)
+    state, observation = env.init(np.arange(50, dtype=np.int32))
+    left, over, starts = np.asarray(observation)[:, 0], np.zeros(50, bool), []
+    step = jax.jit(env.step)
+    for _ in range(20):
+        state, observation, reward, terminated, truncated = step(state, np.ones(50, np.int32))
+        now = np.asarray(observation)[:, 0]
+        assert (now[~over] == left[~over] - 1).all() and (now[over] >= 1).all()
+        np.testing.assert_array_equal(reward, np.where(over, 0, 1))
+        np.testing.assert_array_equal(terminated, ~over & (now == 0))
+        assert not truncated.any()
+        starts += now[over].tolist()
+        left, over = now, np.asarray(terminated)
+    assert {1, 2, 3, 4} == set(starts)  # every episode draws its own
+
+
+def test_an_environment_depends_on_its_seed_alone():
+    env = adapted(make_countdown(1000))
+    (_, some), (_, others) = (env.init(np.array(seeds, np.int32)) for seeds in ([1, 2, 3], [3, 9, 1]))
+    assert some[0] == others[2] and some[2] == others[0] and some[0] != some[1]
+
+
+def test_played_is_a_gymnasium_environment():
+    env = make_raw(Config(env="scripted_functional:make", env_args={"script": "--t"}))
+    assert isinstance(env, Played)
+    first, _ = env.reset(seed=3)
+    assert env.observation_space.contains(first) and first[1] == 0
+    steps = [env.step(2) for _ in range(3)]
+    assert [step[1] for step in steps] == [0.5, 0.75, 1.0]
+    assert [step[2:4] for step in steps] == [(False, False), (False, False), (False, True)]
+    assert (env.reset(seed=3)[0] == first).all() and (env.reset()[0] != first).any()
+
+
+def test_its_interface_is_that_of_a_run():
+    spec, raw = examine(Config(env="scripted_functional:make"))
+    assert spec.frame == (3,) and spec.num_actions == 3 and raw.space.shape == (3,)
+
+
+def test_other_things_are_refused():
+    with pytest.raises(ConfigError, match="returned a SimpleNamespace; return a gymnasium.Env, or an environment as"):
+        examine(Config(env=f"{__name__}:SimpleNamespace"))
+
+
+def test_the_actions_of_a_space_with_a_start_are_counted_from_0():
+    env = scripted_functional.make("~")
+    env.action_space = spaces.Discrete(3, start=5)
+    played = Played(env)
+    played.reset(seed=0)
+    assert played.step(6)[0][2] == 1

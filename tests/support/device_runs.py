@@ -1,0 +1,75 @@
+"""A device run without a network: its environments are scripted, and its predictions and updates are known."""
+
+from __future__ import annotations
+
+import jax
+import scripted_functional
+from jax import numpy as jnp
+
+from gunreal.config.schema import Config
+from gunreal.device.acting import Acting
+from gunreal.device.environment import frames
+from gunreal.device.program import Program
+from gunreal.experience.spec import Spec
+
+SCRIPT = "---T -t ----t ~"
+NAMES = ("loss_total", "skipped")
+
+
+class KnownLearner:
+    """Its weights are `(number of updates,)`. It remembers the batches that it learns from."""
+
+    def __init__(self, spec):
+        self.arrays = ((jnp.float32(0),), ())
+        self._spec, self.batches, self.rates = spec, [], []
+
+    def replace(self, arrays, version=None):
+        self.arrays = arrays
+
+    def functional_predict(self, weights, observations, past):
+        value = value_of(observations) + weights[0]
+        logits = jnp.stack([jnp.sin(value), jnp.cos(value), jnp.zeros_like(value)], 1)
+        return (logits, value, past.state + 1) if self._spec.state else (logits, value)
+
+    def functional_update(self, arrays, batch, rate):
+        jax.debug.callback(self._learn, batch, rate, ordered=True)
+        return ((arrays[0][0] + 1,), ()), jnp.array([0.5, 0.0])
+
+    def _learn(self, batch, rate):
+        self.batches.append(batch)
+        self.rates.append(float(rate))
+
+    def metric_names(self, batch):
+        return NAMES
+
+
+def value_of(observations):
+    """A value that differs from observation to observation."""
+    return 0.1 * (observations[:, 0] % 7) + observations[:, 1] + 0.01 * observations[:, 2]
+
+
+def configure(**options) -> Config:
+    """A configuration of the scripted environments, with small batches."""
+    defaults = {"runner": "device", "env": "scripted_functional:make", "env_args": {"script": SCRIPT}, "agents": 8}
+    defaults |= {"t_max": 4, "algorithm": "a3c", "device_spread": 0, "reward_clip": 0.6}
+    return Config(**(defaults | options))
+
+
+def interface(config: Config, state: int = 0) -> Spec:
+    """The interface of the scripted environments."""
+    return Spec((3,), 1, "float32", 3, config.t_max, config.discount, config.reward_clip, state)
+
+
+def make_acting(config: Config, state: int = 0) -> Acting:
+    """The agents of a run."""
+    spec = interface(config, state)
+    env = scripted_functional.make(**config.env_args)
+    convert = frames(config, spec, env.observation_space)
+    return Acting(config, spec, env, convert, KnownLearner(spec).functional_predict)
+
+
+def make_program(config: Config, state: int = 0) -> tuple[Program, KnownLearner]:
+    """A program and what it trains."""
+    spec, env = interface(config, state), scripted_functional.make(**config.env_args)
+    learner = KnownLearner(spec)
+    return Program(config, spec, learner, env, frames(config, spec, env.observation_space)), learner
