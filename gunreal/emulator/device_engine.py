@@ -16,18 +16,20 @@ if TYPE_CHECKING:
     import jax
 
 
-def find_gpu() -> jax.Device:
-    """Returns the first GPU. Raises EmulatorUnavailable if there is none, or JAX is missing."""
+def find_device(name: str) -> jax.Device:
+    """Returns the first GPU for "cuda", or the default device of JAX for "jax".
+
+    Raises:
+      EmulatorUnavailable: there is no GPU, or JAX is missing.
+    """
     try:
         import jax
     except ImportError:
-        raise EmulatorUnavailable("device='cuda' needs JAX; install jax[cuda13], or use device='cpu'") from None
+        raise EmulatorUnavailable(f"device={name!r} needs JAX; install jax[cuda13], or use device='cpu'") from None
     try:
-        return jax.devices("cuda")[0]
+        return jax.devices("cuda" if name == "cuda" else None)[0]
     except RuntimeError:
-        raise EmulatorUnavailable(
-            "JAX finds no CUDA GPU; install jax[cuda13] and a driver, or use device='cpu'"
-        ) from None
+        raise EmulatorUnavailable("JAX finds no CUDA GPU; install a driver and jax[cuda13], or use the CPU") from None
 
 
 class DeviceEngine:

@@ -54,7 +54,8 @@ class DeviceAtari:
         order, or one more. A GPU is fastest if this number is a multiple of 64.
       num_envs: number of consoles.
       options: settings of `VectorAtari`: protocol, frame_skip, repeat_action_probability, noop_max, size, grayscale,
-        maximum, full_action_space, mode, difficulty and max_num_frames_per_episode.
+        maximum, full_action_space, mode, difficulty and max_num_frames_per_episode. With `observations=False`, nothing
+        is drawn, and observations have no channels.
 
     Raises:
       UnknownGame, EmulatorUnavailable, ValueError: as `VectorAtari` does.
@@ -143,8 +144,7 @@ def _register() -> None:
     """Registers the functions for the CPU and, if JAX uses a GPU, for that."""
     _register_for("cpu", "")
     if jax.default_backend() == "gpu":
-        capability: str = jax.devices()[0].compute_capability  # such as "9.0"
-        _register_for("CUDA", "sm_" + capability.replace(".", ""))
+        _register_for("CUDA", architecture(jax.devices()[0]))
 
 
 @functools.cache
@@ -153,6 +153,12 @@ def _register_for(platform: str, cuda: str) -> None:
     for name in _FUNCTIONS:
         function = jax.ffi.pycapsule(getattr(library, f"atari_{name}"))
         jax.ffi.register_ffi_target(f"gunreal_atari_{name}", function, platform=platform)
+
+
+def architecture(device: jax.Device) -> str:
+    """Returns the name of a GPU for nvcc, such as "sm_90"."""
+    capability: str = device.compute_capability  # such as "9.0"
+    return "sm_" + capability.replace(".", "")
 
 
 def compiled(cuda: str = "") -> Path:

@@ -59,8 +59,12 @@ def settings(
     mode: int | None = None,
     difficulty: int = 0,
     max_num_frames_per_episode: int = 108_000,
+    observations: bool = True,
 ) -> Settings:
-    """Loads a game and checks the settings. `VectorAtari` explains the arguments and raises the same errors."""
+    """Loads a game and checks the settings. `VectorAtari` explains the arguments and raises the same errors.
+
+    Without `observations`, nothing is drawn, and observations have no channels.
+    """
     if protocol not in PROTOCOLS:
         raise ValueError(f"unknown protocol {protocol!r}; available: {', '.join(sorted(PROTOCOLS))}")
     if frame_skip < 1:
@@ -68,7 +72,7 @@ def settings(
     default_noops, default_sticky = PROTOCOLS[protocol]
     sticky = default_sticky if repeat_action_probability is None else repeat_action_probability
     loaded = load_game(game, mode, difficulty)
-    shape = (1 if grayscale else 3, *(size or (loaded.game.height, WIDTH)))
+    shape = ((1 if grayscale else 3) * observations, *(size or (loaded.game.height, WIDTH)))
     return Settings(
         loaded=loaded,
         protocol=Protocol(

@@ -9,10 +9,9 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from gunreal.emulator import device_engine
 from gunreal.emulator.build import library
 from gunreal.emulator.cpu_engine import CpuEngine
-from gunreal.emulator.device_engine import DeviceEngine
+from gunreal.emulator.device_engine import DeviceEngine, find_device
 from gunreal.emulator.pack import player_offset
 from gunreal.emulator.settings import games_of, rgb_palette, several
 
@@ -25,14 +24,14 @@ class VectorAtari(gymnasium.vector.VectorEnv):
     end of an episode resets the console and has reward 0 (`AutoresetMode.NEXT_STEP`). `info` contains `lives` and
     `episode_frame_number`, int32 `[num_envs]`.
 
-    On the CPU, the results are NumPy arrays. On a GPU, they are JAX arrays in the memory of the GPU. Libraries such as
-    JAX, PyTorch and CuPy take both through `from_dlpack` without a copy.
+    The results are NumPy arrays, or JAX arrays in the memory of the GPU. Libraries such as JAX, PyTorch and CuPy take
+    both through `from_dlpack` without a copy.
 
     Args:
       game: name of the game, such as "pong", "Pong" or "ALE/Pong-v5". With several names, each game has the same number
         of consoles, in this order, or one more. The number of actions is that of the game with the most.
       num_envs: number of consoles.
-      device: "cpu", or "cuda" for the first GPU.
+      device: "cpu", "cuda" for the first GPU, or "jax" for the default device of JAX, which may be the CPU.
       protocol: "v5" (sticky actions) or "deterministic" (up to 30 no-ops).
       num_threads: number of threads that step the consoles of each game. With 0, `send` itself steps them. A GPU does
         not use them.
@@ -76,8 +75,8 @@ class VectorAtari(gymnasium.vector.VectorEnv):
         max_num_frames_per_episode: int = 108_000,
         render_mode: str | None = None,
     ):
-        if device not in ("cpu", "cuda"):
-            raise ValueError(f"device is {device!r}, but must be 'cpu' or 'cuda'")
+        if device not in ("cpu", "cuda", "jax"):
+            raise ValueError(f"device is {device!r}, but must be 'cpu', 'cuda' or 'jax'")
         if num_envs < 1:
             raise ValueError(f"num_envs is {num_envs}, but must be at least 1")
         games = several(
@@ -92,7 +91,7 @@ class VectorAtari(gymnasium.vector.VectorEnv):
         if device == "cpu":
             self._engine = CpuEngine(games, self._of, num_threads)
         else:
-            self._engine = DeviceEngine(games, self._of, device_engine.find_gpu())
+            self._engine = DeviceEngine(games, self._of, find_device(device))
         self.num_envs, self.render_mode = num_envs, render_mode
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP, "render_modes": ["rgb_array"], "render_fps": 60}
         self.single_observation_space = gymnasium.spaces.Box(0, 255, games[0].shape, np.uint8)

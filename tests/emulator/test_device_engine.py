@@ -1,23 +1,17 @@
-"""The road of `VectorAtari` to a GPU, with the CPU as the device of JAX, beside its road to the CPU."""
+"""The road of `VectorAtari` to a GPU, with the CPU as the default device of JAX, beside its road to the CPU."""
 
 import numpy as np
 import pytest
 
-from gunreal.emulator import EmulatorUnavailable, VectorAtari, device_engine
+from gunreal.emulator import EmulatorUnavailable, VectorAtari
 
 jax = pytest.importorskip("jax")
 OPTIONS = {"full_action_space": True, "max_num_frames_per_episode": 120}
 
 
-@pytest.fixture
-def pair(monkeypatch):
-    """Makes two equal environments, one of which takes the CPU for a GPU."""
-    monkeypatch.setattr(device_engine, "find_gpu", lambda: jax.devices("cpu")[0])
-
-    def make(game, n, **options):
-        return [VectorAtari(game, n, device=device, **OPTIONS | options) for device in ("cpu", "cuda")]
-
-    return make
+def pair(game, n, **options):
+    """Returns two equal environments, on the CPU and on the default device of JAX."""
+    return [VectorAtari(game, n, device=device, **OPTIONS | options) for device in ("cpu", "jax")]
 
 
 def play(envs, steps, seed=0):
@@ -32,7 +26,7 @@ def play(envs, steps, seed=0):
 
 
 @pytest.mark.parametrize("game", ["breakout", ["pong", "ms_pacman", "adventure"]])
-def test_both_play_the_same(pair, game):
+def test_both_play_the_same(game):
     envs = pair(game, 5)
     first, second = [env.reset(seed=4) for env in envs]
     jax.tree.map(np.testing.assert_array_equal, first, second)
@@ -47,7 +41,7 @@ def test_both_play_the_same(pair, game):
 
 
 @pytest.mark.parametrize("game", ["seaquest", ["pong", "adventure"]])
-def test_states_move_between_the_devices(pair, game):
+def test_states_move_between_the_devices(game):
     cpu, gpu = pair(game, 3)
     for env, seed in ((cpu, 1), (gpu, 50)):
         env.reset(seed=seed)
@@ -82,7 +76,7 @@ def test_several_games_play_as_each_alone():
         VectorAtari(games, 2)
 
 
-def test_other_libraries_take_the_results_without_a_copy(pair):
+def test_other_libraries_take_the_results_without_a_copy():
     cpu, gpu = pair("pong", 2)
     frames, _ = cpu.reset(seed=0)
     assert jax.dlpack.from_dlpack(frames, copy=False).unsafe_buffer_pointer() == frames.ctypes.data
@@ -97,7 +91,7 @@ class Foreign:
         self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
 
 
-def test_actions_may_come_from_another_library(pair):
+def test_actions_may_come_from_another_library():
     _, gpu = pair("pong", 2)
     gpu.reset(seed=0)
     states, actions = gpu.save(), np.array([2, 3], np.int32)

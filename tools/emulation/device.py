@@ -1,0 +1,114 @@
+"""Verifies and measures the emulator on a GPU, or on the default device of JAX."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from gunreal.emulator import VectorAtari, ffi
+
+CALL = 8  # steps in one call
+
+
+def compare(games: Sequence[str], consoles: int, steps: int, device: str) -> dict[str, Any]:
+    """Plays random actions on the CPU and on a device, in one batch of all games, and compares all results.
+
+    At the end, the states move from the device to the CPU, which plays a tenth of the steps again with them.
+
+    Args:
+      games: names of games.
+      consoles: consoles of each game.
+      steps: agent steps.
+      device: of `VectorAtari`.
+
+    Returns:
+      "differences": the first difference of each game, or "". "frames", "ends" and "rewards": emulated frames, ends of
+      episodes and steps with a reward. "seconds": duration.
+    """
+    start = time.perf_counter()
+    options = {"full_action_space": True, "max_num_frames_per_episode": 600}
+    cpu, other = (
+        VectorAtari(games, consoles * len(games), device=d, num_threads=1, **options) for d in ("cpu", device)
+    )
+    found, rng = dict.fromkeys(games, ""), np.random.default_rng(0)
+    counts = {"ends": 0, "rewards": 0}
+    _note(found, consoles, "the reset", [cpu.reset(seed=1)[:1], other.reset(seed=1)[:1]])
+
+    def play(number: int, what: str) -> None:
+        for step in range(number):
+            actions = rng.integers(18, size=cpu.num_envs)
+            results = [env.step(actions)[:4] for env in (cpu, other)]
+            _note(found, consoles, f"{what} {step}", results)
+            counts["ends"] += int((results[0][2] | results[0][3]).sum())
+            counts["rewards"] += int((results[0][1] != 0).sum())
+
+    play(steps, "step")
+    _note(found, consoles, "the memory at the end", [(cpu.ram(),), (other.ram(),)])
+    cpu.restore(other.save())
+    again = max(1, steps // 10)
+    play(again, "after the exchange, step")
+    cpu.close()
+    other.close()
+    frames = 4 * (steps + again) * consoles * len(games)
+    return {"differences": found, "frames": frames, **counts, "seconds": time.perf_counter() - start}
+
+
+def _note(found: dict[str, str], consoles: int, when: str, results: Sequence[Sequence[Any]]) -> None:
+    """Writes the first difference of each game to `found`."""
+    names = ("observation", "reward", "termination", "truncation") if len(results[0]) == 4 else ("array",)
+    for name, a, b in zip(names, *results, strict=True):
+        differ = (np.asarray(a) != np.asarray(b)).reshape(len(found), consoles, -1).any(-1)
+        for game, of in zip(found, differ, strict=True):
+            if of.any() and not found[game]:
+                found[game] = f"{when}: {name} of {of.sum()} of {consoles} consoles"
+
+
+def rate(games: Sequence[str], consoles: int, seconds: float, observations: bool) -> dict[str, Any]:
+    """Measures random play inside compiled programs of `CALL` steps, on the default device of JAX.
+
+    Returns:
+      "frames": emulated frames per second. "steps": agent steps per second. "mebibytes": memory of the states.
+    """
+    env = ffi.DeviceAtari(games, consoles, observations=observations)
+
+    @functools.partial(jax.jit, donate_argnums=0)
+    def play(state: ffi.AtariState, key: jax.Array) -> tuple[ffi.AtariState, jax.Array]:
+        def step(state: ffi.AtariState, key: jax.Array) -> tuple[ffi.AtariState, jax.Array]:
+            actions = jax.random.randint(key, (consoles,), 0, env.num_actions)
+            state, _, rewards, *_ = env.step(state, actions)
+            return state, rewards.sum()
+
+        return jax.lax.scan(step, state, jax.random.split(key, CALL))
+
+    state, key = jax.jit(env.init)(jax.numpy.arange(consoles)), jax.random.key(0)
+    size = sum(part.nbytes for part in state)
+    for _ in range(2):  # compiles, and leaves the start
+        state, _ = play(state, key)
+    jax.block_until_ready(state)
+    calls, start = 0, time.perf_counter()
+    while (passed := time.perf_counter() - start) < seconds or not calls:
+        state, total = play(state, jax.random.fold_in(key, calls))
+        total.block_until_ready()
+        calls += 1
+    steps = calls * CALL * consoles / passed
+    return {"frames": 4 * steps, "steps": steps, "mebibytes": size / 2**20}
+
+
+def occupancy(device: Any) -> dict[str, int]:
+    """Returns the registers and the bytes of local memory of a thread, and the threads and warps of a multiprocessor.
+
+    Raises:
+      RuntimeError: CUDA returned an error.
+    """
+    numbers = [ctypes.c_int() for _ in range(4)]
+    library = ctypes.CDLL(str(ffi.compiled(ffi.architecture(device))))
+    if error := library.atari_occupancy(*map(ctypes.byref, numbers)):
+        raise RuntimeError(f"CUDA error {error}")
+    registers, threads, blocks, local = (number.value for number in numbers)
+    return {"registers": registers, "local_bytes": local, "threads": threads * blocks, "warps": threads * blocks // 32}
