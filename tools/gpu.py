@@ -6,6 +6,7 @@
 It compares the emulator on the GPU with that on the CPU for all games in one batch, and measures
   emulator      frames per second by number of consoles and by game, and the occupancy of the GPU
   whole system  environments, predictions, training, and acting and training together, as in tools/benchmark.py
+  device runs   training with --runner device, by number of agents
 
 A part that fails is reported, and the others follow. What does not fit into --minutes is left out and named. With
 --dry, the CPU takes the place of the GPU in small measurements, which tests everything but the GPU itself.
@@ -29,6 +30,7 @@ from typing import Any
 from common.command_line import Parser, check_positive, say
 from emulation import gpu_page
 from measuring import measure
+from measuring.device_runs import device_run
 from measuring.machine import machine
 
 from gunreal.config.schema import Config, ConfigError
@@ -39,6 +41,7 @@ from gunreal.emulator.games import find_game
 from gunreal.train import prepare
 
 SIZES, SAMPLE = (256, 1024, 4096, 16384, 32768), ("breakout", "ms_pacman", "montezuma_revenge", "seaquest")
+DEVICE_AGENTS = (4096, 256, 32768)
 TASK_SETS = {"base": (), "pc,vr,rp": ("pc", "vr", "rp")}
 
 
@@ -148,6 +151,9 @@ def run(report: Report, options: argparse.Namespace, device: Any, configs: dict[
     for name, config in configs.items():
         work = partial(measure.row, config, seconds)
         report.add(f"whole system, {name}", work, 30 + 12 * seconds, kind="system", tasks=name)
+    for agents in (8,) if options.dry else DEVICE_AGENTS:
+        work = partial(device_run, options.env, agents, seconds / 3, 90.0)
+        report.add(f"device run, {agents} agents", work, 45, kind="device", agents=agents)
     for games, size, seen in rates(options.dry):
         labels = {"games": list(games), "consoles": size, "observations": seen}
         name = f"{', '.join(games)}, {size} consoles{'' if seen else ' without observations'}"

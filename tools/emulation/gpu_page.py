@@ -63,6 +63,12 @@ def _systems(parts: list[dict[str, Any]]) -> str:
     return "Agent steps per second.\n\n" + _table(["tasks"], columns, [([part["tasks"]], part) for part in parts])
 
 
+def _device_runs(parts: list[dict[str, Any]]) -> str:
+    columns = {"steps": "agent steps/s", "start": "seconds until the first steps"}
+    table = _table(["agents"], columns, [([f"{part['agents']:,}"], part) for part in parts])
+    return f"Training with `--runner device` without auxiliary tasks.\n\n{table}"
+
+
 def _table(labels: list[str], columns: dict[str, str], rows: list[tuple[list[str], dict[str, Any]]]) -> str:
     """Returns a table with the labels of each part, and its numbers or its error."""
     head = [*labels, *columns.values()]
@@ -73,6 +79,10 @@ def _table(labels: list[str], columns: dict[str, str], rows: list[tuple[list[str
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-_KINDS = {"verify": ("Equality of the emulator", _verify), "rate": ("Speed of the emulator", _rates),
-          "occupancy": ("Occupancy", _occupancy),
-          "system": ("Predictions, training and the whole system", _systems)}  # fmt: skip
+_KINDS = {
+    "verify": ("Equality of the emulator", _verify),
+    "rate": ("Speed of the emulator", _rates),
+    "occupancy": ("Occupancy", _occupancy),
+    "system": ("Predictions, training and the whole system", _systems),
+    "device": ("Device runs", _device_runs),
+}
