@@ -152,7 +152,7 @@ def run(report: Report, options: argparse.Namespace, device: Any, configs: dict[
         work = partial(measure.row, config, seconds)
         report.add(f"whole system, {name}", work, 30 + 12 * seconds, kind="system", tasks=name)
     for agents in (8,) if options.dry else DEVICE_AGENTS:
-        work = partial(device_run, options.env, agents, seconds / 3, 90.0)
+        work = partial(device_run, options.env, agents, seconds / 3, 300.0 if options.dry else 90.0)
         report.add(f"device run, {agents} agents", work, 45, kind="device", agents=agents)
     for games, size, seen in rates(options.dry):
         labels = {"games": list(games), "consoles": size, "observations": seen}
