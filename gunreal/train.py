@@ -80,7 +80,9 @@ def _select_device(config: Config) -> None:
 def _check_device(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> None:
     """Raises ConfigError for an environment or a task that cannot run on a device."""
     from gunreal.device.environment import frames, open_environment
+    from gunreal.device.sharding import Places
 
+    Places(config)
     frames(config, spec, open_environment(config, 1).observation_space)
     if tasks:
         raise ConfigError(f"task {tasks[0].name!r} cannot run on a device; leave it out or use --runner parallel")

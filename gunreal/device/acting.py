@@ -45,17 +45,19 @@ class Acting:
       env: the environments.
       frames: conversion of their observations.
       predict: `JaxLearner.functional_predict`.
+      step: `env.step`, divided among devices.
     """
 
-    def __init__(self, config: Config, spec: Spec, env: FunctionalEnv, frames: Frames, predict: Any):
-        self._config, self._spec, self._env, self._frames, self._predict = config, spec, env, frames, predict
+    def __init__(self, config: Config, spec: Spec, env: FunctionalEnv, frames: Frames, predict: Any, step: Any):
+        self._config, self._spec, self._frames, self._predict = config, spec, frames, predict
+        self._init, self._env_step = env.init, step
 
     def start(self) -> Actors:
         """Starts an episode for each agent, and takes up to `device_spread` random actions in it."""
         count, spec = self._config.agents, self._spec
         of_envs, of_spread, key = jax.random.split(jax.random.key(self._config.seed), 3)
         seeds = jax.random.randint(of_envs, (count,), 0, 2**31 - 1)
-        env, observation = self._env.init(seeds)
+        env, observation = self._init(seeds)
         zero = jnp.zeros(count, "float32")
         begun = env, self._frames(observation), jnp.zeros(count, bool), zero
         env, frame, ended, score = self._spread(begun, of_spread) if self._config.device_spread else begun
@@ -76,7 +78,7 @@ class Acting:
             actions = jax.random.randint(
                 jax.random.fold_in(key, number), (count,), 0, self._spec.num_actions, dtype="int32"
             )
-            stepped, observation, _, terminated, truncated = self._env.step(env, actions)
+            stepped, observation, _, terminated, truncated = self._env_step(env, actions)
             score = jnp.where(ended, 0.0, jnp.nan)  # known again for an episode that begins with training
             new = stepped, self._frames(observation), terminated | truncated, score
 
@@ -107,7 +109,7 @@ class Acting:
         logits, value, *state = self._predict(weights, actors.stack, rows(actors.past))
         action = jax.random.categorical(of_actions, logits).astype("int32")
         log_mu = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], 1)[:, 0]
-        env, observation, reward, terminated, truncated = self._env.step(actors.env, action)
+        env, observation, reward, terminated, truncated = self._env_step(actors.env, action)
         truncated = truncated & ~terminated
         frame, ended = self._frames(observation), terminated | truncated
         flags = FIRST * (actors.age == 0) + RESET * actors.ended + TERMINATED * terminated + TRUNCATED * truncated

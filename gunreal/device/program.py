@@ -12,6 +12,7 @@ from gunreal.config.schema import Config
 from gunreal.device import rollouts, store
 from gunreal.device.acting import Acting, Actors
 from gunreal.device.environment import Frames
+from gunreal.device.sharding import Places
 from gunreal.envs.functional import FunctionalEnv
 from gunreal.experience.spec import Spec
 from gunreal.learning.jax_learner import JaxLearner
@@ -56,6 +57,8 @@ class Program:
     Attributes:
       groups: number of groups.
       block: number of steps of a turn.
+      shapes: shapes and dtypes of the state.
+      places: places of the state's arrays.
       parts: number of minibatches of an epoch.
       names: names of the metrics of an update, once the first turn has been started.
 
@@ -65,28 +68,35 @@ class Program:
       learner: the network, its weights and the optimizer. The program keeps its arrays up to date.
       env: the environments.
       frames: conversion of their observations.
+      places: the places of arrays on the devices.
     """
 
-    def __init__(self, config: Config, spec: Spec, learner: JaxLearner, env: FunctionalEnv, frames: Frames):
-        self._config, self._spec, self._learner = config, spec, learner
-        self._acting = Acting(config, spec, env, frames, learner.functional_predict)
+    def __init__(
+        self, config: Config, spec: Spec, learner: JaxLearner, env: FunctionalEnv, frames: Frames, places: Places
+    ):
+        self._config, self._spec, self._learner, self._places = config, spec, learner, places
+        self._acting = Acting(config, spec, env, frames, learner.functional_predict, places.divided(env.step))
         self.groups, self.block = config.device_batches, spec.t_max // config.device_batches
         size = config.agents // self.groups
         self.parts = min(config.ppo_minibatches, size) if config.algorithm == "ppo" else 1
         self._orders = (config.ppo_epochs if config.algorithm == "ppo" else 1, self.parts, size // self.parts)
         self.names: tuple[str, ...] = ()
-        self._act = jax.jit(self._play, donate_argnums=1)
-        self._gather = jax.jit(self._batch)
-        self._update = jax.jit(self._learn, donate_argnums=(0, 1))
+        self.shapes: Loop = jax.eval_shape(self._start)
+        self.places = self._loop_places()
+        rows, whole = places.agents(0), places.whole
+        self._act = jax.jit(self._play, donate_argnums=1, out_shardings=(self.places, places.agents(1)))
+        self._gather = jax.jit(self._batch, out_shardings=(rows, whole, whole, whole))
+        self._update = jax.jit(self._learn, donate_argnums=(0, 1), out_shardings=whole)
 
     def start(self) -> Loop:
         """The state of a new run, in one compiled call."""
-        return jax.jit(self._start)()
+        return jax.jit(self._start, out_shardings=self.places)()
 
-    def shapes(self) -> Loop:
-        """Shapes and dtypes of the state."""
-        shapes: Loop = jax.eval_shape(self._start)
-        return shapes
+    def _loop_places(self) -> Loop:
+        whole, rows, groups = self._places.whole, self._places.agents(0), self._places.agents(2)
+        actors = jax.tree.map(lambda _: rows, self.shapes.actors)._replace(key=whole)
+        steps = {name: groups if len(array.shape) > 1 else whole for name, array in self.shapes.store.items()}
+        return Loop(actors, steps, whole, whole)
 
     def _start(self) -> Loop:
         config, spec = self._config, self._spec
@@ -141,7 +151,7 @@ class Program:
         self, arrays: Any, version: Any, batch: rollouts.Batch, orders: Any, place: Any, acted: Any, rate: Any
     ) -> tuple[Any, ...]:
         if self._orders[:2] != (1, 1):
-            batch = rollouts.minibatch(batch, orders[place[0], place[1]])
+            batch = self._places.spread(rollouts.minibatch(batch, orders[place[0], place[1]]))
         batch = rollouts.flat(batch)
         arrays, values = self._learner.functional_update(arrays, batch, rate)
         self.names = self._learner.metric_names(batch)

@@ -17,6 +17,7 @@ import numpy as np
 from gunreal.config.schema import Config, ConfigError
 from gunreal.device.environment import frames, open_environment
 from gunreal.device.program import Loop, Program, Turn
+from gunreal.device.sharding import Places
 from gunreal.experience.spec import Spec
 from gunreal.learning.jax_learner import JaxLearner
 from gunreal.records import checkpoint
@@ -47,9 +48,11 @@ class DeviceSystem(Record):
         if resumed:
             learner.set_state(resumed.learned())
         env = open_environment(config, config.agents)
-        self.program = Program(config, spec, learner, env, frames(config, spec, env.observation_space))
+        places = Places(config)
+        learner.replace(jax.device_put(learner.arrays, places.whole))
+        self.program = Program(config, spec, learner, env, frames(config, spec, env.observation_space), places)
         self._memory_limit = ram.limit(config.memory_limit)
-        _check_memory(self.program, self._memory_limit)
+        _check_memory(self.program, places, self._memory_limit)
         with _enough_memory():
             self.loop = _restored(self.program, resumed.state) if resumed else self.program.start()
         super().__init__(config, make_metrics(tasks, resumed), run_dir, resumed)
@@ -133,23 +136,23 @@ def _restored(program: Program, saved: Mapping[str, np.ndarray]) -> Loop:
     Raises:
       ConfigError: it belongs to another environment or to another number of agents.
     """
-    shapes = program.shapes()
+    shapes = program.shapes
     found = []
     for name, shape in _named(shapes):
         if name not in saved or saved[name].shape != shape.shape or saved[name].dtype != shape.dtype:
             raise ConfigError(f"the checkpoint does not fit this device run at {name}; start a new run")
-        found.append(jax.numpy.array(saved[name]))
-    return jax.tree.unflatten(jax.tree.structure(shapes), found)
+        found.append(saved[name])
+    return jax.device_put(jax.tree.unflatten(jax.tree.structure(shapes), found), program.places)
 
 
-def _check_memory(program: Program, limit: int) -> None:
-    """Raises ConfigError if the state of the loop alone does not fit into the memory of the device."""
+def _check_memory(program: Program, places: Places, limit: int) -> None:
+    """Raises ConfigError if the state of the loop alone does not fit into the memory of the devices."""
     stats = jax.local_devices()[0].memory_stats() or {}
-    room = stats.get("bytes_limit", limit)
-    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(program.shapes()))
+    room = stats["bytes_limit"] * places.count if "bytes_limit" in stats else limit
+    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(program.shapes))
     if size > room:
         raise ConfigError(
-            f"the agents take {size / 2**30:.1f} GiB of the device's {room / 2**30:.1f} GiB; lower --agents or --t_max"
+            f"the agents take {size / 2**30:.1f} GiB of the devices' {room / 2**30:.1f} GiB; lower --agents or --t_max"
         )
 
 

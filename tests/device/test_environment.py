@@ -19,11 +19,12 @@ def box(shape, dtype=np.uint8):
     return spaces.Box(0, 255, shape, dtype)
 
 
-@pytest.mark.parametrize("mode", ["gray", "rgb"])
-@pytest.mark.parametrize("space", [*map(box, IMAGES), box((5,)), box((2, 3), np.float32), spaces.Discrete(4, start=2)])
+@pytest.mark.parametrize(
+    ("space", "mode"),
+    [(box(shape), mode) for shape in IMAGES for mode in ("gray", "rgb")]
+    + [(space, "gray") for space in (box((5,)), box((2, 3), np.float32), spaces.Discrete(4, start=2))],
+)
 def test_frames_are_those_of_other_runs(space, mode):
-    if mode == "rgb" and not (isinstance(space, spaces.Box) and len(space.shape) > 1 and space.dtype == np.uint8):
-        pytest.skip("vectors have no colors")
     config = Config(frame_size=24, observation=mode)
     shape, dtype, convert = converter(config, space)
     space.seed(1)
@@ -45,3 +46,18 @@ def test_images_are_not_resized():
 def test_others_are_refused(env):
     with pytest.raises(ConfigError, match=f"{env} cannot run on a device; use an Atari game"):
         open_environment(Config(env=env), 1)
+
+
+def test_atari_games_run_on_the_own_emulator():
+    env = open_environment(Config(env="ALE/Pong-v5"), 3)
+    state, first = env.init(np.array([1, 2, 1], np.int32))
+    assert first.shape == (3, 1, 84, 84) and first.dtype == np.uint8
+    assert (first[0] == first[2]).all() and env.action_space.n == 6
+    _, frame, reward, terminated, truncated = env.step(state, np.zeros(3, np.int32))
+    assert frame.shape == first.shape and reward.dtype == np.float32
+    assert not (terminated | truncated).any()
+
+
+def test_a_game_that_the_emulator_lacks_is_refused():
+    with pytest.raises(ConfigError, match="pitfall"):
+        open_environment(Config(env="ALE/Pitfall2-v5"), 1)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from training import Training
 
@@ -21,16 +23,19 @@ PROGRAM = """
 import json, sys
 import gunreal
 folder = sys.argv[1]
-common = dict(runner="device", env="scripted_functional:make", env_args={"script": "---T -t ----t"}, agents=4, t_max=4)
+common = dict(runner="device", env="scripted_functional:make", env_args={"script": "---T -t ----t"}, agents=8, t_max=4)
 common |= dict(logdir=folder, hidden=8, learning_rate_end=5e-4)
+def train(name, steps=320, **options):
+    return gunreal.train(gunreal.Config(**common, steps=steps, name=name, **options), show=False)
+
 found = {}
-for name, kind in {"a3c": dict(algorithm="a3c", device_batches=2), "ppo": dict(ppo_minibatches=2)}.items():
-    first = gunreal.train(gunreal.Config(**common, **kind, steps=160, name=name), show=False)
-    part = gunreal.train(gunreal.Config(**common, **kind, steps=80, name=name + "-part"), show=False)
-    before = part.metrics[-1]
-    resumed = gunreal.resume(part, show=False, steps=160)
-    hashes = [line["weights_sha256"] for line in (first.metrics[-1], before, resumed.metrics[-1])]
-    found[name] = dict(hashes=hashes, half=before["step"], last=resumed.metrics[-1])
+ppo = dict(device_batches=2, ppo_minibatches=2)
+first, part = train("ppo", **ppo), train("part", steps=160, **ppo)
+before = part.metrics[-1]["weights_sha256"]
+gunreal.resume(part, show=False, steps=320)
+found["hashes"] = [run.metrics[-1]["weights_sha256"] for run in (first, gunreal.load(part.path))] + [before]
+train("one", algorithm="a3c", device_batches=2)
+train("four", algorithm="a3c", device_batches=2, devices="all")
 found["scores"] = first.evaluate(3).tolist()
 try:
     gunreal.train(gunreal.Config(**common, tasks=("vr",)), show=False)
@@ -46,29 +51,33 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     support = str(Path(__file__).parents[1] / "support")
     command = [sys.executable, "-c", f"import sys; sys.path[:] = {[support, *sys.path]}\n{PROGRAM}", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    env = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1]), folder
 
 
-@pytest.mark.parametrize("name", ["a3c", "ppo"])
-def test_a_resumed_run_equals_one_that_was_not_stopped(runs, name):
-    found = runs[0][name]
-    first, before, resumed = found["hashes"]
-    assert found["half"] == 80
+def test_a_resumed_run_equals_one_that_was_not_stopped(runs):
+    first, resumed, before = runs[0]["hashes"]
     assert resumed == first != before
 
 
-@pytest.mark.parametrize("name", ["a3c", "ppo"])
+@pytest.mark.parametrize("name", ["ppo", "part", "one", "four"])
 def test_it_leaves_what_other_runs_leave(runs, name):
-    found, folder = runs
-    last = found[name]["last"]
-    assert last["step"] == 160 and last["stopped_by"] == "steps" and last["episodes"] > 0
-    assert last["agents"] == 4 and last["trained"] == (156 if name == "a3c" else 160)
-    run = load(folder / name)
+    run = load(runs[1] / name)
+    last = run.metrics[-1]
+    assert last["step"] == 320 and last["stopped_by"] == "steps" and last["episodes"] > 0
+    assert last["agents"] == 8 and last["trained"] == 312  # one group's turn comes later
     assert run.config.backend == "jax" and run.spec.frame == (3,)
     saved = checkpoint.load(run.path)
     assert set(saved.learned()) < set(saved.state) and "weights/policy/kernel" in saved.learned()
+
+
+def test_four_devices_do_the_updates_of_one(runs):
+    one, four = (checkpoint.load(runs[1] / name).learned() for name in ("one", "four"))
+    assert one["version"] == four["version"] == 20
+    for key, array in one.items():
+        np.testing.assert_allclose(four[key], array, rtol=1e-5, atol=1e-5, err_msg=key)
 
 
 def test_it_is_evaluated(runs):

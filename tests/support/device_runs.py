@@ -10,6 +10,7 @@ from gunreal.config.schema import Config
 from gunreal.device.acting import Acting
 from gunreal.device.environment import frames
 from gunreal.device.program import Program
+from gunreal.device.sharding import Places
 from gunreal.experience.spec import Spec
 
 SCRIPT = "---T -t ----t ~"
@@ -65,11 +66,12 @@ def make_acting(config: Config, state: int = 0) -> Acting:
     spec = interface(config, state)
     env = scripted_functional.make(**config.env_args)
     convert = frames(config, spec, env.observation_space)
-    return Acting(config, spec, env, convert, KnownLearner(spec).functional_predict)
+    return Acting(config, spec, env, convert, KnownLearner(spec).functional_predict, env.step)
 
 
 def make_program(config: Config, state: int = 0) -> tuple[Program, KnownLearner]:
     """A program and what it trains."""
     spec, env = interface(config, state), scripted_functional.make(**config.env_args)
     learner = KnownLearner(spec)
-    return Program(config, spec, learner, env, frames(config, spec, env.observation_space)), learner
+    convert = frames(config, spec, env.observation_space)
+    return Program(config, spec, learner, env, convert, Places(config)), learner
