@@ -67,15 +67,18 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def rates(dry: bool) -> Iterator[tuple[Sequence[str], int, bool]]:
-    """Returns the measurements of the emulator: games, number of consoles, and whether observations are made."""
+def rates(dry: bool) -> Iterator[dict[str, Any]]:
+    """Returns the arguments of `emulation.device.rate` for all measurements of the emulator."""
     sizes = (4, 8) if dry else SIZES
+    middle = sizes[len(sizes) // 2]
     for size in reversed(sizes):
-        for observations in (True, False):
-            yield ("pong",), size, observations
+        for seen in (True, False):
+            yield {"games": ["pong"], "consoles": size, "observations": seen}
     for game in SAMPLE[: 1 if dry else None]:
-        yield (game,), sizes[len(sizes) // 2], True
-    yield ("pong", *SAMPLE), 5 if dry else sizes[-1] // 5 * 5, True
+        yield {"games": [game], "consoles": middle, "observations": True}
+    yield {"games": ["pong", *SAMPLE], "consoles": 5 if dry else sizes[-1] // 5 * 5, "observations": True}
+    for lanes in (4, 16, 32):
+        yield {"games": ["pong"], "consoles": middle, "observations": True, "lanes": lanes}
 
 
 def systems(options: argparse.Namespace) -> dict[str, Config]:
@@ -154,10 +157,11 @@ def run(report: Report, options: argparse.Namespace, device: Any, configs: dict[
     for agents in (8,) if options.dry else DEVICE_AGENTS:
         work = partial(device_run, options.env, agents, seconds / 3, 300.0 if options.dry else 90.0)
         report.add(f"device run, {agents} agents", work, 45, kind="device", agents=agents)
-    for games, size, seen in rates(options.dry):
-        labels = {"games": list(games), "consoles": size, "observations": seen}
-        name = f"{', '.join(games)}, {size} consoles{'' if seen else ' without observations'}"
-        report.add(name, partial(emulator.rate, games, size, seconds / 3, seen), 10, kind="rate", **labels)
+    for of in rates(options.dry):
+        details = "" if of["observations"] else " without observations"
+        details += f", {of['lanes']} for each warp" if "lanes" in of else ""
+        work = partial(emulator.rate, seconds=seconds / 3, **of)
+        report.add(f"{', '.join(of['games'])}, {of['consoles']} consoles{details}", work, 10, kind="rate", **of)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -25,11 +25,11 @@ def find_device(name: str) -> jax.Device:
     try:
         import jax
     except ImportError:
-        raise EmulatorUnavailable(f"device={name!r} needs JAX; install jax[cuda13], or use device='cpu'") from None
+        raise EmulatorUnavailable(f"device={name!r} needs JAX; install jax[cuda12], or use device='cpu'") from None
     try:
         return jax.devices("cuda" if name == "cuda" else None)[0]
     except RuntimeError:
-        raise EmulatorUnavailable("JAX finds no CUDA GPU; install a driver and jax[cuda13], or use the CPU") from None
+        raise EmulatorUnavailable("JAX finds no CUDA GPU; install a driver and jax[cuda12], or use the CPU") from None
 
 
 class DeviceEngine:

@@ -53,6 +53,7 @@ class DeviceAtari:
       game: name of the game, such as "pong". With several names, each game has the same number of consoles, in this
         order, or one more. A GPU is fastest if this number is a multiple of 64.
       num_envs: number of consoles.
+      lanes: number of consoles for each warp of a GPU, 1 to 32. 0 chooses it by the number of consoles.
       options: settings of `VectorAtari`: protocol, frame_skip, repeat_action_probability, noop_max, size, grayscale,
         maximum, full_action_space, mode, difficulty and max_num_frames_per_episode. With `observations=False`, nothing
         is drawn, and observations have no channels.
@@ -61,11 +62,13 @@ class DeviceAtari:
       UnknownGame, EmulatorUnavailable, ValueError: as `VectorAtari` does.
     """
 
-    def __init__(self, game: str | Sequence[str], num_envs: int, **options: Any):
+    def __init__(self, game: str | Sequence[str], num_envs: int, *, lanes: int = 0, **options: Any):
         if num_envs < 1:
             raise ValueError(f"num_envs is {num_envs}, but must be at least 1")
+        if lanes not in range(33):
+            raise ValueError(f"lanes is {lanes}, but must be 0 to 32")
         games = several(game, **options)
-        self._load(games, games_of(len(games), num_envs))
+        self._load(games, games_of(len(games), num_envs), lanes)
 
     @classmethod
     def of_settings(cls, games: Sequence[Settings], of: np.ndarray) -> DeviceAtari:
@@ -74,8 +77,9 @@ class DeviceAtari:
         self._load(games, of)
         return self
 
-    def _load(self, games: Sequence[Settings], of: np.ndarray) -> None:
+    def _load(self, games: Sequence[Settings], of: np.ndarray, lanes: int = 0) -> None:
         _register()
+        self._lanes = np.int32(lanes)
         self.num_envs, self.num_actions = len(of), max(len(game.actions) for game in games)
         self.observation_shape = games[0].shape
         self._pack, self._games = jnp.asarray(pack(games)), jnp.asarray(of)
@@ -114,7 +118,7 @@ class DeviceAtari:
         flag = jax.ShapeDtypeStruct((n,), jnp.bool_)
         outputs = (*self._state(n), self._frames(n), jax.ShapeDtypeStruct((n,), jnp.float32), flag, flag)
         arguments = self._pack, *state, jnp.asarray(actions, jnp.int32)
-        players, screens, *results = _call("step", outputs, *arguments, aliases={1: 0, 2: 1})
+        players, screens, *results = _call("step", outputs, *arguments, aliases={1: 0, 2: 1}, lanes=self._lanes)
         return AtariState(players, screens), *results
 
     def info(self, state: AtariState) -> dict[str, jax.Array]:
@@ -135,9 +139,11 @@ class DeviceAtari:
         return jax.ShapeDtypeStruct((n, *self.observation_shape), jnp.uint8)
 
 
-def _call(name: str, outputs: Any, *arguments: jax.Array, aliases: dict[int, int] | None = None) -> Any:
+def _call(
+    name: str, outputs: Any, *arguments: jax.Array, aliases: dict[int, int] | None = None, **attributes: Any
+) -> Any:
     """Calls a function of the library. XLA may only remove or repeat the call as one without side effects."""
-    return jax.ffi.ffi_call(f"gunreal_atari_{name}", outputs, input_output_aliases=aliases)(*arguments)
+    return jax.ffi.ffi_call(f"gunreal_atari_{name}", outputs, input_output_aliases=aliases)(*arguments, **attributes)
 
 
 def _register() -> None:

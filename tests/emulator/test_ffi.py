@@ -73,5 +73,7 @@ def test_an_action_that_the_game_lacks_is_no_action():
 def test_bad_arguments_are_one_line():
     with pytest.raises(ValueError, match="num_envs"):
         DeviceAtari("pong", 0)
+    with pytest.raises(ValueError, match="lanes"):
+        DeviceAtari("pong", 1, lanes=33)
     with pytest.raises(ValueError, match="one for each"):
         DeviceAtari("pong", 2).init(np.arange(3))

@@ -18,7 +18,7 @@ def run(monkeypatch, *flags):
     """Runs the command with small measurements, and without those of the whole system."""
     monkeypatch.setattr(gpu.measure, "row", lambda config, seconds: ROW)
     monkeypatch.setattr(gpu, "device_run", lambda env, agents, *limits: {"steps": 500.0 + agents, "start": 3.0})
-    monkeypatch.setattr(device, "rate", lambda *args, rate=device.rate: rate(*args[:2], 0.0, args[3]))
+    monkeypatch.setattr(device, "rate", lambda rate=device.rate, **of: rate(**of | {"seconds": 0.0}))
     return gpu.main(["--dry", "--env", "gunreal/Catch-v0", "--json", "x.json", "--page", "x.md", *flags])
 
 
@@ -33,7 +33,11 @@ def test_a_dry_run_does_all_parts_on_the_cpu(tmp_path, monkeypatch):
     page = (tmp_path / "x.md").read_text()
     assert "2 of 2 games are equal" in page and "| base | 1,000 | 2,000 | 3,000 | 400 | 410 |" in page
     assert "| 8 | 508 | 3 |" in page
-    assert "the CPU instead of a GPU" in page and "| pong | 8 | no |" in page
+    assert (
+        "the CPU instead of a GPU" in page
+        and "| pong | 8 | chosen | no |" in page
+        and "| pong | 8 | 32 | yes |" in page
+    )
 
 
 def test_a_difference_is_found_and_named(tmp_path, monkeypatch):

@@ -69,13 +69,13 @@ def _note(found: dict[str, str], consoles: int, when: str, results: Sequence[Seq
                 found[game] = f"{when}: {name} of {of.sum()} of {consoles} consoles"
 
 
-def rate(games: Sequence[str], consoles: int, seconds: float, observations: bool) -> dict[str, Any]:
+def rate(games: Sequence[str], consoles: int, seconds: float, observations: bool, lanes: int = 0) -> dict[str, Any]:
     """Measures random play inside compiled programs of `CALL` steps, on the default device of JAX.
 
     Returns:
       "frames": emulated frames per second. "steps": agent steps per second. "mebibytes": memory of the states.
     """
-    env = ffi.DeviceAtari(games, consoles, observations=observations)
+    env = ffi.DeviceAtari(games, consoles, observations=observations, lanes=lanes)
 
     @functools.partial(jax.jit, donate_argnums=0)
     def play(state: ffi.AtariState, key: jax.Array) -> tuple[ffi.AtariState, jax.Array]:

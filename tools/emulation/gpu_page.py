@@ -40,10 +40,18 @@ def _verify(parts: list[dict[str, Any]]) -> str:
 def _rates(parts: list[dict[str, Any]]) -> str:
     columns = {"frames": "frames/s", "steps": "agent steps/s", "mebibytes": "states, MiB"}
     rows = [
-        ([", ".join(part["games"]), f"{part['consoles']:,}", "yes" if part["observations"] else "no"], part)
+        (
+            [
+                ", ".join(part["games"]),
+                f"{part['consoles']:,}",
+                str(part.get("lanes", "chosen")),
+                "yes" if part["observations"] else "no",
+            ],
+            part,
+        )
         for part in parts
     ]
-    table = _table(["games", "consoles", "observations"], columns, rows)
+    table = _table(["games", "consoles", "consoles per warp", "observations"], columns, rows)
     return f"Random play inside compiled programs. {GOALS}\n\n{table}"
 
 

@@ -101,7 +101,7 @@ ffi::Error init(ffi::ThreadPool pool, Bytes packed, Words games, Seeds seeds, ff
 // One agent step of all consoles. The step after an episode's end resets.
 ffi::Error step(ffi::ThreadPool pool, Bytes packed, Bytes players_in, Bytes screens_in, Words actions,
                 ffi::Result<Bytes> players_out, ffi::Result<Bytes> screens_out, ffi::Result<Bytes> frames,
-                ffi::Result<Rewards> reward, ffi::Result<Flags> terminated, ffi::Result<Flags> truncated) {
+                ffi::Result<Rewards> reward, ffi::Result<Flags> terminated, ffi::Result<Flags> truncated, int32_t) {
   const Pack& pack = *data<Pack>(packed);
   Player* const players = reinterpret_cast<Player*>(writable(players_in, *players_out));
   uint8_t* const screens = writable(screens_in, *screens_out);

@@ -45,8 +45,8 @@ ffi::Error init(cudaStream_t stream, Bytes packed, Words games, Seeds seeds, ffi
 
 ffi::Error step(cudaStream_t stream, ffi::ScratchAllocator scratch, Bytes packed, Bytes players, Bytes screens,
                 Words actions, ffi::Result<Bytes> players_out, ffi::Result<Bytes> screens_out, ffi::Result<Bytes> frames,
-                ffi::Result<Rewards> reward, ffi::Result<Flags> terminated, ffi::Result<Flags> truncated) {
-  const int n = count(players), lanes = lanes_for(n), consoles = kWarps * lanes;
+                ffi::Result<Rewards> reward, ffi::Result<Flags> terminated, ffi::Result<Flags> truncated, int32_t wanted) {
+  const int n = count(players), lanes = wanted ? wanted : lanes_for(n), consoles = kWarps * lanes;
   if (ffi::Error error = writable(stream, players, *players_out); error.failure()) return error;
   if (ffi::Error error = writable(stream, screens, *screens_out); error.failure()) return error;
   const auto spare = scratch.Allocate(screens.size_bytes() / 2, 16);

@@ -26,12 +26,12 @@ auto bind_observe(Binding binding) {
 }
 
 // Arguments: the pack, players, pictures, actions [n]. Results: players, pictures, observations, rewards, and whether the
-// episodes have terminated and were truncated.
+// episodes have terminated and were truncated. The attribute is the number of consoles for each warp of a GPU, or 0.
 template <class Binding>
 auto bind_step(Binding binding) {
   return std::move(binding).template Arg<Bytes>().template Arg<Bytes>().template Arg<Bytes>().template Arg<Words>()
       .template Ret<Bytes>().template Ret<Bytes>().template Ret<Bytes>().template Ret<Rewards>().template Ret<Flags>()
-      .template Ret<Flags>();
+      .template Ret<Flags>().template Attr<int32_t>("lanes");
 }
 
 template <class T>
