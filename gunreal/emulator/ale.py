@@ -25,11 +25,25 @@ class OwnALE:
     def __init__(self, game: str, mode: int | None = None, difficulty: int = 0, max_frames: int = 0):
         self._console, self._max_frames = Console(game, mode, difficulty), max_frames
         self._gray, self._rgb = gray_palette(self._console.game.pal), rgb_palette(self._console.game.pal)
+        self._planes = {1: self._gray[None], 3: np.ascontiguousarray(self._rgb.T)}
         self.reset_game, self.lives, self.getRAM = self._console.reset_game, self._console.lives, self._console.getRAM
 
     def act(self, action: int) -> int:
         """Emulates one frame and returns its reward. After the end of the episode, the reward is 0."""
         return 0 if self.game_over() else self._console.act(int(action))
+
+    def play(self, actions: list[int], screen: np.ndarray) -> int:
+        """Emulates a frame of each action until the episode ends, and returns the reward.
+
+        Writes the maximum of the last two screens, or the last screen if the episode has ended, to `screen`: uint8
+        `[height, 160]` in gray or `[height, 160, 3]` in RGB, contiguous. This takes less time than frame by frame.
+        """
+        rgb = screen.ndim == 3
+        out = np.empty((3, *screen.shape[:2]), np.uint8) if rgb else screen[None]
+        reward = self._console.play(bytes(actions), self._max_frames, self._planes[len(out)], out)
+        if rgb:
+            screen[:] = out.transpose(1, 2, 0)
+        return reward
 
     def game_over(self, *, with_truncation: bool = True) -> bool:
         """Whether the game is over or, with `with_truncation`, the episode is truncated."""

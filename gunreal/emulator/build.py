@@ -147,6 +147,7 @@ def library() -> ctypes.CDLL:
         ("console_reset", None, pointer),
         ("console_start", None, pointer),
         ("console_act", integer, pointer, integer, integer),
+        ("console_play", integer, pointer, pointer, integer, integer, pointer, integer, pointer),
         ("console_over", integer, pointer),
         ("console_lives", integer, pointer),
         ("console_frames", integer, pointer),

@@ -102,6 +102,25 @@ class Console:
         """Emulates one frame and returns its reward. Without `draw`, the screen is not updated."""
         return self._library.atari_console_act(self._handle, action, draw)
 
+    def play(self, actions: bytes, max_frames: int, values: np.ndarray, out: np.ndarray) -> int:
+        """Emulates a frame of each action, until the game is over or has lasted for `max_frames` (0: no limit).
+
+        Only what the picture shows is drawn.
+
+        Args:
+          actions: the actions.
+          max_frames: as above.
+          values: value of each palette index by channel, uint8 `[channels, 256]`.
+          out: the values of the picture are written here, uint8 `[channels, height, 160]`, contiguous. They are the
+            maximum of the last two frames, or those of the last frame if the game ended.
+
+        Returns:
+          The reward.
+        """
+        return self._library.atari_console_play(
+            self._handle, actions, len(actions), max_frames, values.ctypes.data, len(values), out.ctypes.data
+        )
+
     def game_over(self) -> bool:
         """Whether the game has ended."""
         return bool(self._library.atari_console_over(self._handle))

@@ -116,6 +116,7 @@ class _Console:
         self.actions = ale.getLegalActionSet() if options["full_action_space"] else ale.getMinimalActionSet()
         self._skip, self._sticky = options["frameskip"], options["repeat_action_probability"]
         self._noop_max = options["noop_max"]
+        self._plays = hasattr(ale, "play")  # several frames in one call
 
     def reset(self, seed: int, screen: np.ndarray) -> None:
         """Starts the episode of `seed` and writes its first screen to `screen`."""
@@ -134,13 +135,21 @@ class _Console:
         Returns:
           Reward, terminated, truncated.
         """
-        ale, (even, odd) = self.ale, screens
         sticky = self._rng.random(self._skip) < self._sticky if self._sticky else None
-        reward = 0
+        held = []
         for k in range(self._skip):
             if sticky is None or not sticky[k]:
                 self._held = self.actions[action]
-            reward += ale.act(self._held)
+            held.append(self._held)
+        reward = self.ale.play(held, screens[0]) if self._plays else self._play(held, screens)
+        terminated = self.ale.game_over(with_truncation=False)
+        return reward, terminated, self.ale.game_truncated() and not terminated
+
+    def _play(self, actions: list[int], screens: np.ndarray) -> int:
+        ale, (even, odd) = self.ale, screens
+        reward = 0
+        for k, action in enumerate(actions):
+            reward += ale.act(action)
             if ale.game_over():
                 self._get_screen(even)
                 odd[:] = even
@@ -149,8 +158,7 @@ class _Console:
                 self._get_screen(odd if k % 2 else even)
         if self._skip > 1:  # sprites flicker, as some are drawn on every other frame only
             np.maximum(even, odd, out=even)
-        terminated = ale.game_over(with_truncation=False)
-        return reward, terminated, ale.game_truncated() and not terminated
+        return reward
 
 
 def _open(emulator: str, game: str, options: dict) -> Any:

@@ -60,9 +60,31 @@ struct Console {
   const OwnedGame& of;
   Noise noise{4753849};
   Player player;
-  std::vector<uint8_t> screens;
+  std::vector<uint8_t> screens, earlier_screens, spare;
 
-  explicit Console(const OwnedGame& g) : of(g), screens(g.start.screens.size()) { boot(player, of.game, noise); }
+  explicit Console(const OwnedGame& g) : of(g), screens(g.start.screens.size()), spare(screens.size() / 2) {
+    boot(player, of.game, noise);
+  }
+
+  const uint8_t* screen() const { return screens.data() + player.s.buffer * spare.size(); }
+
+  // A frame of each action until the episode ends. Writes the values [channels, 256] of the picture to `out` [channels,
+  // height, 160], and returns the reward.
+  int play(const uint8_t* actions, const Protocol& protocol, const uint8_t* values, uint8_t* out) {
+    const Player before = player;
+    earlier_screens = screens;
+    AgentStep step(protocol);
+    while (!step.finished) {
+      const bool sure = step.sure;
+      step.start(player, of.game, protocol, actions[step.frame], screens.data(), spare.data());
+      step.end(player, before, protocol, emulate(player, of.game, player.held, step.draws ? screens.data() : nullptr));
+      if (step.sure != sure) screens = earlier_screens;
+    }
+    for (int c = 0; c < protocol.channels; c++) {
+      Eye::whole(values + 256 * c, screen(), step.earlier, of.game.cart.height, out + c * spare.size());
+    }
+    return int(step.reward);
+  }
 };
 
 // Appends to a pack, and counts the bytes if there is no memory for it.
@@ -170,15 +192,22 @@ void atari_console_start(Console* c) {
 int atari_console_act(Console* c, int action, int draw) {
   return emulate(c->player, c->of.game, uint32_t(action), draw ? c->screens.data() : nullptr);
 }
+int atari_console_play(Console* c, const uint8_t* actions, int n, int max_frames, const uint8_t* values, int channels,
+                       uint8_t* out) {
+  Protocol protocol{};
+  protocol.frame_skip = n;
+  protocol.max_frames = max_frames;
+  protocol.channels = channels;
+  protocol.maximum = 1;
+  return c->play(actions, protocol, values, out);
+}
 int atari_console_over(const Console* c) { return c->player.variables[kOver] != 0; }
 int atari_console_lives(const Console* c) { return c->player.variables[kLives]; }
 int atari_console_frames(const Console* c) { return c->player.frames; }
 int atari_console_whole(const Console* c) { return c->player.s.tia.drawn >= c->player.s.tia.display_stop; }
 uint8_t* atari_console_ram(Console* c) { return c->player.s.riot.ram; }
 Player* atari_console_player(Console* c) { return &c->player; }
-uint8_t* atari_console_screen(Console* c) {
-  return c->screens.data() + c->player.s.buffer * c->of.game.cart.height * kWidth;
-}
+const uint8_t* atari_console_screen(Console* c) { return c->screen(); }
 
 Vector* atari_vector_new(const OwnedGame* g, const Protocol* protocol, const uint8_t* palette, int n, int threads,
                          int autoreset) {

@@ -40,27 +40,38 @@ class Eye {
 
   // Palette indices `a` and, for the maximum of two frames, `b` (or null) to `out` [channels, height, width].
   void look(const uint8_t* a, const uint8_t* b, uint8_t* out) {
-    const auto same = [&](int y, int z) {
-      return !std::memcmp(a + y * kWidth, a + z * kWidth, kWidth) &&
-             (!b || !std::memcmp(b + y * kWidth, b + z * kWidth, kWidth));
-    };
     for (int c = 0; c < protocol_.channels; c++) {
       const uint8_t* value = palette_ + 256 * c;
       if (same_) {
-        for (int y = 0; y < height_; y++) mix(value, a + y * kWidth, b ? b + y * kWidth : nullptr, out + y * kWidth);
+        whole(value, a, b, height_, out);
       } else {
         const auto row = [&](int y) {
           mix(value, a + y * kWidth, b ? b + y * kWidth : nullptr, row_);
           return row_;
         };
-        resize_(row, same, out);
+        resize_(row, [&](int y, int z) { return repeats(a, b, y, z); }, out);
       }
       out += protocol_.height * protocol_.width;
     }
   }
 
+  // The maximum of the values of two screens, or of one if `b` is null, to `out` [height, 160].
+  static void whole(const uint8_t* value, const uint8_t* a, const uint8_t* b, int height, uint8_t* out) {
+    for (int y = 0; y < height; y++, out += kWidth) {
+      if (y && repeats(a, b, y - 1, y)) {
+        std::memcpy(out, out - kWidth, kWidth);
+      } else {
+        mix(value, a + y * kWidth, b ? b + y * kWidth : nullptr, out);
+      }
+    }
+  }
+
  private:
-  // The maximum of the values of two rows of palette indices.
+  static bool repeats(const uint8_t* a, const uint8_t* b, int y, int z) {
+    return !std::memcmp(a + y * kWidth, a + z * kWidth, kWidth) &&
+           (!b || !std::memcmp(b + y * kWidth, b + z * kWidth, kWidth));
+  }
+
   static void mix(const uint8_t* value, const uint8_t* a, const uint8_t* b, uint8_t* out) {
     if (!b || !std::memcmp(a, b, kWidth)) {
       for (int x = 0; x < kWidth; x++) out[x] = value[a[x]];
