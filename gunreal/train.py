@@ -17,7 +17,7 @@ from gunreal.acting.process import EXIT_BAD_INPUT
 from gunreal.config import flags, folders
 from gunreal.config.checks import check, is_cluster, is_device
 from gunreal.config.schema import FIELDS, Config, ConfigError
-from gunreal.envs.make import check_recorded, try_reset
+from gunreal.envs.make import check_recorded, try_reset, why_fallback
 from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
@@ -64,6 +64,8 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
         _check_device(config, spec, tasks)
     try_reset(config)
     check_fit(config, spec, tasks)
+    if reason := why_fallback(config):
+        print(f"gunreal: {reason}", file=sys.stderr, flush=True)
     return Prepared(spec, tasks, raw)
 
 

@@ -47,9 +47,9 @@ class Config:
         choices=("deterministic", "v5"),
     )
     emulator: str = field(
-        "ale",
-        "Emulator for Atari games: ale (ale-py) or own (gunreal's, for the games that it supports)",
-        choices=("ale", "own"),
+        "auto",
+        "Emulator for Atari games: own (gunreal's), ale (ale-py), or auto (own if it supports the game, else ale)",
+        choices=("auto", "own", "ale"),
     )
     observation: str = field("gray", "Color mode of image observations", choices=("gray", "rgb"))
     image_key: str = field("", "Entry of a Dict observation to learn from. If empty, the image is chosen automatically")

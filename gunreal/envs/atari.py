@@ -2,9 +2,10 @@
 
 Each step skips 4 frames and takes the maximum over the last two. Rewards are not clipped.
 
-The module uses `ale_py.ALEInterface` directly. `ale_py.vector_env.AtariVectorEnv` is as fast per core, but its episodes
-depend on more than their seed unless the ROM is loaded again. `loadROM` takes 85 ms, which is longer than a beginner's
-whole episode of Breakout. Here a reset restores the saved start state, which takes about 1 ms including no-ops.
+The module uses gunreal's emulator or `ale_py.ALEInterface`, as `--emulator` says. The episodes of
+`ale_py.vector_env.AtariVectorEnv` depend on more than their seed unless the ROM is loaded again. `loadROM` takes 85 ms,
+which is longer than a beginner's whole episode of Breakout. Here a reset restores the saved start state, which takes about
+1 ms including no-ops.
 """
 
 from __future__ import annotations
@@ -161,17 +162,28 @@ class _Console:
         return reward
 
 
+def why_ale(config: Config) -> str:
+    """Returns in one line why `--emulator auto` uses ale-py. Empty if it does not."""
+    if config.emulator == "auto" and config.env.startswith("ALE/"):
+        try:
+            _open("own", _game(config), _options(config))
+        except ConfigError as error:
+            return f"--emulator auto uses ale-py: {error}"
+    return ""
+
+
 def _open(emulator: str, game: str, options: dict) -> Any:
     """Loads the game with `emulator`. It is not reset yet."""
     limit, mode, difficulty = (options[key] for key in ("max_num_frames_per_episode", "mode", "difficulty"))
-    if emulator == "own":
+    if emulator != "ale":
         from gunreal.emulator import EmulatorUnavailable, UnknownGame
         from gunreal.emulator.ale import OwnALE
 
         try:
             return OwnALE(game, mode, difficulty or 0, limit)
         except (UnknownGame, EmulatorUnavailable) as error:
-            raise ConfigError(str(error)) from None
+            if emulator == "own":
+                raise ConfigError(str(error)) from None
     import ale_py
 
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)

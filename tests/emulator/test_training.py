@@ -1,13 +1,18 @@
 """Training with either emulator: the same episodes, and in a serial run the same weights."""
 
+import contextlib
 import dataclasses
+import re
 
 import numpy as np
 import pytest
 from training import Training
 
 from gunreal.config.schema import Config, ConfigError
-from gunreal.envs.make import make
+from gunreal.emulator import build
+from gunreal.emulator.ale import OwnALE
+from gunreal.emulator.console import load_game
+from gunreal.envs.make import make, why_fallback
 from gunreal.records import metrics
 
 PROGRAM = """
@@ -62,6 +67,30 @@ def test_an_unsupported_game_is_an_error_of_one_line():
     with pytest.raises(ConfigError, match="--emulator ale") as error:
         make(Config(env="ALE/Pitfall2-v5", emulator="own"), 1)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("env", "reason"), [("ALE/Pong-v5", ""), ("ALE/Pitfall2-v5", "pitfall2 is not supported.*")])
+def test_auto_uses_the_own_emulator_where_it_can(env, reason):
+    """Otherwise ale-py, and says why in one line."""
+    config = Config(env=env, emulator="auto")
+    assert re.fullmatch(reason and f"--emulator auto uses ale-py: .*{reason}", why_fallback(config))
+    with contextlib.closing(make(config, 1)) as made:
+        assert isinstance(made._consoles[0].ale, OwnALE) == (not reason)
+
+
+def test_auto_uses_ale_py_without_a_compiler(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "library_path", lambda: build.compile_library(tmp_path / "library"))
+    monkeypatch.setattr(build, "find_compiler", lambda: None)
+    build.library.cache_clear()
+    load_game.cache_clear()
+    try:
+        config = Config(env="ALE/Pong-v5", emulator="auto")
+        assert "install g++" in why_fallback(config)
+        make(config, 1).close()
+        with pytest.raises(ConfigError, match="install g\\+\\+"):
+            make(dataclasses.replace(config, emulator="own"), 1)
+    finally:
+        build.library.cache_clear()
 
 
 @pytest.mark.parametrize("args", [{"mode": 99}, {"difficulty": 7}])

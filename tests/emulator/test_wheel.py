@@ -3,14 +3,16 @@
 import os
 import subprocess
 import sys
-import sysconfig
 import tarfile
-import zipfile
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from gunreal.emulator import build
+
 ROOT = Path(__file__).parents[2]
+PIP = [sys.executable, "-m", "pip", "install", "-q"]
 PLAY = """
 from gunreal.emulator import VectorAtari, build
 env = VectorAtari("pong", 2)
@@ -26,26 +28,28 @@ print(build.library_path())
 @pytest.mark.timeout(900)
 def test_a_wheel_plays_without_a_compiler(tmp_path):
     pytest.importorskip("build")
-    done = subprocess.run([sys.executable, "-m", "build", "--outdir", tmp_path, ROOT], capture_output=True, text=True)
-    if "Could not find a version" in done.stdout + done.stderr:
+    needs = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    done = subprocess.run([*PIP, "--target", tmp_path / "tools", *needs], capture_output=True, text=True)
+    if "Could not find a version" in done.stderr:
         pytest.skip("no package index can be reached")
+    fast = tmp_path / "fast-compiler"  # the library's speed does not matter here
+    fast.write_text(f'#!/bin/sh\nexec {build.find_compiler()} "$@" -O0\n')
+    fast.chmod(0o755)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "tools"), "CXX": str(fast)}
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path, ROOT]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     (sdist,), (wheel,) = tmp_path.glob("*.tar.gz"), tmp_path.glob("*.whl")
     with tarfile.open(sdist) as archive:
         names = archive.getnames()
     assert all(any(name.endswith(f"emulator/{file}") for name in names) for file in ("core/tia.h", "games.toml"))
     assert "-py3-none-linux" in wheel.name
-    assert any("emulator/lib/libatari-" in name for name in zipfile.ZipFile(wheel).namelist())
 
-    python = tmp_path / "venv" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
-    environment = {k: v for k, v in os.environ.items() if k not in ("CXX", "PYTHONPATH")}
-    subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", wheel], check=True, env=environment)
-    site = Path(subprocess.check_output([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-                                        text=True).strip())  # fmt: skip
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    environment |= {"PATH": str(python.parent), "GUNREAL_CACHE": str(tmp_path / "cache")}
-    out = subprocess.run([python, "-c", PLAY], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    site = tmp_path / "site"
+    subprocess.run([*PIP, "--no-deps", "--target", site, wheel], check=True)
+    environment = {k: v for k, v in os.environ.items() if k != "CXX"}
+    environment |= {"PYTHONPATH": str(site), "PATH": "", "GUNREAL_CACHE": str(tmp_path / "cache")}
+    out = subprocess.run([sys.executable, "-c", PLAY], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert out.returncode == 0, out.stderr[-2000:]
     assert Path(out.stdout.strip()).parent == site / "gunreal" / "emulator" / "lib"
     assert not (tmp_path / "cache").exists()
