@@ -3,21 +3,27 @@
   python tools/cluster_rounds.py --nodes 1,2,4,8
   python tools/cluster_rounds.py --nodes 8 --slow 5 --quorum 1
   python tools/cluster_rounds.py --nodes 8 --reducers 2 --gradient_dtype bfloat16 --weights 3M
+  python tools/cluster_rounds.py --nodes 4 --mbit 500
 
-All nodes run on this machine. The coordinator, the reducers and the transport are those of `gunreal train --nodes`.
+All nodes run on this machine, with --mbit as machines of their own in network namespaces. The coordinator, the reducers
+and the transport are those of `gunreal train --nodes`.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import os
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from common.command_line import say
+from measuring import namespaces
 
 from gunreal.cluster.compression import Packer
 from gunreal.cluster.coordinator import Coordinator
@@ -28,8 +34,8 @@ from gunreal.config.units import parse_count
 from gunreal.experience.spec import Spec
 from gunreal.records.metrics import RunMetrics
 
-_BATCH = 32  # agent steps of each gradient
-_SPREAD = 0.15  # standard deviation of the logarithm of the time for a gradient
+BATCH = 32  # agent steps of each gradient
+SPREAD = 0.15  # standard deviation of the logarithm of the time for a gradient
 
 
 class Sleeper:
@@ -52,10 +58,10 @@ class Sleeper:
         """Sleeps for the time of a gradient."""
         start = time.monotonic()
         packed = self._packer.pack(self._gradient)
-        self._metrics.acted(_BATCH)
-        time.sleep(max(0.0, self._seconds * float(self._rng.lognormal(0, _SPREAD)) - (time.monotonic() - start)))
+        self._metrics.acted(BATCH)
+        time.sleep(max(0.0, self._seconds * float(self._rng.lognormal(0, SPREAD)) - (time.monotonic() - start)))
         seconds, nothing = time.monotonic() - start, np.zeros(0, np.float32)
-        answer = Answer(True, nothing, _BATCH, seconds, packed.nbytes, self._metrics.take())
+        answer = Answer(True, nothing, BATCH, seconds, packed.nbytes, self._metrics.take())
         return answer, *(packed[part] for part in bounds(len(packed), len(weights)))
 
     def gauges(self) -> None:
@@ -72,13 +78,18 @@ class SleepingCoordinator(Coordinator):
 
 
 def measure(options: argparse.Namespace, nodes: int) -> dict[str, Any]:
-    """Runs rounds for some seconds. Returns the metrics of that time."""
+    """Runs rounds for some seconds, on the Ray cluster `options.cluster` or on this machine.
+
+    Returns:
+      The metrics of that time.
+    """
     settings = {"weights": options.weights, "compute": options.compute, "slow": options.slow, "first": 1}
     config = Config(
         nodes=nodes,
         reducers=options.reducers,
         quorum=options.quorum,
         gradient_dtype=options.gradient_dtype,
+        cluster=options.cluster,
         env_args=settings,
         steps=2**40,
     )
@@ -91,7 +102,7 @@ def measure(options: argparse.Namespace, nodes: int) -> dict[str, Any]:
         def tick() -> None:
             nonlocal begun
             line_due = begun and time.monotonic() - begun >= options.seconds
-            if not begun and run.metrics.step >= 10 * nodes * _BATCH:
+            if not begun and run.metrics.step >= 10 * nodes * BATCH:
                 run.snapshot()
                 begun = time.monotonic()
             elif line_due:
@@ -105,8 +116,8 @@ def measure(options: argparse.Namespace, nodes: int) -> dict[str, Any]:
     return found
 
 
-def main() -> None:
-    """Prints a row for each number of nodes."""
+def options_of(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options of a command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", default="1,2,4,8", help="numbers of nodes")
     parser.add_argument("--weights", type=parse_count, default=540_000, help="number of weights")
@@ -116,12 +127,37 @@ def main() -> None:
     parser.add_argument("--quorum", type=float, default=0.9)
     parser.add_argument("--gradient_dtype", default="float32", choices=("float32", "bfloat16"))
     parser.add_argument("--seconds", type=float, default=10.0, help="seconds to measure")
-    options = parser.parse_args()
+    parser.add_argument(
+        "--mbit", type=float, default=0, help="bandwidth of each node, in network namespaces (default: no network)"
+    )
+    parser.add_argument("--cluster", default="", help="address of a Ray cluster to use instead")
+    parser.add_argument("--json", action="store_true", help="print all metrics as JSON")
+    return parser.parse_args(argv)
+
+
+def main() -> None:
+    """Prints a row for each number of nodes."""
+    options = options_of()
+    counts = list(map(int, options.nodes.split(",")))
+    with contextlib.ExitStack() as stack:
+        if options.mbit:
+            network = stack.enter_context(namespaces.started(max(counts)))
+            options.cluster = network.address
+            for place in range(1, max(counts) + 1):
+                network.limit(place, options.mbit)
+        _print(options, counts)
+
+
+def _print(options: argparse.Namespace, counts: Sequence[int]) -> None:
+    if options.json:
+        for nodes in counts:
+            print(json.dumps(measure(options, nodes)))
+        return
     say("| nodes | ms a round | overhead, ms | gradients a round | samples a second | MiB a round |")
     say("|---|---|---|---|---|---|")
-    for nodes in map(int, options.nodes.split(",")):
+    for nodes in counts:
         line = measure(options, nodes)
-        rate = line["contributions"] * _BATCH * 1000 / line["round_ms"]
+        rate = line["contributions"] * BATCH * 1000 / line["round_ms"]
         say(
             f"| {nodes} | {line['round_ms']:.0f} | {line['overhead_ms']:.0f} | {line['contributions']:.2f} | "
             f"{rate:.0f} | {line['traffic_mb']:.1f} |"

@@ -24,7 +24,18 @@ from pathlib import Path
 from typing import Any
 
 from common.command_line import Parser, check_positive, say
-from experiments import adjustment, atari_papers, dispatcher, papers, report, speed_report, speed_rounds, trainings
+from experiments import (
+    adjustment,
+    atari_papers,
+    ba3c,
+    ba3c_report,
+    dispatcher,
+    papers,
+    report,
+    speed_report,
+    speed_rounds,
+    trainings,
+)
 from experiments.speed import RATES, SpeedExperiment
 from experiments.table import Experiment, GamesExperiment, LearningExperiment
 
@@ -32,10 +43,11 @@ from gunreal.config.schema import ConfigError, close_match
 from gunreal.config.units import parse_count
 from gunreal.records import curves
 
-ALL: dict[str, Experiment] = {**papers.EXPERIMENTS, **atari_papers.EXPERIMENTS, **RATES}
+ALL: dict[str, Experiment] = {**papers.EXPERIMENTS, **atari_papers.EXPERIMENTS, **RATES, **ba3c.ROUNDS}
 # Options that belong to one kind of experiment, with their defaults.
 _OF_LEARNING: dict[str, float] = {"steps": 0, "minutes": 0, "seeds": 3, "parallel": 1, "smooth": 1}
 _OF_RATES: dict[str, float] = {"seconds": 8, "rounds": 3}
+_OF_CLUSTERS: dict[str, float] = {"seconds": 8}
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -47,10 +59,12 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     end = argv.index("--") if "--" in argv else len(argv)
     options = _parser().parse_args(argv[:end])
     experiment = options.experiment = _choose(options.experiment, options.settings)
-    own, others, kind = _OF_LEARNING, _OF_RATES, "learning"
+    own, kind = _OF_LEARNING, "learning"
     if not isinstance(experiment, LearningExperiment):
-        own, others, kind = others, own, "speed"
-    for name in others:
+        own, kind = (
+            (_OF_CLUSTERS, "cluster") if isinstance(experiment, ba3c.ClusterExperiment) else (_OF_RATES, "speed")
+        )
+    for name in (_OF_LEARNING | _OF_RATES).keys() - own.keys():
         if getattr(options, name) is not None:
             raise ConfigError(f"--{name} can't be used with {experiment.name}, a {kind} experiment; leave it out")
     for name, default in own.items():
@@ -74,7 +88,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 def _parser() -> Parser:
     parser = Parser("reproduce.py", __doc__)
     learned = {name: of for name, of in ALL.items() if isinstance(of, LearningExperiment)}
-    kinds: list[tuple[str, dict[str, Any]]] = [("learning", learned), ("speed", RATES)]
+    kinds: list[tuple[str, dict[str, Any]]] = [("learning", learned), ("speed", RATES), ("cluster", ba3c.ROUNDS)]
     parser.epilog = "\n\n".join(
         f"{kind} experiments:\n" + "\n".join(f"  {name:<11} {of.title}" for name, of in known.items())
         for kind, known in kinds
@@ -108,7 +122,7 @@ def _parser() -> Parser:
         metavar="N",
         help="width of the moving average in lines of metrics, an odd number (default: 1)",
     )
-    speed = parser.add_argument_group("options of speed experiments")
+    speed = parser.add_argument_group("options of speed and cluster experiments")
     speed.add_argument(
         "--seconds",
         type=float,
@@ -227,12 +241,27 @@ def measure(experiment: SpeedExperiment, options: argparse.Namespace, extra: Seq
     return _stopped() if failed < 0 else min(failed, 1)
 
 
+def measure_rounds(experiment: ba3c.ClusterExperiment, options: argparse.Namespace) -> int:
+    """Makes the missing measurements of a cluster experiment, writes the results, and returns the exit code."""
+    path = Path(options.logdir or f"runs/{experiment.name}") / f"{experiment.name}.rounds.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    curves.check_matplotlib()
+    if not options.draw:
+        with dispatcher.locked(path.parent):
+            ba3c.measure(experiment, path, options.seconds, say)
+    ba3c_report.write(experiment, path)
+    say(f"{path.parent / experiment.name}.png, .md, .json")
+    return 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 on success, 1 if a run or measurement failed, 2 for bad input, 130 if stopped."""
     try:
         options, extra = parse(sys.argv[1:] if argv is None else argv)
         if isinstance(options.experiment, LearningExperiment):
             return train(options.experiment, options, extra)
+        if isinstance(options.experiment, ba3c.ClusterExperiment):
+            return measure_rounds(options.experiment, options)
         return measure(options.experiment, options, extra)
     except (OSError, ValueError) as error:  # ConfigError is a ValueError, and so are errors from damaged metrics
         print(f"reproduce.py: {error}", file=sys.stderr)

@@ -9,12 +9,15 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from gunreal.acting.pool import AgentFailure
 from gunreal.config.schema import Config, ConfigError
 
 _REACH = 5.0  # seconds for a connection to a cluster
+_SILENCE = 5.0  # seconds without an answer of the head after which it is lost. Ray aborts this process after 60
 _STORE = 512 * 2**20  # bytes of shared memory for weights and gradients, taken as they are needed
 
 # Settings of a Ray that runs on this machine only. They are read when Ray is imported.
@@ -25,6 +28,10 @@ _LOCAL = {
     "RAY_enable_pipe_based_agent_to_parent_health_check": "1",  # so that Ray's own helpers end at once with it
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # all nodes on this machine share its GPU
 }
+
+
+class HeadLost(AgentFailure):
+    """The machine that holds the cluster together is gone. Ray ends all processes within a minute."""
 
 
 class Machine(NamedTuple):
@@ -63,6 +70,10 @@ class Engine:
         if self._own:
             with _kept_signals():
                 self._connect(config.cluster)
+        self._head = self.ray.get_runtime_context().gcs_address
+        self._heard = time.monotonic()
+        self._known: list[Machine] = []
+        self.is_lost = False
 
     def _connect(self, address: str) -> None:
         if ":" in address:
@@ -79,35 +90,55 @@ class Engine:
             raise ConfigError(f"cannot {what}: {str(error).splitlines()[0]}; check its address and token") from error
 
     def machines(self) -> list[Machine]:
-        """The machines that can run a node: all that are alive, except those started with `--num-cpus=0`."""
-        return [
+        """The machines that can run a node: all that are alive, except those started with `--num-cpus=0`.
+
+        Raises:
+          HeadLost: the head has not answered for some seconds.
+        """
+        if not self._has_head():
+            return self._known
+        self._known = [
             Machine(found["NodeID"], found["NodeManagerHostname"], found["Resources"].get("GPU", 0))
             for found in self.ray.nodes()
             if found["Alive"] and (found["Resources"].get("CPU") or not self._joins)
         ]
+        return self._known
 
-    def actor(
-        self, kind: type, *args: Any, machine: Machine | None = None, share: float = 0, fixed: bool = True
-    ) -> Any:
+    def _has_head(self) -> bool:
+        """Whether the head answers. Without it, Ray's own functions would wait until this process is aborted."""
+        host, _, port = self._head.rpartition(":")
+        now = time.monotonic()
+        try:
+            socket.create_connection((host, int(port)), 1.0).close()
+        except OSError as error:
+            self.is_lost = now - self._heard > _SILENCE
+            if self.is_lost:
+                raise HeadLost(
+                    f"the head of the Ray cluster at {self._head} is lost; start the cluster again and use --resume"
+                ) from error
+            return False
+        self._heard = now
+        return True
+
+    def actor(self, kind: type, *args: Any, machine: Machine, share: float = 0, calls: int = 1) -> Any:
         """Starts a process that holds an object of class `kind`.
 
         Args:
           kind: the class.
           *args: arguments of the class.
-          machine: machine to run it on. None lets Ray choose.
+          machine: machine to run it on.
           share: number of GPUs for it.
-          fixed: whether it must not run on another machine.
+          calls: number of calls that it answers at the same time. With 1 it answers them in order.
         """
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        options: dict[str, Any] = {"num_cpus": 0, "num_gpus": share, "max_concurrency": 3 if share or fixed else 1}
-        if machine is not None:
-            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(machine.id, soft=not fixed)
+        there = NodeAffinitySchedulingStrategy(machine.id, soft=False)  # a soft one may be ignored
+        options = {"num_cpus": 0, "num_gpus": share, "max_concurrency": calls, "scheduling_strategy": there}
         return self.ray.remote(kind).options(**options).remote(*args)
 
     def close(self) -> None:
         """Ends all actors, and Ray if it was started here."""
-        if self._own:
+        if self._own and not self.is_lost:
             with _kept_signals():
                 self.ray.shutdown()
 

@@ -16,6 +16,7 @@ from gunreal.runtime import ram
 from gunreal.runtime.record import warn
 
 _LOOK = 0.5  # seconds between looks at the machines and the nodes' signs of life
+_CALLS = 3  # a gradient, a sign of life, and the end
 _STARTING = 120.0  # seconds until a node must have started: loading a framework blocks its answers
 _FAILURES = 3  # failures in a row before a first gradient after which the run gives up
 _LONGEST_DELAY = 60.0  # seconds before a node that keeps failing is started again
@@ -107,7 +108,7 @@ class Fleet:
 
     def _start(self, slot: int, machine: Machine, sharing: int) -> None:
         share = machine.gpus / sharing if machine.gpus < sharing else min(machine.gpus, 1)
-        actor = self._engine.actor(self._kind, machine=machine, share=share)
+        actor = self._engine.actor(self._kind, machine=machine, share=share, calls=_CALLS)
         memory = self._config.memory_limit or (ram.limit(0) // sharing if not self._config.cluster else 0)
         fields = node_fields(self._config, self.serial, memory)
         assignment = Assignment(VERSION, fields, self._spec)
@@ -193,7 +194,8 @@ class Fleet:
         if leaving:
             self._ray.wait(leaving, num_returns=len(leaving), timeout=3.0)
         for member in self.members.values():
-            self._ray.kill(member.actor)
+            if not self._engine.is_lost:  # otherwise Ray would wait for it, and ends the nodes itself
+                self._ray.kill(member.actor)
         self.members.clear()
 
 

@@ -59,18 +59,18 @@ class Shards:
         self._kept = [
             Shard(whole.weights[part], [slot[part] for slot in whole.slots], whole.updates) for part in self.parts
         ]
+        self.replaced = 0
         self._reducers = [self._start(place) for place in range(count)]
         self._await(self._reducers)
         self.weights: list[Any] = [self._ray.put(shard.weights) for shard in self._kept]
         self._updates = whole.updates
         self._copies: list[Any] = []
         self._copied = time.monotonic()
-        self.replaced = 0
 
     def _start(self, place: int) -> Any:
         machines = self._engine.machines()
-        machine = machines[place % len(machines)]
-        return self._engine.actor(Reducer, self._fields, self._kept[place], machine=machine, fixed=False)
+        machine = machines[(place + self.replaced) % len(machines)]  # a lost machine may still be listed
+        return self._engine.actor(Reducer, self._fields, self._kept[place], machine=machine)
 
     def _await(self, reducers: Sequence[Any]) -> None:
         """Waits until the processes have started."""
@@ -158,9 +158,9 @@ class Shards:
         except self._ray.exceptions.RayError:  # they were lost with their machine
             self.weights[place] = self._ray.put(kept.weights)
         self._kept[place], self._copies = kept, []
+        self.replaced += 1
         self._reducers[place] = self._start(place)
         self._await([self._reducers[place]])
-        self.replaced += 1
 
     def whole(self) -> Shard:
         """Weights and averages of all slices together."""

@@ -9,6 +9,7 @@ import signal
 import numpy as np
 import psutil
 import pytest
+from scripted_env import POISONED
 from training import Training, is_gone, wait_until
 
 import gunreal
@@ -16,7 +17,7 @@ from gunreal.records import checkpoint
 
 if importlib.util.find_spec("ray") is None:  # not imported: that would fix its authentication for this process
     pytest.skip("needs Ray", allow_module_level=True)
-FLAGS = ["--env", "CartPole-v1", "--agents", 2, "--agents_per_process", 2, "--hidden", 16, "--min_batch", 20]
+FLAGS = ["--agents", 2, "--agents_per_process", 2, "--hidden", 16, "--min_batch", 20]
 CLUSTER = [*FLAGS, "--t_max", 5, "--nodes", 2, "--node_timeout", 8, "--metrics_seconds", 1]
 
 
@@ -46,7 +47,9 @@ def goes_on(run: Training, what: str, nodes: int = 2) -> None:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """The run that all tests of this file disturb, one after the other."""
-    training = Training(tmp_path_factory.mktemp("cluster"), *CLUSTER, "--steps", "50M")
+    folder = tmp_path_factory.mktemp("cluster")
+    poisoned = ["--env", POISONED, "--env_args", f"marks={folder}"]
+    training = Training(folder, *poisoned, *CLUSTER, "--steps", "50M")
     yield training
     if training.popen.poll() is None:
         training.popen.kill()
@@ -75,6 +78,19 @@ def test_the_run_listens_on_the_loopback_only_and_has_a_token(run):
             assert environment["RAY_AUTH_MODE"] == "token" and len(environment["RAY_AUTH_TOKEN"]) == 64
 
 
+def test_a_node_that_sends_nan_is_ignored_until_it_is_well(run):
+    (run.folder / "poison").touch()
+    wait_until(lambda: last(run, "refused") > 0, what=f"nobody noticed\n{run.stderr}")
+    goes_on(run, "NaN")
+
+    def is_well():
+        before, line = run.lines()[-2:]
+        return line["refused"] == before["refused"] and line["contributions"] > 1.2
+
+    wait_until(is_well, what="the node does not contribute again")
+    assert np.isfinite(run.lines()[-1]["grad_norm"])
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_node_that_is_lost_is_replaced(run, number):
     before = last(run, "replaced")
@@ -88,7 +104,7 @@ def test_a_reducer_that_is_lost_is_replaced(run):
     processes(run, "Reducer")[0].kill()
     wait_until(lambda: last(run, "replaced") > before, what=f"nobody noticed\n{run.stderr}")
     goes_on(run, "reducer")
-    assert last(run, "updates") > updates and last(run, "refused") == 0
+    assert last(run, "updates") > updates
 
 
 def test_ctrl_c_ends_all_processes_and_leaves_a_checkpoint(run):
@@ -98,12 +114,13 @@ def test_ctrl_c_ends_all_processes_and_leaves_a_checkpoint(run):
     assert run.lines()[-1]["stopped_by"] == "SIGINT"
     wait_until(lambda: all(map(is_gone, children)), 30, "processes are left")
     saved = checkpoint.load(run.path)
+    assert all(np.isfinite(array).all() for array in saved.state.values())
     assert int(saved.state["version"]) == int(saved.state["optimizer/000"]) == run.lines()[-1]["updates"] > 10
     assert gunreal.load(run.path).learner.weights_sha256() == run.lines()[-1]["weights_sha256"]
 
 
 def test_a_coordinator_that_is_killed_leaves_nothing_and_two_nodes_go_on(tmp_path):
-    killed = Training(tmp_path, *CLUSTER, "--steps", "50M", "--sync", "off")
+    killed = Training(tmp_path, "--env", "CartPole-v1", *CLUSTER, "--steps", "50M", "--sync", "off")
     wait_until(killed.checkpoints, what=f"no checkpoint\n{killed.stderr}")
     wait_until(lambda: last(killed, "staleness") > 0, what="no gradient is stale")
     children = psutil.Process(killed.popen.pid).children(recursive=True)

@@ -60,6 +60,14 @@ def test_reducers_are_spread_over_the_machines():
     assert [host for host, _ in engine.actors] == ["a", "b", "a"]
 
 
+def test_a_successor_is_on_another_machine():
+    """The first one may be lost without Ray knowing it yet."""
+    engine, made = start(1)
+    engine.actors[0][1].dead = True
+    step(made, refs(made))
+    assert [host for host, _ in engine.actors] == ["a", "b"]
+
+
 @pytest.mark.parametrize("method", ["add", "gather"])
 def test_a_reducer_that_dies_before_the_step_leaves_it_to_be_repeated(method):
     engine, made = start()

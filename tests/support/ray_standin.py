@@ -108,12 +108,12 @@ class Engine:
     """`gunreal.cluster.engine.Engine` on some machines."""
 
     def __init__(self, *hosts):
-        self.ray, self.hosts, self.actors = Ray(), list(hosts), []
+        self.ray, self.hosts, self.actors, self.is_lost = Ray(), list(hosts), [], False
 
     def machines(self):
         return [Machine(f"id of {host}", host, 0) for host in self.hosts]
 
-    def actor(self, kind, *args, machine=None, share=0, fixed=True):
+    def actor(self, kind, *args, machine, share=0, calls=1):
         actor = Actor(kind, args)
-        self.actors.append((machine.host if machine else "", actor))
+        self.actors.append((machine.host, actor))
         return actor

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 SCRIPTED, FAILING = "scripted_env:Scripted-v0", "scripted_env:Failing-v0"
+POISONED = "scripted_env:Poisoned-v0"
 
 
 def reward(t: int, action: int) -> float:
@@ -110,5 +112,23 @@ class Failing(Scripted):
             pass
 
 
+class Poisoned(CartPoleEnv):
+    """CartPole. One environment that finds a file "poison" in the folder `marks` takes it and gives NaN for a while."""
+
+    def __init__(self, marks: str):
+        super().__init__()
+        self._marks, self._left = Path(marks), 0
+
+    def step(self, action):
+        observation, gained, *rest = super().step(action)
+        try:
+            (self._marks / "poison").rename(self._marks / "taken")
+            self._left = 200
+        except FileNotFoundError:
+            self._left -= 1
+        return observation, float("nan") if self._left > 0 else gained, *rest
+
+
+gymnasium.register("Poisoned-v0", Poisoned, max_episode_steps=500)
 gymnasium.register("Scripted-v0", Scripted)
 gymnasium.register("Failing-v0", Failing)

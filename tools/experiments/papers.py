@@ -153,5 +153,19 @@ _ALL = (
         steps=6_000_000,
         reference="rollout",
     ),
+    LearningExperiment(
+        name="ba3c-fig3",
+        title="Distributed BA3C figure 3: asynchronous and synchronous training",
+        shows="In the paper (section 2.3, 64 nodes), the score of asynchronous training drops to zero after 50 "
+        "minutes. Synchronous training does not show this. The paper states no numbers.",
+        envs=("gunreal/Catch-v0",),
+        settings={
+            "sync": Setting("synchronous, 4 nodes", {"nodes": 4, "sync": "on"}),
+            "async": Setting("asynchronous, 4 nodes", {"nodes": 4, "sync": "off"}),
+        },
+        common={"agents": 8, "agents_per_process": 8, "min_batch": 40, "tasks": ()},
+        steps=200_000,
+        reference="sync",
+    ),
 )
 EXPERIMENTS = {experiment.name: experiment for experiment in _ALL}

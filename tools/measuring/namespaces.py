@@ -1,0 +1,161 @@
+"""A Ray cluster of several machines inside one: network namespaces, a bridge between them, and limited bandwidth.
+
+It needs Linux and root. The first machine is this one; it runs no node. Each other machine is a raylet with a network
+interface, /tmp/ray and /dev/shm of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from gunreal.config.schema import ConfigError
+
+_PORT = 6411
+_STARTING = 240.0  # seconds until a raylet must have registered
+_STORE = 256 * 2**20  # bytes of the object store of each machine
+_MOUNTS = "mount -t tmpfs {size} none /dev/shm; mount --bind {folder} {head}; exec {command}"
+SETTINGS = {
+    "RAY_AUTH_MODE": "token",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1",  # the machines are reached by other addresses than the loopback
+    "RAY_enable_pipe_based_agent_to_parent_health_check": "1",
+}
+
+
+def check() -> None:
+    """Raises ConfigError if namespaces cannot be made."""
+    if not sys.platform.startswith("linux") or os.geteuid() or not all(map(shutil.which, ("ip", "tc", "unshare"))):
+        raise ConfigError("network namespaces need Linux, root, iproute2 and util-linux; leave out --mbit")
+
+
+class Network:
+    """The machines. Use `started`.
+
+    Attributes:
+      address: address of the Ray cluster.
+    """
+
+    def __init__(self, folder: Path, number: int):
+        self._folder = folder
+        self._name, self._net = f"gun{os.getpid() % 10_000}", f"10.{77 + number}.0"
+        self.address = f"{self._net}.1:{_PORT + number}"
+        self._raylets: dict[int, subprocess.Popen[bytes]] = {}
+        self._environment = os.environ | SETTINGS
+
+    def _ip(self, command: str) -> None:
+        subprocess.run(["ip", *command.split()], check=True, capture_output=True)
+
+    def make(self) -> None:
+        """Makes the bridge and starts Ray on this machine."""
+        self._ip(f"link add {self._name} type bridge")
+        self._ip(f"addr add {self._net}.1/24 dev {self._name}")
+        self._ip(f"link set {self._name} up")
+        self._start(0, "--head", f"--port={self.address.rpartition(':')[2]}", "--num-cpus=0", "--include-dashboard=0")
+
+    def add(self, place: int, shm: str = "512m") -> None:
+        """Adds a machine. `place` counts from 1, and `shm` is the size of its shared memory."""
+        inside, outside = f"{self._name}-{place}", f"{self._name}v{place}"
+        if place not in self._raylets:
+            self._ip(f"netns add {inside}")
+            self._ip(f"link add {outside} type veth peer name eth0 netns {inside}")
+            self._ip(f"link set {outside} master {self._name} up")
+            self._ip(f"-n {inside} addr add {self._net}.{place + 1}/24 dev eth0")
+            self._ip(f"-n {inside} link set eth0 up")
+            self._ip(f"-n {inside} link set lo up")
+        self._start(place, f"--address={self.address}", "--num-cpus=1", shm=shm)
+
+    def wait(self, machines: int) -> None:
+        """Waits until the machines have joined. Raises ConfigError if they do not."""
+        from ray._raylet import GcsClient
+
+        deadline = time.monotonic() + _STARTING
+        while time.monotonic() < deadline:
+            with contextlib.suppress(Exception):  # the first machine is starting
+                known = GcsClient(address=self.address).get_all_node_info().values()
+                if sum(node.state == 0 for node in known) > machines:
+                    return
+            time.sleep(0.5)
+        raise ConfigError(f"the machines of the network did not start within {_STARTING:g} s; try fewer")
+
+    def _start(self, place: int, *flags: str, shm: str = "") -> None:
+        folder = self._folder / str(place)
+        folder.mkdir(exist_ok=True)
+        own = (f"--node-ip-address={self._net}.{place + 1}", f"--object-store-memory={_STORE}", "--block")
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", *own, "--disable-usage-stats", *flags]
+        if place:
+            mounts = _MOUNTS.format(
+                size=f"-o size={shm}", folder=folder, head=self._folder / "0", command=" ".join(command)
+            )
+            command = ["ip", "netns", "exec", f"{self._name}-{place}", "unshare", "-m", "sh", "-c", mounts]
+        else:
+            command.append(f"--temp-dir={folder}")
+        log = open(folder / "log", "ab")  # noqa: SIM115  the process keeps it
+        self._raylets[place] = subprocess.Popen(
+            command, env=self._environment, stdout=log, stderr=log, start_new_session=True
+        )
+
+    def limit(self, place: int, mbit: float) -> None:
+        """Limits what a machine sends and receives."""
+        rule = f"root tbf rate {mbit}mbit burst 128kb latency 200ms"
+        for where in (
+            f"tc qdisc replace dev {self._name}v{place} {rule}",
+            f"tc -n {self._name}-{place} qdisc replace dev eth0 {rule}",
+        ):
+            subprocess.run(where.split(), check=True, capture_output=True)
+
+    def cut(self, place: int, is_cut: bool = True) -> None:
+        """Cuts the network of a machine, or joins it again."""
+        self._ip(f"link set {self._name}v{place} {'down' if is_cut else 'up'}")
+
+    def kill(self, place: int) -> None:
+        """Kills all processes of Ray on a machine."""
+        raylet = self._raylets[place]
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(raylet.pid, signal.SIGKILL)
+        raylet.wait()
+
+    def close(self) -> None:
+        """Ends everything."""
+        for raylet in self._raylets.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(raylet.pid, signal.SIGTERM)
+        for place, raylet in self._raylets.items():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                raylet.wait(10)
+            self.kill(place)
+            if place:
+                subprocess.run(["ip", "netns", "del", f"{self._name}-{place}"], capture_output=True, check=False)
+        subprocess.run(["ip", "link", "del", self._name], capture_output=True, check=False)
+
+
+@contextlib.contextmanager
+def started(machines: int, number: int = 0) -> Iterator[Network]:
+    """Starts a cluster of this machine and of `machines` others. Ends all of them.
+
+    Args:
+      machines: number of machines.
+      number: number of the network, if several run at the same time.
+    """
+    check()
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    os.environ.update(SETTINGS)
+    with tempfile.TemporaryDirectory(prefix="gunreal-net-", ignore_cleanup_errors=True) as folder:
+        network = Network(Path(folder), number)
+        try:
+            network.make()
+            for place in range(1, machines + 1):
+                network.add(place)
+            network.wait(machines)
+            yield network
+        finally:
+            network.close()
