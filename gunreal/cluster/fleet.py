@@ -150,7 +150,9 @@ class Fleet:
         """What a node has finished, or None if it failed and has been given up."""
         ref, member.pending = member.pending, None
         try:
-            return self._ray.get(ref)
+            found = self._ray.get(ref)
+            member.heard = time.monotonic()  # a gradient or the end of a long start is a sign of life, too
+            return found
         except self._ray.exceptions.RayTaskError as error:
             self.lost(member, error.cause if isinstance(error.cause, Exception) else error)
         except self._ray.exceptions.RayError as error:

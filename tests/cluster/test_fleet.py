@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from ray_standin import Engine
+from ray_standin import Engine, Ref
 
 from gunreal.acting.pool import AgentFailure
 from gunreal.cluster import fleet
@@ -93,6 +93,21 @@ def test_a_node_without_a_sign_of_life_is_replaced(clock):
     assert [member.slot for member in found.ready()] == [0, 1]
     look(found, clock, 2.0)
     assert [member.slot for member in found.ready()] == [1]
+
+
+def test_a_long_start_is_not_held_against_a_node(clock):
+    """While it loads a framework it answers nothing, and its first sign of life comes after its description."""
+    _, found = make("a", nodes=1, node_timeout=5.0)
+    clock[0] += 1
+    found.look()
+    (member,) = found.members.values()
+    member.life = Ref(ready=False)
+    clock[0] += 100
+    member.description = found.result(member)
+    found.look()
+    assert found.ready() == [member]
+    look(found, clock, 6.0)
+    assert found.ready() == []
 
 
 def test_a_refused_machine_takes_no_part(clock, capsys):
