@@ -4,8 +4,8 @@ Each step skips 4 frames and takes the maximum over the last two. Rewards are no
 
 The module uses gunreal's emulator or `ale_py.ALEInterface`, as `--emulator` says. The episodes of
 `ale_py.vector_env.AtariVectorEnv` depend on more than their seed unless the ROM is loaded again. `loadROM` takes 85 ms,
-which is longer than a beginner's whole episode of Breakout. Here a reset restores the saved start state, which takes about
-1 ms including no-ops.
+which is longer than a beginner's whole episode of Breakout. Here a reset restores the saved start state, which takes
+about 1 ms including no-ops.
 """
 
 from __future__ import annotations
