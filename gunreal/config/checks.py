@@ -193,9 +193,3 @@ def _check_device(config: Config) -> None:
             f"{config.agents} agents cannot be divided into {config.device_batches} device_batches; use --agents "
             f"{-(-config.agents // config.device_batches) * config.device_batches}"
         )
-    group = config.agents // config.device_batches
-    if config.algorithm == "ppo" and group % min(config.ppo_minibatches, group):
-        raise ConfigError(
-            f"{group} agents of a batch cannot be divided into {config.ppo_minibatches} ppo_minibatches; use "
-            f"--ppo_minibatches {largest_share(group, config.ppo_minibatches)}"
-        )

@@ -177,8 +177,8 @@ class Config:
         "Policy objective: ppo (clipped, each batch used several times) or a3c (each batch used once)",
         choices=("ppo", "a3c"),
     )
-    ppo_epochs: int = field(2, "Number of PPO epochs per batch", low=1, high=100)
-    ppo_minibatches: int = field(4, "Number of minibatches, and so of updates, per PPO epoch", low=1, high=1000)
+    ppo_epochs: int = field(3, "Number of PPO epochs per batch", low=1, high=100)
+    ppo_minibatches: int = field(3, "Number of minibatches, and so of updates, per PPO epoch", low=1, high=1000)
     ppo_clip: float = field(0.1, "Clip range of PPO's probability ratio around 1", above=0)
     gae_lambda: float = field(0.95, "Lambda of PPO's generalized advantage estimation", low=0, high=1)
     entropy: float = field(0.01, "Weight of the entropy bonus, beta", low=0)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
-from gunreal.config.schema import Config
+from gunreal.config.schema import Config, largest_share
 from gunreal.device import rollouts, store
 from gunreal.device.acting import Acting, Actors
 from gunreal.device.environment import Frames
@@ -78,7 +78,7 @@ class Program:
         self._acting = Acting(config, spec, env, frames, learner.functional_predict, places.divided(env.step))
         self.groups, self.block = config.device_batches, spec.t_max // config.device_batches
         size = config.agents // self.groups
-        self.parts = min(config.ppo_minibatches, size) if config.algorithm == "ppo" else 1
+        self.parts = largest_share(size, config.ppo_minibatches) if config.algorithm == "ppo" else 1
         self._orders = (config.ppo_epochs if config.algorithm == "ppo" else 1, self.parts, size // self.parts)
         self.names: tuple[str, ...] = ()
         self.shapes: Loop = jax.eval_shape(self._start)

@@ -85,7 +85,6 @@ def test_the_batch_suits_the_algorithm(algorithm, min_batch, batch):
         ({"runner": "device", "devices": "two"}, "a number of at least 1, or all"),
         ({"runner": "device", "device_batches": 3}, "use --device_batches 2"),
         ({"runner": "device", "device_batches": 5}, "use --agents 35"),
-        ({"runner": "device", "agents": 30}, "use --ppo_minibatches 3"),
     ],
 )
 def test_bad_values_are_named_with_their_fix(values, fix):
