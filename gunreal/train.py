@@ -230,12 +230,11 @@ def _run(system: Record, show: bool, on_metrics: OnMetrics | None) -> None:
     from gunreal.records.display import Display
     from gunreal.runtime.ticker import Ticker
 
-    config = system.config
     run: Any = None
     ticker: Ticker | None = None
     try:
         run = _runner(system)
-        with Display(config) if show else contextlib.nullcontext() as display:
+        with Display(system.config) if show else contextlib.nullcontext() as display:
             ticker = Ticker(system, run, display, on_metrics)
             run.run(ticker)
             ticker.wait()

@@ -249,11 +249,8 @@ def per_process(config: Config) -> int:
 
 
 def batch_steps(config: Config) -> int:
-    """Minimum size of a training batch, in agent steps: `min_batch`, or what suits the algorithm.
-
-    A run that is shorter than one batch trains on all of its steps.
-    """
-    return min(config.min_batch or {"ppo": 480, "a3c": 80}[config.algorithm], config.steps)
+    """Minimum size of a training batch, in agent steps: `min_batch`, or what suits the algorithm."""
+    return config.min_batch or {"ppo": 480, "a3c": 80}[config.algorithm]
 
 
 def largest_share(agents: int, most: int) -> int:

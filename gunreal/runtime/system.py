@@ -12,7 +12,7 @@ import numpy as np
 from gunreal.acting.agent import BASE, Outbox, group_slices
 from gunreal.acting.pool import Member, Pool, rollouts_that_wait
 from gunreal.acting.predictor import BasePredictor, TaskPredictor
-from gunreal.config.schema import Config, per_process
+from gunreal.config.schema import Config, batch_steps, per_process
 from gunreal.experience import queues
 from gunreal.experience.replay import blank_past
 from gunreal.experience.segment import Layout
@@ -53,7 +53,7 @@ def build_learner(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...]) 
 def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], learner: backend.Learner) -> Layout:
     """The memory layout of one agent process: rings with the recorded fields, and mailboxes of the tasks."""
     agents = per_process(config)
-    slots = rollouts_that_wait(rollouts_per_batch(config), agents, agents)  # a single process must fill a batch
+    slots = rollouts_that_wait(-(-batch_steps(config) // config.t_max), agents, agents)  # one process must fill a batch
     extra = recorded_fields(tasks, spec)
     mailboxes: dict[str, tuple[tuple[int, ...], str]] = {}
     for task in tasks:

@@ -148,8 +148,8 @@ def _rollouts(
 
 
 def rollouts_per_batch(config: Config) -> int:
-    """Number of rollouts that make up the minimum training batch."""
-    return -(-batch_steps(config) // config.t_max)
+    """Number of rollouts that make up the minimum training batch. A shorter run trains on all of its steps."""
+    return -(-min(batch_steps(config), config.steps) // config.t_max)
 
 
 def anneal(start: float, end: float, share: float) -> float:

@@ -165,6 +165,13 @@ def test_rollouts_per_batch(min_batch, t_max, rollouts):
     assert rollouts_per_batch(Config(min_batch=min_batch, t_max=t_max)) == rollouts
 
 
+def test_a_run_shorter_than_a_batch_trains_on_its_steps():
+    with Bench("~", agents=2, min_batch=1000, steps=8) as bench:
+        bench.start()
+        batches = bench.step(9)
+        assert [batch["base"]["mask"].shape for batch in batches] == [(2, 4), (2, 4)]
+
+
 def test_trainer_reports_each_update():
     with Bench("--T", agents=2, steps=100, learning_rate=0.5, learning_rate_end=0.1) as bench:
         metrics = RunMetrics()
