@@ -8,8 +8,6 @@ import secrets
 import pytest
 from training import Training, wait_until
 
-from gunreal.records import checkpoint
-
 LOCAL = {"RAY_AUTH_MODE": "token", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 FLAGS = ["--env", "CartPole-v1", "--agents", 2, "--agents_per_process", 2, "--hidden", 16, "--min_batch", 20]
 CLUSTER = [*FLAGS, "--t_max", 5, "--metrics_seconds", 1, "--steps", "50M"]
@@ -26,7 +24,7 @@ def machines(monkeypatch):
     cluster.shutdown()
 
 
-def test_machines_leave_and_join_until_the_head_is_lost(machines, tmp_path):
+def test_machines_leave_and_join(machines, tmp_path):
     worker = machines.add_node(num_cpus=1)
     run = Training(tmp_path, *CLUSTER, "--cluster", machines.address, "--gradient_dtype", "bfloat16")
 
@@ -51,12 +49,9 @@ def test_machines_leave_and_join_until_the_head_is_lost(machines, tmp_path):
     machines.add_node(num_cpus=1)
     goes_on(2)
     assert run.stderr.count(line) == 1
-    machines.head_node.kill_gcs_server()  # without it Ray cannot go on
-    assert run.popen.wait(50) == 1, run.stderr  # Ray itself would abort it after 60 s
-    assert "is lost; start the cluster again and use --resume" in run.stderr.strip().splitlines()[-1]
-    end = run.lines()[-1]
-    saved = checkpoint.load(run.path)
-    assert saved.step == end["step"] and int(saved.state["version"]) == end["updates"] > 10
+    run.popen.terminate()
+    assert run.popen.wait(60) == 0, run.stderr
+    assert run.lines()[-1]["stopped_by"] == "SIGTERM" and run.checkpoints()
 
 
 def test_a_cluster_that_is_not_there(tmp_path):
