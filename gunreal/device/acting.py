@@ -83,7 +83,7 @@ class Acting:
             new = stepped, self._frames(observation), terminated | truncated, score
 
             def chosen(x: Any, y: Any) -> Any:
-                return jnp.where((number < limits).reshape(-1, *[1] * (x.ndim - 1)), x, y)
+                return jnp.where(_column(number < limits, x), x, y)
 
             return jax.tree.map(chosen, new, carry), None
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gunreal.config.checks import is_device
 from gunreal.config.schema import ConfigError
 from gunreal.learning import heap
 
@@ -97,7 +98,7 @@ def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
 
 def select_for(config: Config) -> None:
     """Selects the backend of a run. See `select`."""
-    alone = config.serial or config.runner == "device"  # reproducible, with nothing else beside it
+    alone = config.serial or is_device(config)  # reproducible, with nothing else beside it
     select(config.backend, alone, config.threads or (0 if alone else max(1, cores() // 4)))
 
 
