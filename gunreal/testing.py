@@ -19,6 +19,7 @@ from gunreal.experience.synthetic import synthetic_segment
 from gunreal.learning import registry
 from gunreal.learning.contract import check_network
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
+from gunreal.tasks.batch_contract import broken_rule, has_batch_form
 from gunreal.tasks.recorded import recorded_fields
 
 __all__ = ["IMAGES", "check_network", "check_task"]
@@ -92,6 +93,10 @@ def _check_learning(task: AuxiliaryTask, spec: Spec) -> None:
     bootstrap = learning.bootstrap(segment, np.zeros(1, np.int64))
     bootstrap_shape = None if bootstrap is None else bootstrap.shape[1:]
     _check_targets(task, spec, bootstrap_shape)
+    if has_batch_form(task):
+        for steps in (spec.t_max - 1, 2 * spec.t_max, 100 * spec.t_max):
+            problem = broken_rule(task, _experience(task, spec, steps), bootstrap_shape)
+            _expect(problem is None, problem or "")
     _check_agent_process(task, spec, bootstrap_shape)
     learning.check(_experience(task, spec))
 

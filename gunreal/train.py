@@ -61,7 +61,9 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     tasks = registry.load_tasks(config.tasks, config.task)
     spec, raw = interface(config)
     if is_device(config):
-        _check_device(config, spec, tasks)
+        from gunreal.device.system import check_device
+
+        check_device(config, spec, tasks)
     try_reset(config)
     check_fit(config, spec, tasks)
     if reason := why_fallback(config):
@@ -77,17 +79,6 @@ def _select_device(config: Config) -> None:
         raise ConfigError(
             "device runs use JAX, but this process has loaded Keras with another backend; start them in another process"
         ) from error
-
-
-def _check_device(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> None:
-    """Raises ConfigError for an environment or a task that cannot run on a device."""
-    from gunreal.device.environment import frames, open_environment
-    from gunreal.device.sharding import Places
-
-    Places(config)
-    frames(config, spec, open_environment(config, 1).observation_space)
-    if tasks:
-        raise ConfigError(f"task {tasks[0].name!r} cannot run on a device; leave it out or use --runner parallel")
 
 
 def check_fit(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> None:

@@ -21,6 +21,16 @@ class InverseDynamics(AuxiliaryTask):
     def targets(self, replay, sequence, bootstrap):
         return {"action": pad(replay.get("action", *sequence), replay.spec.t_max)}
 
+    def sample_batch(self, replay, draws):
+        from gunreal.tasks.batched import uniform_sequences
+
+        return uniform_sequences(replay, draws)
+
+    def targets_batch(self, replay, sequences, bootstraps):
+        from gunreal.tasks.batched import pad_batch
+
+        return {"action": pad_batch(replay.get("action", sequences.first, replay.spec.t_max), sequences.length)}
+
     def head(self, spec):
         from keras import Sequential, layers, ops
 

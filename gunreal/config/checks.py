@@ -13,7 +13,7 @@ _MIN_MEMORY = 64 * 2**20
 _MOST_PROCESSED = 4096  # agents of a run with processes
 _OF_PROCESSES: tuple[str, ...] = ("serial", "agents_per_process", "predictors", "trainers", "run_ahead", "scheduler")
 _OF_PROCESSES += ("scheduler_seconds", "max_batch", "env_timeout", "min_batch", "transfer", "image_key")
-_OF_PROCESSES += ("replay_size", "replay_fill", "nodes", "cluster")
+_OF_PROCESSES += ("replay_fill", "nodes", "cluster")
 _OF_DEVICES = ("devices", "device_batches", "device_spread")
 
 

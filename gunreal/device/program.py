@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -9,13 +10,15 @@ import numpy as np
 from jax import numpy as jnp
 
 from gunreal.config.schema import Config, largest_share
-from gunreal.device import rollouts, store
+from gunreal.device import rollouts, sequences, store
 from gunreal.device.acting import Acting, Actors
 from gunreal.device.environment import Frames
 from gunreal.device.sharding import Places
 from gunreal.envs.functional import FunctionalEnv
 from gunreal.experience.spec import Spec
 from gunreal.learning.jax_learner import JaxLearner
+from gunreal.runtime.trainer import takes_part
+from gunreal.tasks.base import AuxiliaryTask
 
 
 class Loop(NamedTuple):
@@ -25,7 +28,7 @@ class Loop(NamedTuple):
       actors: the agents.
       store: their newest steps.
       version: number of updates, int32.
-      key: data of the random key for minibatches.
+      key: data of the random key for sequences and minibatches.
     """
 
     actors: Actors
@@ -39,13 +42,15 @@ class Turn(NamedTuple):
 
     Attributes:
       scores: score of each episode that ended, float32 `[steps, N]`, NaN elsewhere.
-      values: the metrics of each update, float32 `[updates, metrics]`, in the order of `Program.names`.
-      lags: number of updates between acting and each update, int32 `[updates, t_max]`. -1 for steps before the run.
+      values: the metrics of each update, float32 `[metrics]`, in the order of `Program.names`.
+      lags: number of updates between acting and each update, int32 `[t_max]`. -1 for steps before the run.
+      with_tasks: whether the tasks took part in each update.
     """
 
     scores: Any
-    values: Any
-    lags: Any
+    values: list[Any]
+    lags: list[Any]
+    with_tasks: list[bool]
 
 
 class Program:
@@ -60,11 +65,12 @@ class Program:
       shapes: shapes and dtypes of the state.
       places: places of the state's arrays.
       parts: number of minibatches of an epoch.
-      names: names of the metrics of an update, once the first turn has been started.
+      names: names of the metrics of an update with and without the tasks, once such an update has been started.
 
     Args:
       config: configuration of the run.
       spec: shapes and constants.
+      tasks: the auxiliary tasks, which have a batch form.
       learner: the network, its weights and the optimizer. The program keeps its arrays up to date.
       env: the environments.
       frames: conversion of their observations.
@@ -72,21 +78,29 @@ class Program:
     """
 
     def __init__(
-        self, config: Config, spec: Spec, learner: JaxLearner, env: FunctionalEnv, frames: Frames, places: Places
+        self,
+        config: Config,
+        spec: Spec,
+        tasks: Sequence[AuxiliaryTask],
+        learner: JaxLearner,
+        env: FunctionalEnv,
+        frames: Frames,
+        places: Places,
     ):
-        self._config, self._spec, self._learner, self._places = config, spec, learner, places
+        self._config, self._spec, self._tasks, self._learner, self._places = config, spec, tasks, learner, places
         self._acting = Acting(config, spec, env, frames, learner.functional_predict, places.divided(env.step))
         self.groups, self.block = config.device_batches, spec.t_max // config.device_batches
         size = config.agents // self.groups
         self.parts = largest_share(size, config.ppo_minibatches) if config.algorithm == "ppo" else 1
         self._orders = (config.ppo_epochs if config.algorithm == "ppo" else 1, self.parts, size // self.parts)
-        self.names: tuple[str, ...] = ()
+        self._replay = config.replay_size if tasks else 0
+        self.names: dict[bool, tuple[str, ...]] = {}
         self.shapes: Loop = jax.eval_shape(self._start)
         self.places = self._loop_places()
         rows, whole = places.agents(0), places.whole
         self._act = jax.jit(self._play, donate_argnums=1, out_shardings=(self.places, places.agents(1)))
-        self._gather = jax.jit(self._batch, out_shardings=(rows, whole, whole, whole))
-        self._update = jax.jit(self._learn, donate_argnums=(0, 1), out_shardings=whole)
+        self._gather = jax.jit(self._batch, static_argnums=3, out_shardings=(rows, whole, whole, whole))
+        self._update = jax.jit(self._learn, static_argnums=7, donate_argnums=(0, 1), out_shardings=whole)
 
     def start(self) -> Loop:
         """The state of a new run, in one compiled call."""
@@ -100,43 +114,47 @@ class Program:
 
     def _start(self) -> Loop:
         config, spec = self._config, self._spec
-        rows = store.ring_size(spec, 0, self.block)
+        rows = store.ring_size(spec, self._replay, self.block)
         steps = store.blank(spec, rows, self.groups, config.agents)
         key = jax.random.key_data(jax.random.fold_in(jax.random.key(config.seed), 1))
         return Loop(self._acting.start(), steps, jnp.int32(0), key)
 
-    def turn(self, loop: Loop, group: int, learning_rate: float) -> tuple[Loop, Turn]:
+    def turn(self, loop: Loop, number: int, learning_rate: float) -> tuple[Loop, Turn]:
         """Takes one turn. It donates `loop`, and replaces the arrays of the learner.
 
         Args:
           loop: the state.
-          group: number of the group that learns.
+          number: number of turns before this one.
           learning_rate: learning rate of the updates.
         """
-        arrays = self._learner.arrays
+        arrays, (epochs, parts) = self._learner.arrays, self._orders[:2]
+        share = self._config.task_share if self._tasks else 0.0
+        take_part = [takes_part(number * parts + part, share) for part in range(parts)] + [False] * parts * (epochs - 1)
         loop, scores = self._act(arrays[0], loop)
-        batch, orders, acted, key = self._gather(arrays[0], loop, np.int32(group))
+        group = np.int32(number % self.groups)
+        batch, orders, acted, key = self._gather(arrays[0], loop, group, any(take_part))
         version, values, lags = loop.version, [], []
-        for epoch in range(self._orders[0]):
-            for part in range(self._orders[1]):
-                place = np.array((epoch, part), np.int32)
-                arrays, version, *report = self._update(
-                    arrays, version, batch, orders, place, acted, np.float32(learning_rate)
-                )
-                values.append(report[0])
-                lags.append(report[1])
+        for place, with_tasks in zip(np.ndindex(epochs, parts), take_part, strict=True):
+            arrays, version, *report = self._update(
+                arrays, version, batch, orders, np.array(place, np.int32), acted, np.float32(learning_rate), with_tasks
+            )
+            values.append(report[0])
+            lags.append(report[1])
         self._learner.replace(arrays)
-        return loop._replace(version=version, key=key), Turn(scores, values, lags)
+        return loop._replace(version=version, key=key), Turn(scores, values, lags, take_part)
 
     def _play(self, weights: Any, loop: Loop) -> tuple[Loop, Any]:
         actors, block, scores = self._acting.play(weights, loop.actors, self.block)
         return loop._replace(actors=actors, store=store.append(loop.store, block, loop.version)), scores
 
-    def _batch(self, weights: Any, loop: Loop, group: Any) -> tuple[rollouts.Batch, Any, Any, Any]:
+    def _batch(self, weights: Any, loop: Loop, group: Any, with_tasks: bool) -> tuple[rollouts.Batch, Any, Any, Any]:
         """The batch, the rollouts of each minibatch, the version at each step, and the next key."""
-        config, spec = self._config, self._spec
-        batch = rollouts.gather(config, spec, self._learner.functional_predict, weights, loop.actors, loop.store, group)
-        key, of_orders = jax.random.split(jax.random.wrap_key_data(loop.key))
+        config, spec, predict = self._config, self._spec, self._learner.functional_predict
+        batch = rollouts.gather(config, spec, predict, weights, loop.actors, loop.store, group)
+        key, of_orders, of_tasks = jax.random.split(jax.random.wrap_key_data(loop.key), 3)
+        if with_tasks:
+            arguments = self._tasks, spec, self._replay, predict, weights, loop.store, group, of_tasks
+            batch = rollouts.merged(batch, sequences.gather(*arguments))
         count = config.agents // self.groups
         whole = jnp.arange(count)
         if config.algorithm == "ppo":
@@ -148,12 +166,21 @@ class Program:
         return batch, whole.reshape(self._orders), acted, jax.random.key_data(key)
 
     def _learn(
-        self, arrays: Any, version: Any, batch: rollouts.Batch, orders: Any, place: Any, acted: Any, rate: Any
+        self,
+        arrays: Any,
+        version: Any,
+        batch: rollouts.Batch,
+        orders: Any,
+        place: Any,
+        acted: Any,
+        rate: Any,
+        with_tasks: bool,
     ) -> tuple[Any, ...]:
+        batch = batch if with_tasks else rollouts.without_tasks(batch)
         if self._orders[:2] != (1, 1):
             batch = self._places.spread(rollouts.minibatch(batch, orders[place[0], place[1]]))
         batch = rollouts.flat(batch)
         arrays, values = self._learner.functional_update(arrays, batch, rate)
-        self.names = self._learner.metric_names(batch)
+        names = self.names[with_tasks] = self._learner.metric_names(batch)
         lags = jnp.where(acted < 0, -1, version - acted)
-        return arrays, version + (values[self.names.index("skipped")] == 0), values, lags
+        return arrays, version + (values[names.index("skipped")] == 0), values, lags

@@ -18,9 +18,10 @@ Batch = dict[str, Any]
 
 
 def gather(config: Config, spec: Spec, predict: Any, weights: Any, actors: Actors, store: Store, group: Any) -> Batch:
-    """The batch of `Network.loss` with the newest rollout of each agent of a group.
+    """The newest rollout of each agent of a group, as the actor-critic's part of a batch.
 
-    Steps before the start of the run have mask 0.
+    The batch is that of `Network.loss`, except that "observations" is a dict of arrays `[n, T, *spec.observation]` by
+    the names of the parts. Steps before the start of the run have mask 0.
 
     Args:
       config: configuration of the run.
@@ -31,8 +32,7 @@ def gather(config: Config, spec: Spec, predict: Any, weights: Any, actors: Actor
       store: the steps.
       group: number of the group.
     """
-    first = store["end"] - spec.t_max
-    steps = first + jnp.arange(spec.t_max)
+    steps = (store["end"] - spec.t_max + jnp.arange(spec.t_max))[None]
     flags = take(store, "flags", group, steps)
     present = (flags & RESET == 0) & (steps >= 0)
     groups = store["age"].shape[1]
@@ -52,24 +52,37 @@ def gather(config: Config, spec: Spec, predict: Any, weights: Any, actors: Actor
         base |= {"reward": reward, "discount": discount, "truncated": truncated, "value_t": value_t, "log_mu": log_mu}
     else:
         base |= {"returns": rollout_returns(reward, discount, truncated, value_t)}
-    batch = {"observations": observations(store, spec, group, first, spec.t_max), "base": base}
-    if spec.state:
-        batch["past"] = {"base": _past(store, spec, group, steps)}
+    batch = {"observations": {"base": observations(store, spec, group, steps)}, "base": base}
+    batch["past"] = {"base": past(store, spec, group, steps)} if spec.state else {}
     return batch
 
 
-def _past(store: Store, spec: Spec, group: Any, steps: Any) -> Past:
-    """What `gunreal.experience.segment.Segment.past` returns."""
+def past(store: Store, spec: Spec, group: Any, steps: Any) -> Past:
+    """What `gunreal.experience.segment.Segment.past` returns, for steps `[n, T]` or `[1, T]`."""
     new = take(store, "flags", group, steps) & FIRST != 0
     action, reward = take(store, "action", group, steps - 1), clipped(take(store, "reward", group, steps - 1), spec)
-    state = take(store, "state", group, steps[:1])[:, 0]
+    state = take(store, "state", group, steps[:, :1])[:, 0]
     return Past(state, jnp.where(new, -1, action), jnp.where(new, 0.0, reward))
 
 
 def flat(batch: Batch) -> Batch:
-    """A batch whose observations have one leading axis, as the network takes them."""
-    shape = batch["observations"].shape
-    return {**batch, "observations": batch["observations"].reshape(-1, *shape[2:])}
+    """A batch whose observations are one array with one leading axis, as the network takes them."""
+    parts = [part.reshape(-1, *part.shape[2:]) for part in batch["observations"].values()]
+    flattened = {**batch, "observations": jnp.concatenate(parts)}
+    return flattened if batch["past"] else {name: part for name, part in flattened.items() if name != "past"}
+
+
+def merged(batch: Batch, of_tasks: Batch) -> Batch:
+    """The batch of the actor-critic with the parts of the tasks."""
+    return {**of_tasks, **batch, **{name: batch[name] | of_tasks[name] for name in ("observations", "past")}}
+
+
+def without_tasks(batch: Batch) -> Batch:
+    """The part of a batch that the actor-critic learns from."""
+    return {
+        "base": batch["base"],
+        **{name: {key: x for key, x in batch[name].items() if key == "base"} for name in ("observations", "past")},
+    }
 
 
 def minibatch(batch: Batch, taken: Any) -> Batch:

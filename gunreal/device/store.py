@@ -11,14 +11,19 @@ from jax import numpy as jnp
 from gunreal.experience.spec import Spec
 
 # Arrays `[ring, groups, n, ...]` by the names of `gunreal.experience.replay.Replay.get`, with "state" for a recurrent
-# network. Besides them, "version" int32 `[ring]` is the number of updates before each step, and "end" int32 is the
-# absolute number of the next step. Agent `j * groups + g` is number j of group g, so that all devices share each group.
+# network. Besides them, "version" int32 `[ring]` is the number of updates before each step, "end" int32 is the absolute
+# number of the next step, and "start" int32 is that of the first step whose stack of frames is complete. Agent
+# `j * groups + g` is number j of group g, so that all devices share each group.
 Store = dict[str, Any]
 
 
 def ring_size(spec: Spec, replay: int, block: int) -> int:
-    """Number of rows: those of a rollout or of the replay, those before them for stacks, in whole blocks."""
-    rows = max(spec.t_max, replay) + max(spec.stack - 1, 1)
+    """Number of rows, in whole blocks.
+
+    There are rows for a rollout, or for the replay and the state after it. The rows before them are for stacks and for
+    the last action of a recurrent network.
+    """
+    rows = max(spec.t_max, replay + 1 if replay else 0) + max(spec.stack - 1, 1)
     return -(-rows // block) * block
 
 
@@ -35,6 +40,7 @@ def blank(spec: Spec, rows: int, groups: int, agents: int) -> Store:
         "value": jnp.zeros(shape, "float32"),
         "version": jnp.zeros(rows, "int32"),
         "end": jnp.int32(0),
+        "start": jnp.int32(0),
     }
     if spec.state:
         store["state"] = jnp.zeros((*shape, spec.state), "float32")
@@ -62,19 +68,36 @@ def append(store: Store, block: Mapping[str, Any], version: Any) -> Store:
 
 
 def take(store: Store, name: str, group: Any, steps: Any) -> Any:
-    """Steps `[T]` (absolute numbers) of one array for the agents of a group, `[n, T, ...]`."""
-    return jnp.swapaxes(store[name][steps % len(store["age"]), group], 0, 1)
+    """Steps of one array for the agents of a group, `[n, T, ...]`.
+
+    Args:
+      store: the store.
+      name: name of the array.
+      group: number of the group.
+      steps: absolute numbers, `[n, T]`, or `[1, T]` for the same steps of all agents.
+    """
+    agents = jnp.arange(store["age"].shape[2])[:, None]
+    return store[name][steps % len(store["age"]), group, agents]
 
 
-def observations(store: Store, spec: Spec, group: Any, first: Any, length: int) -> Any:
-    """The stacked observations `[n, length, *spec.observation]` of steps `first .. first + length - 1`."""
-    before = spec.stack - 1
-    steps = first - before + jnp.arange(length + before)
-    frames = take(store, "frame", group, steps)
-    age = take(store, "age", group, steps[before:])
-    age = age.reshape(*age.shape, *[1] * len(spec.frame))
-    stacked = [frames[:, before:]]
-    for back in range(1, spec.stack):  # the first frame of an episode is repeated
-        earlier = frames[:, before - back : before - back + length]
-        stacked.append(jnp.where(age >= back, earlier, stacked[-1]))
-    return jnp.concatenate(stacked[::-1], axis=2)
+def observations(store: Store, spec: Spec, group: Any, steps: Any) -> Any:
+    """The stacked observations `[n, T, *spec.observation]` at steps `[n, T]` or `[1, T]`."""
+    age = take(store, "age", group, steps)
+    back = jnp.arange(spec.stack - 1, -1, -1)
+    earlier = steps[..., None] - jnp.minimum(back, age[..., None])  # the first frame of an episode is repeated
+    frames = take(store, "frame", group, earlier.reshape(len(age), -1))
+    return frames.reshape(*age.shape, *spec.observation)
+
+
+def resized(store: Store, spec: Spec, rows: int) -> Store:
+    """The newest steps in a store of another number of rows."""
+    ring = len(store["age"])
+    kept = min(ring, rows)
+    steps = store["end"] - kept + jnp.arange(kept)
+    found = {
+        name: jnp.zeros((rows, *array.shape[1:]), array.dtype).at[steps % rows].set(array[steps % ring])
+        for name, array in store.items()
+        if array.ndim
+    }
+    whole = jnp.maximum(store["start"], store["end"] - kept + max(spec.stack - 1, 1))
+    return found | {"end": store["end"], "start": jnp.where(kept < ring, whole, store["start"])}

@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ import jax
 import numpy as np
 
 from gunreal.config.schema import Config, ConfigError
+from gunreal.device import saving
 from gunreal.device.environment import frames, open_environment
-from gunreal.device.program import Loop, Program, Turn
+from gunreal.device.program import Program, Turn
 from gunreal.device.sharding import Places
 from gunreal.experience.spec import Spec
 from gunreal.learning.jax_learner import JaxLearner
@@ -26,6 +27,17 @@ from gunreal.runtime.record import Record
 from gunreal.runtime.system import build_learner, make_metrics
 from gunreal.runtime.trainer import anneal
 from gunreal.tasks.base import AuxiliaryTask
+from gunreal.tasks.batch_contract import has_batch_form
+
+
+def check_device(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> None:
+    """Raises ConfigError for an environment or a task that cannot run on a device."""
+    Places(config)
+    frames(config, spec, open_environment(config, 1).observation_space)
+    for task in tasks:
+        if not has_batch_form(task) or task.record(spec):
+            why = "records fields" if task.record(spec) else "does not define sample_batch and targets_batch"
+            raise ConfigError(f"task {task.name!r} {why}; leave it out of device runs, or use --runner parallel")
 
 
 class DeviceSystem(Record):
@@ -44,19 +56,20 @@ class DeviceSystem(Record):
     ):
         learner = build_learner(config, spec, tasks)
         assert isinstance(learner, JaxLearner)
-        self.learner = learner
+        self.learner, self._spec = learner, spec
         if resumed:
             learner.set_state(resumed.learned())
         env = open_environment(config, config.agents)
         places = Places(config)
         learner.replace(jax.device_put(learner.arrays, places.whole))
-        self.program = Program(config, spec, learner, env, frames(config, spec, env.observation_space), places)
+        convert = frames(config, spec, env.observation_space)
+        self.program = Program(config, spec, tasks, learner, env, convert, places)
         self._memory_limit = ram.limit(config.memory_limit)
-        _check_memory(self.program, places, self._memory_limit)
+        _check_memory(self.program, places, self._memory_limit, bool(tasks))
         with _enough_memory():
-            self.loop = _restored(self.program, resumed.state) if resumed else self.program.start()
+            self.loop = saving.restored(self.program, spec, resumed.state) if resumed else self.program.start()
         super().__init__(config, make_metrics(tasks, resumed), run_dir, resumed)
-        self._group = int(self.loop.store["end"]) // self.program.block % self.program.groups
+        self._number = int(self.loop.store["end"]) // self.program.block  # of turns
         self._taken = self.metrics.step
         self._turns: deque[tuple[Turn, float]] = deque()  # not read yet, with their learning rates
 
@@ -78,13 +91,13 @@ class DeviceSystem(Record):
         config, program = self.config, self.program
         self._taken += config.agents * program.block
         rate = anneal(config.learning_rate, config.learning_rate_end, self._taken / config.steps)
-        self.loop, turn = program.turn(self.loop, self._group, rate)
+        self.loop, turn = program.turn(self.loop, self._number, rate)
         self._turns.append((turn, rate))
-        self._group = (self._group + 1) % program.groups
+        self._number += 1
 
     def _read(self, turn: Turn, rate: float) -> None:
         """Adds the metrics of a turn, once it has ended."""
-        scores, values, lags = jax.device_get(tuple(turn))
+        scores, values, lags = jax.device_get((turn.scores, turn.values, turn.lags))
         self.metrics.acted(scores.size)
         for _ in scores:
             self.metrics.predicted("base", scores.shape[1])
@@ -92,8 +105,8 @@ class DeviceSystem(Record):
             self.metrics.episode(score)
         config, program = self.config, self.program
         each = config.agents // program.groups * config.t_max // program.parts
-        for number, (update, lag) in enumerate(zip(values, lags, strict=True)):
-            scalars = dict(zip(program.names, update.tolist(), strict=True)) | {"learning_rate": rate}
+        for number, (update, lag, with_tasks) in enumerate(zip(values, lags, turn.with_tasks, strict=True)):
+            scalars = dict(zip(program.names[with_tasks], update.tolist(), strict=True)) | {"learning_rate": rate}
             skipped, lag = scalars.pop("skipped") > 0, lag[lag >= 0]
             new = each * len(lag) // config.t_max if number < program.parts else 0  # the first epoch comes first
             self.metrics.trained(new, lag, scalars, skipped, each)
@@ -110,9 +123,12 @@ class DeviceSystem(Record):
         return self.metrics.snapshot(gauges, {})
 
     def save(self) -> None:
-        """Writes a checkpoint for an exact resume, with the environments and their newest steps."""
+        """Writes a checkpoint with the environments and their steps, for an exact resume.
+
+        Of a large replay, it contains the newest rollouts only.
+        """
         self.drain_episodes()
-        self.save_checkpoint(self.state() | dict(_named(self.loop)))
+        self.save_checkpoint(self.state() | saving.arrays(self.program, self._spec, self.loop))
 
     def state(self) -> dict[str, np.ndarray]:
         """Copies the state of the learner."""
@@ -124,36 +140,15 @@ class DeviceSystem(Record):
         return self.learner.weights_sha256()
 
 
-def _named(loop: Loop) -> Iterator[tuple[str, Any]]:
-    """The arrays of the loop, or their shapes, by their names in a checkpoint."""
-    for path, leaf in jax.tree_util.tree_leaves_with_path(loop):
-        yield f"{checkpoint.DEVICE}{jax.tree_util.keystr(path)}", leaf
-
-
-def _restored(program: Program, saved: Mapping[str, np.ndarray]) -> Loop:
-    """The loop that a checkpoint holds.
-
-    Raises:
-      ConfigError: it belongs to another environment or to another number of agents.
-    """
-    shapes = program.shapes
-    found = []
-    for name, shape in _named(shapes):
-        if name not in saved or saved[name].shape != shape.shape or saved[name].dtype != shape.dtype:
-            raise ConfigError(f"the checkpoint does not fit this device run at {name}; start a new run")
-        found.append(saved[name])
-    return jax.device_put(jax.tree.unflatten(jax.tree.structure(shapes), found), program.places)
-
-
-def _check_memory(program: Program, places: Places, limit: int) -> None:
+def _check_memory(program: Program, places: Places, limit: int, tasks: bool) -> None:
     """Raises ConfigError if the state of the loop alone does not fit into the memory of the devices."""
     stats = jax.local_devices()[0].memory_stats() or {}
     room = stats["bytes_limit"] * places.count if "bytes_limit" in stats else limit
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(program.shapes))
     if size > room:
-        raise ConfigError(
-            f"the agents take {size / 2**30:.1f} GiB of the devices' {room / 2**30:.1f} GiB; lower --agents or --t_max"
-        )
+        sizes = f"{size / 2**30:.1f} GiB of the devices' {room / 2**30:.1f} GiB"
+        fix = "--agents or --replay_size" if tasks else "--agents or --t_max"
+        raise ConfigError(f"the agents take {sizes}; lower {fix}")
 
 
 @contextlib.contextmanager
@@ -164,4 +159,4 @@ def _enough_memory() -> Iterator[None]:
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        raise ConfigError("the memory of the device is full; lower --agents or --t_max") from error
+        raise ConfigError("the memory of the device is full; lower --agents, --t_max or --replay_size") from error

@@ -108,10 +108,12 @@ class JaxLearner(Learner):
             self._weights, self._state = arrays
             self.version = self.version if version is None else version
 
-    def functional_predict(self, weights: tuple[Any, ...], observations: Any, past: Past | None) -> tuple[Any, ...]:
-        """`Network.predict("base", ...)` as a function of the weights, to be compiled as a part of a program."""
+    def functional_predict(
+        self, weights: tuple[Any, ...], observations: Any, past: Past | None, head: str = "base"
+    ) -> tuple[Any, ...]:
+        """`Network.predict` as a function of the weights, to be compiled as a part of a program."""
         with self._scope(weights):
-            return self.network.predict("base", observations, past)
+            return self.network.predict(head, observations, past)
 
     def functional_update(
         self, arrays: tuple[tuple[Any, ...], tuple[Any, ...]], batch: Mapping[str, Any], learning_rate: Any

@@ -10,6 +10,9 @@ The library uses a task in three places:
 
 `sample` and `targets` must not import Keras, because agent processes never load a framework. Import it inside `head`,
 `loss` and `bootstrap`. `gunreal.testing.check_task` tests a task against these rules.
+
+Device runs have no agent processes. They need a second form of `sample` and `targets`, for all agents at once:
+`sample_batch` and `targets_batch`. Without these methods, a task can be used with the parallel runner only.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ import numpy as np
 
 from gunreal.experience.replay import RESET, Replay
 from gunreal.experience.spec import RecordedField, Spec
+
+DRAWS = 4  # random numbers per sequence for `AuxiliaryTask.sample_batch`
 
 
 class ReplaySequence(NamedTuple):
@@ -47,12 +52,19 @@ class AuxiliaryTask:
         (a `gunreal.learning.torso.Features`). The recurrence is not computed for a task that uses "conv" alone.
       bootstrap: None, or a method `bootstrap(outputs) -> tensor [n, ...]` for the state after a sequence. A task with
         this method has its own prediction queue and threads. `outputs` has a time axis of length 1.
+      sample_batch: None, or the batch form of `sample`: a method `sample_batch(replay, draws) -> Sequences` for the
+        `BatchReplay` of N agents and uniform random numbers in [0, 1), float32 `[N, DRAWS]`. It uses `keras.ops` only,
+        and chooses each sequence with the same probability as `sample`. See `gunreal.tasks.batched`.
+      targets_batch: None, or the batch form of `targets`: a method `targets_batch(replay, sequences, bootstraps)` that
+        returns the same arrays with a leading axis N. It uses `keras.ops` only.
       weight: weight of the loss in the total.
     """
 
     name: ClassVar[str]
     features: ClassVar[str] = "hidden"
     bootstrap: ClassVar[Callable[..., Any] | None] = None
+    sample_batch: ClassVar[Callable[..., Any] | None] = None
+    targets_batch: ClassVar[Callable[..., dict[str, Any]] | None] = None
     weight: float = 1.0
 
     def check(self, spec: Spec) -> None:

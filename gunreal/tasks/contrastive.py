@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gunreal.experience.replay import Replay
 from gunreal.experience.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_sequence
+
+if TYPE_CHECKING:
+    from gunreal.tasks.batched import BatchReplay, Sequences
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +60,16 @@ class Contrastive(AuxiliaryTask):
     def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
         """The actions to condition the predictions on: "action" int32 `[t_max]`."""
         return {"action": pad(replay.get("action", *sequence), replay.spec.t_max)}
+
+    def sample_batch(self, replay: BatchReplay, draws: Any) -> Sequences:
+        from gunreal.tasks.batched import uniform_sequences
+
+        return uniform_sequences(replay, draws)
+
+    def targets_batch(self, replay: BatchReplay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
+        from gunreal.tasks.batched import pad_batch
+
+        return {"action": pad_batch(replay.get("action", sequences.first, replay.spec.t_max), sequences.length)}
 
     def head(self, spec: Spec) -> Any:
         """A layer with outputs "frames" and "predictions". See `ActionConditionedPredictor`."""

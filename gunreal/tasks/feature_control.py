@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gunreal.experience.replay import TERMINATED, Replay
 from gunreal.experience.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_sequence
+
+if TYPE_CHECKING:
+    from gunreal.tasks.batched import BatchReplay, Sequences
 
 REWARDS = ("activation", "change")
 
@@ -80,6 +83,29 @@ class FeatureControl(AuxiliaryTask):
         value, features = bootstrap
         action = pad(replay.get("action", first, length), t_max)
         return {"action": action, "tail": pad(tail, t_max), "value": value, "features": features}
+
+    def sample_batch(self, replay: BatchReplay, draws: Any) -> Sequences:
+        from keras import ops
+
+        from gunreal.tasks.batched import Sequences, has, steps_until, uniform_sequences
+
+        first, length = uniform_sequences(replay, draws)
+        until = steps_until(has(replay.get("flags", first, replay.spec.t_max), TERMINATED))
+        return Sequences(first, ops.minimum(length, until))
+
+    def targets_batch(self, replay: BatchReplay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
+        from keras import ops
+
+        from gunreal.tasks.batched import pad_batch
+
+        (first, length), t_max = sequences, replay.spec.t_max
+        discounts = replay.discounts(first, t_max, self.discount)
+        rows = ops.arange(t_max, dtype="int32")[None]
+        factors = ops.where(rows < length[:, None], discounts, 1.0)
+        tail = ops.flip(ops.cumprod(ops.flip(factors, axis=1), axis=1), axis=1)
+        action = pad_batch(replay.get("action", first, t_max), length)
+        value, features = bootstraps[:, 0], bootstraps[:, 1]
+        return {"action": action, "tail": pad_batch(tail, length), "value": value, "features": features}
 
     def head(self, spec: Spec) -> Any:
         """A layer with outputs "q" `[B, T, A, U]` and "features" `[B, T, U]`. See `DuelingUnits`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from gunreal.experience.replay import Replay
 from gunreal.experience.returns import n_step_returns
 from gunreal.experience.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_sequence
+
+if TYPE_CHECKING:
+    from gunreal.tasks.batched import BatchReplay, Sequences
 
 CELLS = 20  # cells along each side of the paper's grid
 
@@ -92,6 +95,21 @@ class PixelControl(AuxiliaryTask):
         returns = n_step_returns(changes, discounts, bootstrap)
         return {"returns": pad(returns, spec.t_max), "action": pad(replay.get("action", first, length), spec.t_max)}
 
+    def sample_batch(self, replay: BatchReplay, draws: Any) -> Sequences:
+        from gunreal.tasks.batched import uniform_sequences
+
+        return uniform_sequences(replay, draws)
+
+    def targets_batch(self, replay: BatchReplay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
+        from gunreal.tasks.batched import n_step_returns, pad_batch
+
+        spec, (first, length) = replay.spec, sequences
+        frames = replay.get("frame", first, spec.t_max + 1)
+        discounts = replay.discounts(first, spec.t_max, self.discount)
+        changes = pixel_change_batch(frames, self.cell_size(spec), self.grid(spec))
+        returns = n_step_returns(changes, discounts, bootstraps, length)
+        return {"returns": returns, "action": pad_batch(replay.get("action", first, spec.t_max), length)}
+
     def head(self, spec: Spec) -> Any:
         """A layer for `Q`, `[B, T, A, *grid]`. See `DuelingDeconvolution`."""
         from gunreal.tasks.pixel_control_head import DuelingDeconvolution
@@ -140,3 +158,17 @@ def pixel_change(frames: np.ndarray, cell: int, grid: tuple[int, int]) -> np.nda
     for column in range(1, cell):
         cells += total[..., column::cell]
     return cells * np.float32(1 / (channels * cell * cell * 255))
+
+
+def pixel_change_batch(frames: Any, cell: int, grid: tuple[int, int]) -> Any:
+    """The batch form of `pixel_change`: float32 `[N, T, *grid]` for frames uint8 `[N, T + 1, C, H, W]`."""
+    from keras import ops
+
+    (count, steps, channels), (rows, columns) = frames.shape[:3], grid
+    height, width = rows * cell, columns * cell
+    top, left = (frames.shape[3] - height) // 2, (frames.shape[4] - width) // 2
+    frames = ops.cast(frames[..., top : top + height, left : left + width], "int32")
+    change = ops.reshape(
+        ops.abs(frames[:, 1:] - frames[:, :-1]), (count, steps - 1, channels, rows, cell, columns, cell)
+    )
+    return ops.cast(ops.sum(change, axis=(2, 4, 6)), "float32") * np.float32(1 / (channels * cell * cell * 255))

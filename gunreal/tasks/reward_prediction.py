@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gunreal.experience.replay import RESET, Replay
 from gunreal.experience.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
+
+if TYPE_CHECKING:
+    from gunreal.tasks.batched import BatchReplay, Sequences
 
 FRAMES = 3
 ZERO, POSITIVE, NEGATIVE = range(3)
@@ -55,6 +58,27 @@ class RewardPrediction(AuxiliaryTask):
         """The sign of the reward after the third frame: "class" int32 `[]`, 0 zero, 1 positive, 2 negative."""
         reward = replay.get("reward", sequence.first + FRAMES - 1, 1)[0]
         return {"class": np.array(POSITIVE if reward > 0 else NEGATIVE if reward < 0 else ZERO, np.int32)}
+
+    def sample_batch(self, replay: BatchReplay, draws: Any) -> Sequences:
+        from keras import ops
+
+        from gunreal.tasks.batched import Sequences, choose, has
+
+        third = (replay.window("age") >= FRAMES - 1) & ~has(replay.window("flags"), RESET)
+        third = third & (replay.steps >= replay.oldest + FRAMES - 1)[None]
+        rewarding = replay.window("reward") != 0
+        wanted = third & (rewarding == (draws[:, :1] < 0.5))
+        index, found = choose(wanted, draws[:, 1])
+        any_index, any_found = choose(third, draws[:, 1])
+        last = replay.end - replay.size + ops.where(found, index, any_index)
+        return Sequences(last - (FRAMES - 1), FRAMES * ops.cast(any_found, "int32"))
+
+    def targets_batch(self, replay: BatchReplay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
+        from keras import ops
+
+        reward = replay.get("reward", sequences.first + FRAMES - 1, 1)[:, 0]
+        kind = ops.where(reward > 0, POSITIVE, ops.where(reward < 0, NEGATIVE, ZERO))
+        return {"class": ops.cast(kind, "int32")}
 
     def head(self, spec: Spec) -> Any:
         """A layer for the logits `[B, 3]` of the three frames' concatenated features, with 128 hidden units."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gunreal.experience.replay import Replay
 from gunreal.experience.returns import clip_rewards, n_step_returns
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_sequence
+
+if TYPE_CHECKING:
+    from gunreal.tasks.batched import BatchReplay, Sequences
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +37,23 @@ class ValueReplay(AuxiliaryTask):
         rewards = clip_rewards(replay.get("reward", *sequence), spec.reward_clip)
         discounts = replay.discounts(*sequence, spec.discount)
         return {"returns": pad(n_step_returns(rewards, discounts, bootstrap), spec.t_max)}
+
+    def sample_batch(self, replay: BatchReplay, draws: Any) -> Sequences:
+        from gunreal.tasks.batched import uniform_sequences
+
+        return uniform_sequences(replay, draws)
+
+    def targets_batch(self, replay: BatchReplay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
+        from keras import ops
+
+        from gunreal.tasks.batched import n_step_returns
+
+        spec, (first, length) = replay.spec, sequences
+        rewards = replay.get("reward", first, spec.t_max)
+        if spec.reward_clip > 0:
+            rewards = ops.clip(rewards, -spec.reward_clip, spec.reward_clip)
+        discounts = replay.discounts(first, spec.t_max, spec.discount)
+        return {"returns": n_step_returns(rewards, discounts, bootstraps, length)}
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Any:
         """Mean of `0.5 ((R_t - V(s_t)) / scale)^2` over steps, like the actor-critic's own value loss."""

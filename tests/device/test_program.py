@@ -7,14 +7,16 @@ import pytest
 
 pytest.importorskip("jax")
 import jax  # noqa: E402
-from device_runs import configure, make_program  # noqa: E402
+from device_runs import configure, keras_on_jax, make_program  # noqa: E402
+
+from gunreal.tasks.value_replay import ValueReplay  # noqa: E402
 
 
-def run(config, turns):
-    program, learner = make_program(config)
+def run(config, turns, tasks=()):
+    program, learner = make_program(config, tasks=tasks)
     loop, reports = program.start(), []
     for turn in range(turns):
-        loop, report = program.turn(loop, turn % program.groups, 0.1 * turn)
+        loop, report = program.turn(loop, turn, 0.1 * turn)
         reports.append(jax.device_get(tuple(report)))
     jax.effects_barrier()
     return program, learner, loop, reports
@@ -36,7 +38,7 @@ def test_a_single_group_learns_on_policy():
     np.testing.assert_allclose(learner.rates, [0.0, 0.1, 0.2], rtol=1e-6)
     counts = trained_steps(learner)
     assert len(counts) == 8 * 4 * 3 and set(counts.values()) == {1}
-    for _, values, lags in reports:
+    for _, values, lags, _ in reports:
         np.testing.assert_array_equal(values, [[0.5, 0.0]])
         np.testing.assert_array_equal(lags, [[0, 0, 0, 0]])
 
@@ -63,6 +65,17 @@ def test_ppo_learns_from_each_step_in_every_epoch():
     epochs = [batch["observations"][:, 0].tolist() for batch in learner.batches]
     assert sorted(epochs[0] + epochs[1]) == sorted(epochs[2] + epochs[3])
     assert set(epochs[0]) != set(epochs[2])  # in a new order
+
+
+@keras_on_jax
+def test_tasks_take_part_in_a_share_of_the_first_epoch():
+    ppo = {"algorithm": "ppo", "ppo_epochs": 2, "ppo_minibatches": 2, "task_share": 0.5}
+    config = configure(env_args={"script": "~"}, tasks=("vr",), replay_size=12, **ppo)
+    _, learner, _, reports = run(config, 3, [ValueReplay()])
+    shares = [[False, True, False, False]] * 3
+    assert [report[3] for report in reports] == shares
+    assert ["vr" in batch for batch in learner.batches] == sum(shares, [])
+    assert [len(batch["observations"]) for batch in learner.batches] == [16, 32, 16, 16] * 3
 
 
 def test_scores_are_reported():

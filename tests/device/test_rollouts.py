@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytest.importorskip("jax")
+jax = pytest.importorskip("jax")
 from device_runs import configure, interface, make_acting  # noqa: E402
 
 from gunreal.device import rollouts, store  # noqa: E402
@@ -50,9 +50,10 @@ def gathered(request):
     """A batch of the second of two groups, and the steps of its agents, `[n, steps, ...]`."""
     config = configure(device_batches=2, **request.param)
     acting, spec = make_acting(config, state=2), interface(config, state=2)
-    actors, kept, blocks = acting.start(), store.blank(spec, 8, 2, config.agents), []
+    act = jax.jit(acting.play, static_argnums=2)
+    actors, kept, blocks = jax.jit(acting.start)(), store.blank(spec, 8, 2, config.agents), []
     for _ in range(5):
-        actors, block, _ = acting.play(WEIGHTS, actors, 2)
+        actors, block, _ = act(WEIGHTS, actors, 2)
         kept = store.append(kept, block, 0)
         blocks.append(block)
     steps = {name: np.concatenate([block[name] for block in blocks]).swapaxes(0, 1)[1::2] for name in blocks[0]}
@@ -68,7 +69,7 @@ def test_the_batch_is_that_of_the_newest_rollouts(gathered):
     assert (flags & RESET).any() and (flags & TRUNCATED).any()
     np.testing.assert_array_equal(base["action"], newest["action"])
     np.testing.assert_array_equal(base["mask"], flags & RESET == 0)
-    np.testing.assert_array_equal(batch["observations"], newest["frame"])
+    np.testing.assert_array_equal(batch["observations"]["base"], newest["frame"])
     reward = np.clip(newest["reward"], -0.6, 0.6)
     discount, cut = np.where(flags & TERMINATED, 0, np.float32(config.discount)), flags & TRUNCATED != 0
     value_t = np.concatenate([newest["value"][:, 1:], following[:, None]], 1)

@@ -24,23 +24,26 @@ import json, sys
 import gunreal
 folder = sys.argv[1]
 common = dict(runner="device", env="scripted_functional:make", env_args={"script": "---T -t ----t"}, agents=8, t_max=4)
-common |= dict(logdir=folder, hidden=8, learning_rate_end=5e-4)
+common |= dict(logdir=folder, learning_rate_end=5e-4)
 def train(name, steps=320, **options):
     return gunreal.train(gunreal.Config(**common, steps=steps, name=name, **options), show=False)
 
 found = {}
-ppo = dict(device_batches=2, ppo_minibatches=2)
+tasks = dict(tasks=("vr",), replay_size=40, hidden=8)
+ppo = dict(device_batches=2, ppo_minibatches=2, **tasks)
 first, part = train("ppo", **ppo), train("part", steps=160, **ppo)
 before = part.metrics[-1]["weights_sha256"]
 gunreal.resume(part, show=False, steps=320)
 found["hashes"] = [run.metrics[-1]["weights_sha256"] for run in (first, gunreal.load(part.path))] + [before]
-train("one", algorithm="a3c", device_batches=2)
-train("four", algorithm="a3c", device_batches=2, devices="all")
+train("one", algorithm="a3c", device_batches=2, **tasks)
+train("four", algorithm="a3c", device_batches=2, devices="all", **tasks)
 found["scores"] = first.evaluate(3).tolist()
-try:
-    gunreal.train(gunreal.Config(**common, tasks=("vr",)), show=False)
-except gunreal.ConfigError as error:
-    found["refused"] = str(error)
+found["refused"] = []
+for task in ("Recording", "Ragged"):
+    try:
+        gunreal.train(gunreal.Config(**common, tasks=(f"broken_tasks:{task}",)), show=False)
+    except gunreal.ConfigError as error:
+        found["refused"].append(str(error))
 print(json.dumps(found))
 """
 
@@ -68,6 +71,7 @@ def test_it_leaves_what_other_runs_leave(runs, name):
     last = run.metrics[-1]
     assert last["step"] == 320 and last["stopped_by"] == "steps" and last["episodes"] > 0
     assert last["agents"] == 8 and last["trained"] == 312  # one group's turn comes later
+    assert np.isfinite(last["loss_vr"]) and last["loss_vr"] > 0
     assert run.config.backend == "jax" and run.spec.frame == (3,)
     saved = checkpoint.load(run.path)
     assert set(saved.learned()) < set(saved.state) and "weights/policy/kernel" in saved.learned()
@@ -84,8 +88,10 @@ def test_it_is_evaluated(runs):
     assert len(runs[0]["scores"]) == 3
 
 
-def test_tasks_are_refused(runs):
-    assert runs[0]["refused"] == "task 'vr' cannot run on a device; leave it out or use --runner parallel"
+def test_tasks_without_a_batch_form_are_refused(runs):
+    rest = "; leave it out of device runs, or use --runner parallel"
+    whys = ["task 'rp' records fields", "task 'vr' does not define sample_batch and targets_batch"]
+    assert runs[0]["refused"] == [why + rest for why in whys]
 
 
 def test_ctrl_c_saves_a_checkpoint(tmp_path):

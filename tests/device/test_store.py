@@ -37,8 +37,9 @@ def filled():
 
 
 def test_the_ring_holds_a_rollout_and_the_stack_before_it():
-    assert store.ring_size(SPEC, 0, BLOCK) == 8 and store.ring_size(SPEC, 100, 3) == 102
+    assert store.ring_size(SPEC, 0, BLOCK) == 8 and store.ring_size(SPEC, 100, 3) == 105
     assert store.ring_size(SPEC._replace(stack=1), 0, 6) == 12  # the row before it, for recurrent networks
+    assert store.ring_size(SPEC, 9, BLOCK) == 12  # nine steps, the state after them, and two rows for its stack
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
@@ -46,9 +47,12 @@ def test_steps_are_those_of_the_group(filled, group):
     kept, steps, count = filled
     assert int(kept["end"]) == count
     wanted = np.arange(count - SPEC.t_max, count)
+    each = wanted - np.arange(AGENTS // GROUPS)[:, None] % 2  # other steps of each agent
     for name in ("reward", "state"):
-        found = store.take(kept, name, group, wanted)
-        np.testing.assert_array_equal(found, steps[name][group::GROUPS][:, wanted])
+        own = steps[name][group::GROUPS]
+        np.testing.assert_array_equal(store.take(kept, name, group, wanted[None]), own[:, wanted])
+        expected = np.stack([array[rows] for array, rows in zip(own, each, strict=True)])
+        np.testing.assert_array_equal(store.take(kept, name, group, each), expected)
     assert kept["version"][(count - 1) % 8] == count - BLOCK
 
 
@@ -56,8 +60,21 @@ def test_steps_are_those_of_the_group(filled, group):
 def test_observations_are_stacked_as_in_the_rings(filled, group):
     kept, steps, count = filled
     first = count - SPEC.t_max
-    found = jax.jit(store.observations, static_argnums=(1, 4))(kept, SPEC, group, first, SPEC.t_max)
+    found = jax.jit(store.observations, static_argnums=1)(kept, SPEC, group, np.arange(first, count)[None])
     for place, agent in enumerate(range(group, AGENTS, GROUPS)):
         expected = np.empty((SPEC.t_max, *SPEC.observation), np.uint8)
         replay.gather(steps, SPEC, np.full(SPEC.t_max, agent), np.arange(first, count), expected)
         np.testing.assert_array_equal(found[place], expected)
+
+
+@pytest.mark.parametrize("rows", [10, 8, 4])
+def test_a_store_of_another_size_has_the_newest_steps(filled, rows):
+    kept, steps, count = filled
+    other = store.resized(kept, SPEC, rows)
+    assert int(other["end"]) == count and len(other["age"]) == rows
+    assert int(other["start"]) == (0 if rows >= 8 else count - rows + SPEC.stack - 1)
+    wanted = np.arange(count - min(rows, 8), count)
+    for name in ("reward", "frame"):
+        found = store.take(other, name, 1, wanted[None])
+        np.testing.assert_array_equal(found, steps[name][1::GROUPS][:, wanted])
+    assert other["version"][(count - 1) % rows] == count - BLOCK

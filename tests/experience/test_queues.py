@@ -70,7 +70,7 @@ def test_many_writers_and_readers_lose_and_tear_nothing(pipe):
             start += size
 
     def read(into):
-        while len(records := pipe.get(1000, 5.0)):
+        while len(records := pipe.get(1000, 60.0)):
             into.append(records)
             if records["process"][-1] < 0:
                 return

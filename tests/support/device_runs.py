@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 import jax
+import pytest
 import scripted_functional
 from jax import numpy as jnp
 
@@ -14,6 +17,8 @@ from gunreal.device.sharding import Places
 from gunreal.experience.spec import Spec
 
 SCRIPT = "---T -t ----t ~"
+# Tasks use Keras, which has one backend in a process. test_tasks_on_jax.py runs these tests in another one.
+keras_on_jax = pytest.mark.skipif(os.environ.get("KERAS_BACKEND") != "jax", reason="run by test_tasks_on_jax.py")
 NAMES = ("loss_total", "skipped")
 
 
@@ -27,8 +32,10 @@ class KnownLearner:
     def replace(self, arrays, version=None):
         self.arrays = arrays
 
-    def functional_predict(self, weights, observations, past):
+    def functional_predict(self, weights, observations, past, head="base"):
         value = value_of(observations) + weights[0]
+        if head != "base":
+            return (value,)
         logits = jnp.stack([jnp.sin(value), jnp.cos(value), jnp.zeros_like(value)], 1)
         return (logits, value, past.state + 1) if self._spec.state else (logits, value)
 
@@ -69,9 +76,9 @@ def make_acting(config: Config, state: int = 0) -> Acting:
     return Acting(config, spec, env, convert, KnownLearner(spec).functional_predict, env.step)
 
 
-def make_program(config: Config, state: int = 0) -> tuple[Program, KnownLearner]:
+def make_program(config: Config, state: int = 0, tasks=()) -> tuple[Program, KnownLearner]:
     """A program and what it trains."""
     spec, env = interface(config, state), scripted_functional.make(**config.env_args)
     learner = KnownLearner(spec)
     convert = frames(config, spec, env.observation_space)
-    return Program(config, spec, learner, env, convert, Places(config)), learner
+    return Program(config, spec, tasks, learner, env, convert, Places(config)), learner

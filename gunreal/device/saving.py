@@ -1,0 +1,51 @@
+"""The state of a device run in its checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from gunreal.config.schema import ConfigError
+from gunreal.device import store
+from gunreal.device.program import Loop, Program
+from gunreal.experience.spec import Spec
+from gunreal.records import checkpoint
+
+_LARGEST = 2**30  # bytes of steps in a checkpoint
+
+
+def arrays(program: Program, spec: Spec, loop: Loop) -> dict[str, Any]:
+    """The arrays of a checkpoint by name. Of a store above 1 GiB, they contain the newest rollouts only."""
+    if sum(array.nbytes for array in loop.store.values()) > _LARGEST:
+        loop = loop._replace(store=store.resized(loop.store, spec, store.ring_size(spec, 0, program.block)))
+    return dict(_named(loop))
+
+
+def restored(program: Program, spec: Spec, saved: Mapping[str, np.ndarray]) -> Loop:
+    """The state that a checkpoint holds. Its store may have another number of rows.
+
+    Raises:
+      ConfigError: it belongs to another environment or to another number of agents.
+    """
+    wanted = program.shapes
+    rows = len(next((array for name, array in saved.items() if name.endswith(".store['age']")), ()))
+    shapes = wanted._replace(store=jax.eval_shape(lambda kept: store.resized(kept, spec, rows), wanted.store))
+    found = []
+    for name, shape in _named(shapes):
+        if name not in saved or saved[name].shape != shape.shape or saved[name].dtype != shape.dtype:
+            raise ConfigError(f"the checkpoint does not fit this device run at {name}; start a new run")
+        found.append(saved[name])
+    loop: Loop = jax.tree.unflatten(jax.tree.structure(shapes), found)
+    ring = wanted.store["age"].shape[0]
+    if rows != ring:
+        loop = loop._replace(store=store.resized(jax.tree.map(jax.numpy.asarray, loop.store), spec, ring))
+    return jax.device_put(loop, program.places)
+
+
+def _named(loop: Loop) -> Iterator[tuple[str, Any]]:
+    """The arrays of the loop, or their shapes, by their names in a checkpoint."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(loop):
+        yield f"{checkpoint.DEVICE}{jax.tree_util.keystr(path)}", leaf

@@ -1,0 +1,77 @@
+"""The state of a device run survives its checkpoint."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax")
+import jax  # noqa: E402
+from device_runs import configure, interface, keras_on_jax, make_program  # noqa: E402
+
+from gunreal.config.schema import ConfigError  # noqa: E402
+from gunreal.device import saving, store  # noqa: E402
+from gunreal.tasks.value_replay import ValueReplay  # noqa: E402
+
+pytestmark = keras_on_jax
+
+
+def begin(**options):
+    config = configure(tasks=("vr",), **{"replay_size": 30, **options})
+    program, _ = make_program(config, tasks=[ValueReplay()])
+    return program, interface(config)
+
+
+def after_turns(program, count=5):
+    loop = program.start()
+    for number in range(count):
+        loop, _ = program.turn(loop, number, 0.0)
+    return loop
+
+
+def as_numpy(arrays):
+    return {name: np.asarray(array) for name, array in arrays.items()}
+
+
+def assert_same(loop, other):
+    for mine, yours in zip(jax.tree.leaves(loop), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(mine, yours)
+
+
+def test_it_is_restored_as_it_was():
+    program, spec = begin()
+    loop = after_turns(program)
+    assert_same(saving.restored(program, spec, as_numpy(saving.arrays(program, spec, loop))), loop)
+
+
+def test_of_a_large_store_the_newest_rollouts_are_saved(monkeypatch):
+    program, spec = begin()
+    loop = after_turns(program)
+    monkeypatch.setattr(saving, "_LARGEST", 100)
+    saved = as_numpy(saving.arrays(program, spec, loop))
+    assert saved["device.store['age']"].shape[0] == store.ring_size(spec, 0, program.block)
+    restored = saving.restored(program, spec, saved)
+    end = int(loop.store["end"])
+    assert int(restored.store["start"]) == end - saved["device.store['age']"].shape[0] + 1
+    steps = np.arange(end - spec.t_max, end)[None]
+    for name in ("frame", "reward", "flags"):
+        np.testing.assert_array_equal(
+            store.take(restored.store, name, 0, steps), store.take(loop.store, name, 0, steps)
+        )
+    _, turn = program.turn(restored, 5, 0.0)
+    assert len(turn.values) == 1
+
+
+def test_another_size_of_the_replay_is_no_hindrance():
+    program, spec = begin()
+    saved = as_numpy(saving.arrays(program, spec, after_turns(program)))
+    larger, spec = begin(replay_size=50)
+    assert len(saving.restored(larger, spec, saved).store["age"]) == store.ring_size(spec, 50, larger.block)
+
+
+def test_another_number_of_agents_is_refused():
+    program, spec = begin()
+    saved = as_numpy(saving.arrays(program, spec, program.start()))
+    other, spec = begin(agents=4)
+    with pytest.raises(ConfigError, match="does not fit this device run at .*; start a new run"):
+        saving.restored(other, spec, saved)
