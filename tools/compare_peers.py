@@ -8,8 +8,9 @@ the same protocol. Successive rounds reverse the order of the systems (A B C, C 
 rounds: agent steps per second, CPU time per agent step, and memory.
 
 With --learn it compares learning. The systems train one after the other, with their own recommended Atari settings,
-until the mean score of the last 100 games reaches --score. The table shows the agent steps and the minutes that each
-system needed. If the program is stopped, the same command continues, but unfinished runs of other systems start again.
+until the mean score of the last 100 games reaches --score, or for --minutes. The table shows the agent steps and the
+minutes that each system needed. If the program is stopped, the same command continues, but unfinished runs of other
+systems start again.
 
 Use --python if a system is installed in another virtual environment. Training flags after -- apply to all gunreal
 systems. Settings of a single system follow its name, separated by colons. CleanRL is not included, because its newest
@@ -42,7 +43,7 @@ from gunreal.records import curves
 
 _OTHERS = 10_000_000  # agent steps: the budget that the other systems' settings are made for
 _OF_SPEED = {"rounds": 4, "seconds": 30.0, "warmup": 10.0, "json": ""}
-_OF_LEARNING = {"score": 18.0, "env": "Pong", "steps": "", "seeds": 1, "logdir": ""}
+_OF_LEARNING = {"score": 18.0, "env": "Pong", "steps": "", "minutes": math.inf, "seeds": 1, "logdir": ""}
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[Contestant]]:
@@ -88,6 +89,7 @@ def _parser(names: Sequence[str], driver: str) -> Parser:
         metavar="N",
         help="longest run, in agent steps; sets the decay of learning rates (default: 1M for gunreal, 10M for others)",
     )
+    learn.add_argument("--minutes", type=float, metavar="M", help="longest run, in minutes (default: no limit)")
     learn.add_argument("--seeds", type=int, metavar="N", help="number of seeds (default: 1)")
     learn.add_argument("--logdir", metavar="FOLDER", help="folder of runs and results (default: runs/learn-GAME)")
     return parser
@@ -102,6 +104,8 @@ def _check_speed(args: argparse.Namespace) -> None:
 
 def _check_learning(args: argparse.Namespace) -> None:
     check_positive("seeds", args.seeds)
+    if not args.minutes > 0:
+        raise ConfigError(f"--minutes is {args.minutes:g}, but must be positive")
     if not math.isfinite(args.score):
         raise ConfigError(f"--score is {args.score:g}, but must be a finite number")
     (args.env,) = games.parse(args.env)[:1]
@@ -133,6 +137,7 @@ def compare_learning(args: argparse.Namespace, chosen: Sequence[Contestant]) -> 
         "seeds": args.seeds,
         "logdir": args.logdir,
         "score": args.score,
+        "minutes": args.minutes,
     }
     jobs = plan.plan(chosen, [args.env], known=known, **budget)
     plan.check(jobs)

@@ -38,6 +38,17 @@ def test_numbers_and_table(tmp_path):
     assert (tmp_path / "learn.png").stat().st_size > 5_000
 
 
+def test_a_run_ends_at_its_time_limit(tmp_path):
+    chosen = contestants.parse("gunreal,sf", [], [], LEARNING, "learn")
+    known = {"sf": {"settings": {}, "versions": {}}}
+    limits = {"steps": 900, "seeds": 1, "logdir": tmp_path, "known": known, "score": 18.0}
+    for job in plan.plan(chosen, ["Pong"], **limits, minutes=3.0):  # lines are a minute apart
+        leave(job.path, lines(0, 1, 2, ended=False))
+        assert job.over()
+    for job in plan.plan(chosen, ["Pong"], **limits, minutes=4.0):
+        assert not job.over()
+
+
 def test_a_run_ends_when_it_has_the_score(tmp_path, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
     python = learner(tmp_path / "python", "curve._every = 0.05\n" + LEARNS)
@@ -61,6 +72,7 @@ def test_a_run_ends_when_it_has_the_score(tmp_path, monkeypatch, capsys):
         ("--learn --env Pung", "did you mean Pong?"),
         ("--learn --seeds 0", "--seeds is 0"),
         ("--learn --score nan", "--score is nan"),
+        ("--learn --minutes 0", "--minutes is 0"),
         ("--learn --peers sb3", "unknown system 'sb3'"),
         ("--learn --steps x", "--steps: 'x' is not a whole number"),
     ],

@@ -37,6 +37,7 @@ class PeerJob(Job):
     about: Mapping[str, Any]
     folder: Path
     score: float = math.inf
+    minutes: float = math.inf
 
     @property
     def name(self) -> str:
@@ -94,6 +95,7 @@ def plan(
     logdir: Path,
     our_steps: int = 0,
     score: float = math.inf,
+    minutes: float = math.inf,
     known: Mapping[str, Mapping[str, Any]],
 ) -> list[Job]:
     """Returns the runs, ordered by seed, game and system.
@@ -106,26 +108,29 @@ def plan(
       logdir: the folder of runs.
       our_steps: length of gunreal's runs, or 0 for `steps`.
       score: mean score that ends a run early.
+      minutes: longest training time of a run.
       known: result of `contestants.describe` for each other system, by label.
     """
     return [
-        _ours(system, game, our_steps or steps, seed, logdir, score)
+        _ours(system, game, our_steps or steps, seed, logdir, score, minutes)
         if system.peer.is_ours
-        else PeerJob(system, {"game": game, "steps": steps, "seed": seed, **known[system.label]}, logdir, score)
+        else PeerJob(
+            system, {"game": game, "steps": steps, "seed": seed, **known[system.label]}, logdir, score, minutes
+        )
         for seed in range(1, seeds + 1)
         for game in games
         for system in systems
     ]
 
 
-def _ours(system: Contestant, game: str, steps: int, seed: int, logdir: Path, score: float) -> Training:
+def _ours(system: Contestant, game: str, steps: int, seed: int, logdir: Path, score: float, minutes: float) -> Training:
     config, extras = from_flags(["train", "--env", f"ALE/{game}-v5", *system.settings["flags"]])
     for field in ("env", "steps", "seed", "name", "logdir"):
         if field in extras.given and (field, extras.given[field]) != ("env", f"ALE/{game}-v5"):
             raise ConfigError(f"--{field} is set by this command; leave it out after --")
     name = run_name(system.label, game, seed)
     config = dataclasses.replace(config, steps=steps, seed=seed, name=name, logdir=str(logdir), metrics_seconds=5.0)
-    return Training(f"{game}-{system.label}", config, score=score)
+    return Training(f"{game}-{system.label}", config, score=score, minutes=minutes)
 
 
 def describe(systems: Sequence[Contestant]) -> dict[str, dict[str, Any]]:
