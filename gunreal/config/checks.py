@@ -127,8 +127,10 @@ def _check_learner(config: Config) -> None:
     for name in ("beta1", "beta2"):
         if getattr(config, name) != FIELDS[name].default and config.optimizer != "adam":
             raise ConfigError(f"{name} has no effect on {config.optimizer}; leave it out or use --optimizer adam")
-    if config.algorithm == "ppo" and config.correction != FIELDS["correction"].default:
-        raise ConfigError("correction has no effect on ppo; leave it out or use --algorithm a3c")
+    if config.algorithm != "a3c" and config.correction != FIELDS["correction"].default:
+        raise ConfigError(f"correction has no effect on {config.algorithm}; leave it out or use --algorithm a3c")
+    if config.algorithm == "dqn" and not is_device(config):
+        raise ConfigError("dqn runs on devices only; add --runner device or use --algorithm ppo")
     if config.log_epsilon != FIELDS["log_epsilon"].default and config.correction != "epsilon":
         raise ConfigError(f"log_epsilon has no effect on {config.correction}; leave it out or use --correction epsilon")
     if config.learning_rate_end > config.learning_rate:
@@ -157,6 +159,10 @@ def _check_effect(config: Config, given: Collection[str]) -> None:
         raise ConfigError("eval_episodes has no effect without evaluations; add --eval_steps or leave it out")
     if not config.tasks and _is_set(config, "task_share", given):
         raise ConfigError("task_share has no effect without tasks; add --tasks or leave it out")
+    if config.algorithm != "dqn":
+        for name in FIELDS:
+            if name.startswith("dqn_") and _is_set(config, name, given):
+                raise ConfigError(f"{name} has no effect on {config.algorithm}; leave it out or use --algorithm dqn")
     if not is_cluster(config):
         for name in ("reducers", "rate_scaling", "warmup", "quorum", "sync", "gradient_dtype", "node_timeout"):
             if _is_set(config, name, given):

@@ -174,13 +174,23 @@ class Config:
     discount: float = field(0.99, "Discount factor gamma, per agent step", low=0, high=1)
     algorithm: str = field(
         "ppo",
-        "Policy objective: ppo (clipped, each batch used several times) or a3c (each batch used once)",
-        choices=("ppo", "a3c"),
+        "Objective: ppo (clipped, each batch used several times), a3c (each batch used once), or dqn (Q-learning from "
+        "replay, in device runs only)",
+        choices=("ppo", "a3c", "dqn"),
     )
     ppo_epochs: int = field(3, "Number of PPO epochs per batch", low=1, high=100)
     ppo_minibatches: int = field(3, "Number of minibatches, and so of updates, per PPO epoch", low=1, high=1000)
     ppo_clip: float = field(0.1, "Clip range of PPO's probability ratio around 1", above=0)
     gae_lambda: float = field(0.95, "Lambda of PPO's generalized advantage estimation", low=0, high=1)
+    dqn_updates: int = field(4, "Number of DQN updates per turn of a device run", low=1, high=1000)
+    dqn_steps: int = field(3, "Number of steps n of DQN's returns", low=1, high=100)
+    dqn_target: int = field(100, "Number of updates between copies of the weights to DQN's target network", low=1)
+    dqn_double: bool = field(True, "Double DQN: the current network chooses the action that the target network values")
+    dqn_priority: float = field(0.0, "Exponent of DQN's replay priorities. 0 draws uniformly", low=0, high=1)
+    dqn_exploration: float = field(0.02, "Probability of random actions of DQN, after a fall from 1", low=0, high=1)
+    dqn_exploration_share: float = field(
+        0.1, "Share of the steps in which DQN's probability of random actions falls", above=0, high=1
+    )
     entropy: float = field(0.01, "Weight of the entropy bonus, beta", low=0)
     reduction: str = field(
         "mean",
@@ -250,7 +260,7 @@ def per_process(config: Config) -> int:
 
 def batch_steps(config: Config) -> int:
     """Minimum size of a training batch, in agent steps: `min_batch`, or what suits the algorithm."""
-    return config.min_batch or {"ppo": 480, "a3c": 80}[config.algorithm]
+    return config.min_batch or (480 if config.algorithm == "ppo" else 80)
 
 
 def largest_share(agents: int, most: int) -> int:

@@ -89,8 +89,10 @@ class Acting:
 
         return jax.lax.scan(step, begun, jnp.arange(self._config.device_spread))[0]
 
-    def play(self, weights: Any, actors: Actors, steps: int) -> tuple[Actors, dict[str, Any], Any]:
-        """Takes steps with the current policy.
+    def play(
+        self, weights: Any, actors: Actors, steps: int, exploration: Any = 0.0
+    ) -> tuple[Actors, dict[str, Any], Any]:
+        """Takes steps with the current policy. DQN takes random actions with probability `exploration`.
 
         Returns:
           The agents after it, the steps for `store.append`, and the scores of the episodes that ended in each step,
@@ -98,15 +100,17 @@ class Acting:
         """
 
         def step(actors: Actors, _: None) -> tuple[Actors, tuple[dict[str, Any], Any]]:
-            return self._step(weights, actors)
+            return self._step(weights, actors, exploration)
 
         actors, (block, scores) = jax.lax.scan(step, actors, None, length=steps)
         return actors, block, scores
 
-    def _step(self, weights: Any, actors: Actors) -> tuple[Actors, tuple[dict[str, Any], Any]]:
+    def _step(self, weights: Any, actors: Actors, exploration: Any) -> tuple[Actors, tuple[dict[str, Any], Any]]:
         spec = self._spec
         now, of_actions = jax.random.split(jax.random.wrap_key_data(actors.key))
         logits, value, *state = self._predict(weights, actors.stack, rows(actors.past))
+        if self._config.algorithm == "dqn":
+            value, logits = logits.max(-1), greedy(logits, exploration)
         action = jax.random.categorical(of_actions, logits).astype("int32")
         log_mu = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], 1)[:, 0]
         env, observation, reward, terminated, truncated = self._env_step(actors.env, action)
@@ -134,6 +138,13 @@ class Acting:
         score = jnp.where(actors.ended, 0.0, actors.score + reward)
         following = Actors(env, stack, age, ended, score, past, jax.random.key_data(now))
         return following, (row, jnp.where(ended, score, jnp.nan))
+
+
+def greedy(q: Any, exploration: Any) -> Any:
+    """The log-probabilities of DQN's actions, for Q values `[N, A]`."""
+    actions = q.shape[-1]
+    best = jax.nn.one_hot(q.argmax(-1), actions)
+    return jnp.log(exploration / actions + (1 - exploration) * best + 1e-9)
 
 
 def rows(past: Past | None) -> Past | None:

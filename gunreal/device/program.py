@@ -29,12 +29,14 @@ class Loop(NamedTuple):
       store: their newest steps.
       version: number of updates, int32.
       key: data of the random key for sequences and minibatches.
+      target: weights of DQN's target network, or None.
     """
 
     actors: Actors
     store: store.Store
     version: Any
     key: Any
+    target: Any = None
 
 
 class Turn(NamedTuple):
@@ -93,7 +95,7 @@ class Program:
         size = config.agents // self.groups
         self.parts = largest_share(size, config.ppo_minibatches) if config.algorithm == "ppo" else 1
         self._orders = (config.ppo_epochs if config.algorithm == "ppo" else 1, self.parts, size // self.parts)
-        self._replay = config.replay_size if tasks else 0
+        self._replay = config.replay_size if tasks or config.algorithm == "dqn" else 0
         self.names: dict[bool, tuple[str, ...]] = {}
         self.shapes: Loop = jax.eval_shape(self._start)
         self.places = self._loop_places()
@@ -104,33 +106,34 @@ class Program:
 
     def start(self) -> Loop:
         """The state of a new run, in one compiled call."""
-        return jax.jit(self._start, out_shardings=self.places)()
+        return jax.jit(self._start, out_shardings=self.places._replace(target=None))()
 
     def _loop_places(self) -> Loop:
         whole, rows, groups = self._places.whole, self._places.agents(0), self._places.agents(2)
         actors = jax.tree.map(lambda _: rows, self.shapes.actors)._replace(key=whole)
         steps = {name: groups if len(array.shape) > 1 else whole for name, array in self.shapes.store.items()}
-        return Loop(actors, steps, whole, whole)
+        return Loop(actors, steps, whole, whole, whole if self._config.algorithm == "dqn" else None)
 
     def _start(self) -> Loop:
         config, spec = self._config, self._spec
         rows = store.ring_size(spec, self._replay, self.block)
-        steps = store.blank(spec, rows, self.groups, config.agents)
+        steps = store.blank(spec, rows, self.groups, config.agents, config.dqn_priority > 0)
         key = jax.random.key_data(jax.random.fold_in(jax.random.key(config.seed), 1))
         return Loop(self._acting.start(), steps, jnp.int32(0), key)
 
-    def turn(self, loop: Loop, number: int, learning_rate: float) -> tuple[Loop, Turn]:
+    def turn(self, loop: Loop, number: int, learning_rate: float, exploration: float = 0.0) -> tuple[Loop, Turn]:
         """Takes one turn. It donates `loop`, and replaces the arrays of the learner.
 
         Args:
           loop: the state.
           number: number of turns before this one.
           learning_rate: learning rate of the updates.
+          exploration: probability of random actions of DQN.
         """
         arrays, (epochs, parts) = self._learner.arrays, self._orders[:2]
         share = self._config.task_share if self._tasks else 0.0
         take_part = [takes_part(number * parts + part, share) for part in range(parts)] + [False] * parts * (epochs - 1)
-        loop, scores = self._act(arrays[0], loop)
+        loop, scores = self._act(arrays[0], loop, np.float32(exploration))
         group = np.int32(number % self.groups)
         batch, orders, acted, key = self._gather(arrays[0], loop, group, any(take_part))
         version, values, lags = loop.version, [], []
@@ -143,8 +146,8 @@ class Program:
         self._learner.replace(arrays)
         return loop._replace(version=version, key=key), Turn(scores, values, lags, take_part)
 
-    def _play(self, weights: Any, loop: Loop) -> tuple[Loop, Any]:
-        actors, block, scores = self._acting.play(weights, loop.actors, self.block)
+    def _play(self, weights: Any, loop: Loop, exploration: Any) -> tuple[Loop, Any]:
+        actors, block, scores = self._acting.play(weights, loop.actors, self.block, exploration)
         return loop._replace(actors=actors, store=store.append(loop.store, block, loop.version)), scores
 
     def _batch(self, weights: Any, loop: Loop, group: Any, with_tasks: bool) -> tuple[rollouts.Batch, Any, Any, Any]:

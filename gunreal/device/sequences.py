@@ -40,17 +40,22 @@ def gather(
     Returns:
       "observations" and "past", each by the names of the tasks, and the targets of each task.
     """
-    end = kept["end"] - 1  # the newest row of the store is the state after the newest sequence
-    oldest = jnp.maximum(end - size, kept["start"])
-    replay = BatchReplay(lambda name, steps: store.take(kept, name, group, steps), spec, size, end, oldest)
     batch: rollouts.Batch = {"observations": {}, "past": {}}
+    whole = replay(kept, spec, size, group)
     for number, task in enumerate(tasks):
         of_task = jax.random.fold_in(key, number)
-        batch[task.name], steps = _targets(task, replay, predict, weights, kept, group, of_task)
+        batch[task.name], steps = _targets(task, whole, predict, weights, kept, group, of_task)
         batch["observations"][task.name] = store.observations(kept, spec, group, steps)
         if spec.state and task.features != "conv":
             batch["past"][task.name] = rollouts.past(kept, spec, group, steps)
     return batch
+
+
+def replay(kept: store.Store, spec: Spec, size: int, group: Any) -> BatchReplay:
+    """The replays of a group. The newest row of the store is the state after their newest sequence."""
+    end = kept["end"] - 1
+    oldest = jnp.maximum(end - size, kept["start"])
+    return BatchReplay(lambda name, steps: store.take(kept, name, group, steps), spec, size, end, oldest)
 
 
 def _targets(

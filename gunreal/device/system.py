@@ -16,6 +16,7 @@ import numpy as np
 
 from gunreal.config.schema import Config, ConfigError
 from gunreal.device import saving
+from gunreal.device.dqn_program import QProgram
 from gunreal.device.environment import frames, open_environment
 from gunreal.device.program import Program, Turn
 from gunreal.device.sharding import Places
@@ -33,6 +34,8 @@ from gunreal.tasks.batch_contract import has_batch_form
 def check_device(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> None:
     """Raises ConfigError for an environment or a task that cannot run on a device."""
     Places(config)
+    if config.algorithm == "dqn" and spec.state:
+        raise ConfigError("dqn needs a network without memory; use another --network, or --algorithm a3c")
     frames(config, spec, open_environment(config, 1).observation_space)
     for task in tasks:
         if not has_batch_form(task) or task.record(spec):
@@ -63,7 +66,9 @@ class DeviceSystem(Record):
         places = Places(config)
         learner.replace(jax.device_put(learner.arrays, places.whole))
         convert = frames(config, spec, env.observation_space)
-        self.program = Program(config, spec, tasks, learner, env, convert, places)
+        self._explores = config.algorithm == "dqn"
+        program = QProgram if self._explores else Program
+        self.program = program(config, spec, tasks, learner, env, convert, places)
         self._memory_limit = ram.limit(config.memory_limit)
         _check_memory(self.program, places, self._memory_limit, bool(tasks))
         with _enough_memory():
@@ -91,7 +96,8 @@ class DeviceSystem(Record):
         config, program = self.config, self.program
         self._taken += config.agents * program.block
         rate = anneal(config.learning_rate, config.learning_rate_end, self._taken / config.steps)
-        self.loop, turn = program.turn(self.loop, self._number, rate)
+        begun = self._taken / (config.dqn_exploration_share * config.steps)
+        self.loop, turn = program.turn(self.loop, self._number, rate, anneal(1.0, config.dqn_exploration, begun))
         self._turns.append((turn, rate))
         self._number += 1
 
@@ -108,6 +114,10 @@ class DeviceSystem(Record):
         for number, (update, lag, with_tasks) in enumerate(zip(values, lags, turn.with_tasks, strict=True)):
             scalars = dict(zip(program.names[with_tasks], update.tolist(), strict=True)) | {"learning_rate": rate}
             skipped, lag = scalars.pop("skipped") > 0, lag[lag >= 0]
+            if self._explores:
+                new = 0 if number else config.agents * program.block
+                self.metrics.trained(new, lag, scalars, skipped, len(lag))
+                continue
             new = each * len(lag) // config.t_max if number < program.parts else 0  # the first epoch comes first
             self.metrics.trained(new, lag, scalars, skipped, each)
 

@@ -67,9 +67,14 @@ class Learner:
 
         Returns:
           For "base", `(logits [N, A], value [N])`. A recurrent network adds the next state `[N, spec.state]`. For a
-          task, `(bootstrap [N, ...],)`.
+          task, `(bootstrap [N, ...],)`. The logits of DQN are the log-probabilities of its actions, with random ones.
         """
-        return self._outputs(head, observations.astype(self._sent, copy=False), past)
+        outputs = self._outputs(head, observations.astype(self._sent, copy=False), past)
+        if head == "base" and self._config.algorithm == "dqn":
+            best, actions = np.eye(outputs[0].shape[1])[outputs[0].argmax(1)], outputs[0].shape[1]
+            probabilities = (1 - self._config.dqn_exploration) * best + self._config.dqn_exploration / actions
+            return np.log(probabilities + 1e-9).astype(np.float32), *outputs[1:]
+        return outputs
 
     def train(self, batch: Mapping[str, Any], learning_rate: float) -> dict[str, float]:
         """Performs one update.

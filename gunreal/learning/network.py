@@ -16,7 +16,7 @@ from gunreal.experience.spec import Spec
 from gunreal.learning.architecture import Architecture
 from gunreal.learning.building import computing, constants, dense, seeded
 from gunreal.learning.normalizer import Moments, Statistics
-from gunreal.learning.objectives import actor_critic_loss
+from gunreal.learning.objectives import actor_critic_loss, q_learning_loss
 from gunreal.learning.parts import present
 from gunreal.learning.task import LearnedTask
 from gunreal.learning.torso import Features, Torso
@@ -185,7 +185,8 @@ class Network:
         - "observations" `[N, *spec.observation]`: the rows of the base rollouts (B * T), then those of each task
           (B * T_i).
         - "base": a dict of `[B, T]` arrays with "action" int32 and "mask" float32. It also has, in float32, either
-          "returns", or the arguments of `losses.vtrace`, or "returns", "advantage" and "log_mu" for PPO.
+          "returns", or the arguments of `losses.vtrace`, or "returns", "advantage" and "log_mu" for PPO, or "q_target"
+          for DQN.
         - the name of each task: its targets with a leading batch axis, and "mask" `[B, T_i]`.
         - "past", for a recurrent network: the `Past` of each part that uses "hidden" features, by name.
 
@@ -205,9 +206,12 @@ class Network:
         if self.torso.recurrent:
             features = self._unrolled(features, batch["past"], count)
         outputs = self.policy_value(features["base"].hidden)
-        total, metrics = actor_critic_loss(
-            base, outputs, entropy=entropy, value_weight=value_weight, log_epsilon=log_epsilon, clip=clip
-        )
+        if "q_target" in base:
+            total, metrics = q_learning_loss(base, outputs)
+        else:
+            total, metrics = actor_critic_loss(
+                base, outputs, entropy=entropy, value_weight=value_weight, log_epsilon=log_epsilon, clip=clip
+            )
         for task in self.tasks:
             if task.name not in batch:
                 continue

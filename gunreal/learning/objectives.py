@@ -1,4 +1,4 @@
-"""The objectives of the actor-critic: the policy gradient with GA3C's epsilon or V-trace, and PPO."""
+"""The objectives of the base: the policy gradient with GA3C's epsilon or V-trace, PPO, and DQN."""
 
 from __future__ import annotations
 
@@ -43,6 +43,28 @@ def actor_critic_loss(
         "value_mean": losses.masked_mean(outputs["value"], base["mask"]),
         "return_mean": return_mean,
         "return_deviation": ops.sqrt(losses.masked_mean(ops.square(returns - return_mean), mask)),
+    }
+
+
+def q_learning_loss(base: Mapping[str, Any], outputs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """DQN's loss and its metrics: the Huber loss of `Q_target - Q(s_t, a_t)` (Mnih et al. 2015).
+
+    The logits are the Q values. With priorities, "weight" `[B]` has the importance weight of each sequence.
+    """
+    q, mask = outputs["logits"], base["mask"]
+    taken = ops.sum(q * ops.one_hot(base["action"], q.shape[-1], dtype=q.dtype), axis=-1)
+    error = ops.abs(ops.stop_gradient(base["q_target"]) - taken)
+    huber = ops.where(error < 1, 0.5 * ops.square(error), error - 0.5)
+    if "weight" in base:
+        huber = huber * ops.expand_dims(base["weight"], 1)
+    loss = losses.masked_mean(huber, mask)
+    mean = losses.masked_mean(base["q_target"], mask)
+    return loss, {
+        "loss_base": loss,
+        "loss_value": loss,
+        "value_mean": losses.masked_mean(ops.max(q, axis=-1), mask),
+        "return_mean": mean,
+        "return_deviation": ops.sqrt(losses.masked_mean(ops.square(base["q_target"] - mean), mask)),
     }
 
 

@@ -35,6 +35,10 @@ first, part = train("ppo", **ppo), train("part", steps=160, **ppo)
 before = part.metrics[-1]["weights_sha256"]
 gunreal.resume(part, show=False, steps=320)
 found["hashes"] = [run.metrics[-1]["weights_sha256"] for run in (first, gunreal.load(part.path))] + [before]
+dqn = dict(algorithm="dqn", device_batches=2, dqn_target=5, dqn_priority=0.5, dqn_exploration=1.0, **tasks)
+whole, half = train("dqn", **dqn), train("dqn-part", steps=160, **dqn)
+gunreal.resume(half, show=False, steps=320)
+found["dqn"] = [gunreal.load(run.path).metrics[-1]["weights_sha256"] for run in (whole, half)]
 train("one", algorithm="a3c", device_batches=2, **tasks)
 train("four", algorithm="a3c", device_batches=2, devices="all", **tasks)
 found["scores"] = first.evaluate(3).tolist()
@@ -65,12 +69,17 @@ def test_a_resumed_run_equals_one_that_was_not_stopped(runs):
     assert resumed == first != before
 
 
-@pytest.mark.parametrize("name", ["ppo", "part", "one", "four"])
+def test_a_resumed_run_of_dqn_does_too(runs):
+    first, resumed = runs[0]["dqn"]
+    assert resumed == first
+
+
+@pytest.mark.parametrize("name", ["ppo", "part", "one", "four", "dqn", "dqn-part"])
 def test_it_leaves_what_other_runs_leave(runs, name):
     run = load(runs[1] / name)
     last = run.metrics[-1]
     assert last["step"] == 320 and last["stopped_by"] == "steps" and last["episodes"] > 0
-    assert last["agents"] == 8 and last["trained"] == 312  # one group's turn comes later
+    assert last["agents"] == 8 and last["trained"] == (320 if "dqn" in name else 312)  # a group's turn comes later
     assert np.isfinite(last["loss_vr"]) and last["loss_vr"] > 0
     assert run.config.backend == "jax" and run.spec.frame == (3,)
     saved = checkpoint.load(run.path)

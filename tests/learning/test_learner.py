@@ -175,3 +175,14 @@ def test_a_state_that_does_not_fit_is_refused_as_a_whole():
     with pytest.raises(ValueError, match=r"policy/bias has shape \(7,\) instead of \(3,\)"):
         learner.set_state({**before, "weights/policy/bias": np.zeros(7, np.float32)})
     assert_equal_states(learner.get_state(), before)
+
+
+def test_the_logits_of_dqn_are_those_of_its_actions():
+    """The most valuable action, and now and then a random one."""
+    q, value = make_learner().predict("base", make_batch()["observations"])
+    logits, same = make_learner(dataclasses.replace(CONFIG, algorithm="dqn", dqn_exploration=0.3)).predict(
+        "base", make_batch()["observations"]
+    )
+    expected = np.full(q.shape, 0.1) + 0.7 * (q == q.max(1, keepdims=True))
+    np.testing.assert_allclose(np.exp(logits), expected, atol=1e-6)
+    np.testing.assert_array_equal(value, same)

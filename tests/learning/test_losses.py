@@ -11,6 +11,7 @@ from keras import ops
 
 from gunreal.experience.returns import rollout_returns
 from gunreal.learning import losses
+from gunreal.learning.objectives import q_learning_loss
 
 EPSILON = 1e-3
 
@@ -206,3 +207,20 @@ def test_clipped_policy_loss_by_hand():
     advantage, mask = np.float32([[1, 1, -1, -1, 7]]), np.float32([[1, 1, 1, 1, 0]])
     # Clipped at 1.2 and 0.8 where that is the less: 1.2, 0.5, -1.5, -0.8
     assert float(losses.clipped_policy_loss(log_rho, advantage, mask, 0.2)) == pytest.approx(0.6 / 4)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_q_learning_loss(steps, weighted):
+    """Huber's loss of the error of the action taken, weighted by sequence."""
+    target = 3 * steps["advantage"]
+    base = {"action": steps["action"], "mask": steps["mask"], "q_target": target}
+    weight = np.array([0.2, 1.0, 0.5], np.float32) if weighted else np.ones(3, np.float32)
+    if weighted:
+        base["weight"] = weight
+    found, metrics = q_learning_loss(base, {"logits": steps["logits"]})
+    errors = {at: abs(target[at] - steps["logits"][at][steps["action"][at]]) for at in kept(steps["mask"])}
+    assert min(errors.values()) < 1 < max(errors.values())
+    slow = [weight[at[0]] * (0.5 * x**2 if x < 1 else x - 0.5) for at, x in errors.items()]
+    np.testing.assert_allclose(found, np.mean(slow), rtol=1e-5)
+    np.testing.assert_allclose(metrics["value_mean"], np.mean([steps["logits"][at].max() for at in errors]), rtol=1e-4)
+    np.testing.assert_allclose(metrics["return_deviation"], np.std([target[at] for at in errors]), rtol=1e-4)

@@ -11,6 +11,7 @@ from jax import numpy as jnp
 
 from gunreal.config.schema import Config
 from gunreal.device.acting import Acting
+from gunreal.device.dqn_program import QProgram
 from gunreal.device.environment import frames
 from gunreal.device.program import Program
 from gunreal.device.sharding import Places
@@ -81,4 +82,5 @@ def make_program(config: Config, state: int = 0, tasks=()) -> tuple[Program, Kno
     spec, env = interface(config, state), scripted_functional.make(**config.env_args)
     learner = KnownLearner(spec)
     convert = frames(config, spec, env.observation_space)
-    return Program(config, spec, tasks, learner, env, convert, Places(config)), learner
+    kind = QProgram if config.algorithm == "dqn" else Program
+    return kind(config, spec, tasks, learner, env, convert, Places(config)), learner

@@ -1,0 +1,122 @@
+"""DQN in device runs: batches from the replay with double n-step targets, and optionally with priorities.
+
+Mnih et al. 2015 (DQN), van Hasselt et al. 2016 (double), Schaul et al. 2016 (priorities), Hessel et al. 2018 (n steps).
+Sequences of steps are drawn instead of single ones, as in Kapturowski et al. 2019 (R2D2, section 2.3), so that one pass
+of the network serves the values of all steps of a sequence.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+from jax import numpy as jnp
+
+from gunreal.config.schema import Config
+from gunreal.device import rollouts, sequences, store
+from gunreal.device.acting import clipped
+from gunreal.experience.replay import RESET
+from gunreal.experience.spec import Spec
+from gunreal.tasks.base import DRAWS
+from gunreal.tasks.batched import BatchReplay, Sequences, has, uniform_sequences
+
+_CORRECTION = 0.6  # exponent of the importance weights (R2D2)
+_MAXIMUM = 0.9  # share of the largest error in the priority of a sequence, the rest is the mean (R2D2, section 2.3)
+_LEAST = 1e-3  # priority of steps without an error
+
+
+class Drawn(NamedTuple):
+    """Sequences with their importance weights, float32 `[n]`."""
+
+    sequences: Sequences
+    weight: Any
+
+
+def gather(
+    config: Config, spec: Spec, predict: Any, weights: Any, target: Any, kept: store.Store, group: Any, key: Any
+) -> tuple[rollouts.Batch, Any, dict[str, Any]]:
+    """A batch with one sequence of each agent of a group.
+
+    Args:
+      config: configuration of the run.
+      spec: shapes and constants.
+      predict: `JaxLearner.functional_predict`, whose logits are the Q values.
+      weights: the current weights.
+      target: the weights of the target network.
+      kept: the steps.
+      group: number of the group.
+      key: random key of the draws.
+
+    Returns:
+      The batch as that of `rollouts.gather`, the number of updates before each of its steps (int32 `[n * T]`, -1 where
+      the mask is 0), and the arrays of the store that change.
+    """
+    replay = sequences.replay(kept, spec, config.replay_size, group)
+    drawn = _draw(config, replay, jax.random.uniform(key, (kept["age"].shape[2], DRAWS)))
+    (first, length), t_max = drawn.sequences, spec.t_max
+    rows = jnp.arange(t_max + 1)
+    steps = first[:, None] + jnp.minimum(rows, length[:, None])  # with the state after the sequence
+    observations = store.observations(kept, spec, group, steps)
+    flat = observations.reshape(-1, *spec.observation)
+    q_online = predict(weights, flat, None)[0].reshape(*steps.shape, -1)
+    q_target = predict(target, flat, None)[0].reshape(*steps.shape, -1)
+    best = (q_online if config.dqn_double else q_target).argmax(-1)
+    values = jnp.take_along_axis(q_target, best[..., None], -1)[..., 0]
+    reward = clipped(replay.get("reward", first, t_max), spec)
+    discount = replay.discounts(first, t_max, spec.discount)
+    returns = n_step_targets(reward, discount, values, length, config.dqn_steps)
+    action = replay.get("action", first, t_max)
+    mask = (rows[:-1] < length[:, None]) & ~has(replay.get("flags", first, t_max), RESET)
+    base = {"action": action, "mask": mask.astype("float32"), "q_target": returns}
+    changed = {}
+    if config.dqn_priority:
+        base["weight"] = drawn.weight
+        taken = jnp.take_along_axis(q_online[:, :-1], action[..., None], -1)[..., 0]
+        changed = _priorities(kept, group, drawn.sequences, jnp.abs(returns - taken), base["mask"])
+    acted = jnp.where(mask, kept["version"][steps[:, :-1] % len(kept["version"])], -1)
+    return {"observations": {"base": observations[:, :-1]}, "base": base, "past": {}}, acted.ravel(), changed
+
+
+def n_step_targets(reward: Any, discount: Any, values: Any, length: Any, count: int) -> Any:
+    """Returns of `count` steps, or of fewer at the end of a sequence, float32 `[n, T]`.
+
+    Args:
+      reward: clipped rewards, float32 `[n, T]`.
+      discount: discount of each step, float32 `[n, T]`, 0 if it terminated the episode.
+      values: value of the state before each step and after the last one, float32 `[n, T + 1]`.
+      length: number of steps of each sequence, int32 `[n]`.
+      count: number of steps of a return.
+    """
+    steps, last = jnp.arange(reward.shape[1]), length[:, None]
+    returns = jnp.take_along_axis(values, jnp.minimum(steps + count, last), 1)
+    for ahead in reversed(range(count)):
+        at = jnp.minimum(steps + ahead, reward.shape[1] - 1)
+        returns = jnp.where(steps + ahead < last, reward[:, at] + discount[:, at] * returns, returns)
+    return returns
+
+
+def _draw(config: Config, replay: BatchReplay, draws: Any) -> Drawn:
+    """One sequence of each agent, drawn uniformly or by priority."""
+    if not config.dqn_priority:
+        return Drawn(uniform_sequences(replay, draws), jnp.ones(len(draws)))
+    allowed = ~has(replay.window("flags"), RESET) & (replay.steps >= replay.oldest)
+    share = jnp.where(allowed, replay.window("priority") ** config.dqn_priority, 0.0)
+    sums = jnp.cumsum(share, axis=1)
+    index = jnp.minimum(jnp.sum(sums <= draws[:, :1] * sums[:, -1:], axis=1), replay.size - 1)
+    first = replay.end - replay.size + index
+    full = replay.end - replay.oldest >= replay.spec.t_max
+    length = jnp.where(full, replay.sequence_length(first, replay.spec.t_max), 0)
+    chance = jnp.take_along_axis(share, index[:, None], 1)[:, 0] / jnp.maximum(sums[:, -1], 1e-9)
+    weight = (1.0 / jnp.maximum(allowed.sum(1) * chance, 1e-9)) ** _CORRECTION
+    return Drawn(Sequences(first, length), weight / weight.max())
+
+
+def _priorities(kept: store.Store, group: Any, drawn: Sequences, error: Any, mask: Any) -> dict[str, Any]:
+    """The priorities of the store after those of the drawn sequences have been set by their errors `[n, T]`."""
+    first, length = drawn
+    mean = (error * mask).sum(1) / jnp.maximum(mask.sum(1), 1.0)
+    priority = _LEAST + _MAXIMUM * (error * mask).max(1) + (1 - _MAXIMUM) * mean
+    row, agents = first % len(kept["age"]), jnp.arange(len(first))
+    priority = jnp.where(length > 0, priority, kept["priority"][row, group, agents])
+    peak = jnp.maximum(kept["peak"], priority.max())
+    return {"priority": kept["priority"].at[row, group, agents].set(priority), "peak": peak}
