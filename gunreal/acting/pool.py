@@ -78,10 +78,13 @@ class Member:
 def rollouts_that_wait(rollouts: int, agents: int, together: int) -> int:
     """The minimum number of waiting rollouts per agent with which `agents` can always fill a batch of `rollouts`.
 
-    The previous batch may have taken all but one of a group's rollouts. Each process has `together` agents in two
-    groups.
+    Each process has `together` agents in two groups, and the rollouts of a group are queued together. If batches are
+    not made of whole groups, the previous one may have taken all but one of a group's rollouts.
     """
-    return -(-(rollouts + (together - 1) // 2) // agents)
+    group = -(-together // 2)
+    at_once = together % 2 == 0 and group * queues.ROLLOUT.itemsize <= queues.ATOMIC
+    whole = together == 1 or (at_once and rollouts % group == 0)
+    return -(-(rollouts + (0 if whole else (together - 1) // 2)) // agents)
 
 
 class Local(Member):

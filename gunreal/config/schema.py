@@ -100,7 +100,7 @@ class Config:
     eval_minutes: float = field(0.0, "Minutes between evaluations during training. 0 means none", low=0)
     eval_episodes: int = field(10, "Number of episodes in each evaluation during training", low=1)
     # System
-    agents: int = field(32, "Number of agents, each with its own environment", low=1, high=2**20)
+    agents: int = field(24, "Number of agents, each with its own environment", low=1, high=2**20)
     agents_per_process: int = field(
         16,
         "Maximum number of agents per process. The largest divisor of agents up to this number is used",
@@ -180,6 +180,13 @@ class Config:
     )
     ppo_epochs: int = field(3, "Number of PPO epochs per batch", low=1, high=100)
     ppo_minibatches: int = field(3, "Number of minibatches, and so of updates, per PPO epoch", low=1, high=1000)
+    ppo_overlap: int = field(
+        1,
+        "Number of a batch's last PPO epochs in which its agents take the next rollouts. 0 lets them wait for all "
+        "updates; more raises the policy lag",
+        low=0,
+        high=100,
+    )
     ppo_clip: float = field(0.1, "Clip range of PPO's probability ratio around 1", above=0)
     gae_lambda: float = field(0.95, "Lambda of PPO's generalized advantage estimation", low=0, high=1)
     dqn_updates: int = field(4, "Number of DQN updates per turn of a device run", low=1, high=1000)
@@ -213,8 +220,8 @@ class Config:
     )
     threads: int = field(
         0,
-        "CPU threads per network operation. 0 means a quarter of the cores, or all of them with --serial or in "
-        "device runs",
+        "CPU threads per network operation. 0 means all cores with PPO, --serial and in device runs, and a quarter of "
+        "them otherwise",
         low=0,
     )
     transfer: str = field(

@@ -24,7 +24,7 @@ ROLLOUT = np.dtype([("process", "<i4"), ("agent", "<i4"), ("first", "<i8")])
 EPISODE = np.dtype([("process", "<i4"), ("length", "<i4"), ("score", "<f8")])
 
 TRAINED = 255
-_ATOMIC = 4096  # bytes; POSIX guarantees 512, Linux and macOS a page
+ATOMIC = 4096  # bytes; POSIX guarantees 512, Linux and macOS a page
 
 
 class Pipe:
@@ -65,7 +65,7 @@ class Closed(Exception):
 
 def put(fd: int, records: np.ndarray) -> None:
     """Writes records `[n]` to a pipe's end in atomic pieces. Raises Closed if there is no reader."""
-    per_write = _ATOMIC // records.dtype.itemsize
+    per_write = ATOMIC // records.dtype.itemsize
     try:
         for start in range(0, len(records), per_write):
             os.write(fd, records[start : start + per_write].tobytes())

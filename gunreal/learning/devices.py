@@ -99,7 +99,8 @@ def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
 def select_for(config: Config) -> None:
     """Selects the backend of a run. See `select`."""
     alone = config.serial or is_device(config)  # reproducible, with nothing else beside it
-    select(config.backend, alone, config.threads or (0 if alone else max(1, cores() // 4)))
+    all_cores = alone or config.algorithm == "ppo"  # whose agents wait during most updates
+    select(config.backend, alone, config.threads or (0 if all_cores else max(1, cores() // 4)))
 
 
 def cores() -> int:

@@ -23,6 +23,22 @@ from gunreal.tasks.base import AuxiliaryTask
 _STREAM = 3  # fourth word of the seed of PPO's minibatches; those of agents have three, which is the same as a 0
 
 
+class Batch(dict[str, Any]):
+    """The batch of `Network.loss`, and the agents whose rollouts it has."""
+
+    def __init__(self, arrays: Mapping[str, Any], taken: Mapping[Member, np.ndarray]):
+        super().__init__(arrays)
+        self._taken = dict(taken)
+
+    def release(self) -> None:
+        """Lets the agents know that their rollouts have been used. Later calls have no effect."""
+        for member, agents in self._taken.items():
+            np.add.at(member.segment.trained, agents, 1)
+            groups = enumerate(member.groups)
+            member.reply(queues.TRAINED, {i for i, g in groups if ((agents >= g.start) & (agents < g.stop)).any()})
+        self._taken = {}
+
+
 class Batcher:
     """Collects references until a batch is full, then gathers their data. Only one thread works at a time."""
 
@@ -33,7 +49,7 @@ class Batcher:
         self.waiting: list[tuple[Member, int, int]] = []  # member, agent, first step
         self._lock = threading.Lock()
 
-    def next(self, timeout: float) -> dict[str, Any] | None:
+    def next(self, timeout: float) -> Batch | None:
         """The next batch, or None if no rollout arrives for `timeout` seconds before it is full."""
         with self._lock:
             while len(self.waiting) < self.rollouts:
@@ -55,7 +71,7 @@ class Batcher:
             if member is not None:
                 self.waiting.append((member, agent, first))
 
-    def gather(self, taken: Sequence[tuple[Member, int, int]]) -> dict[str, Any]:
+    def gather(self, taken: Sequence[tuple[Member, int, int]]) -> Batch:
         """The batch of these rollouts: member, agent and first step of each."""
         by_member: dict[Member, list[tuple[int, int]]] = defaultdict(list)
         for member, agent, first in taken:
@@ -66,9 +82,10 @@ class Batcher:
         rows = np.split(observations, np.cumsum(counts)[:-1])
         parts: list[dict[str, dict[str, np.ndarray]]] = []
         pasts: list[dict[str, Past | None]] = []
-        start = 0
+        start, agents_of = 0, {}
         for member, references in by_member.items():
             agents, firsts = np.array(references).T
+            agents_of[member] = agents
             stop = start + len(agents)
             outs = [r[start * n : stop * n] for r, n in zip(rows, lengths, strict=True)]
             part, past = self._gather_member(member, agents, firsts, outs)
@@ -82,7 +99,7 @@ class Batcher:
         batch["observations"] = observations
         if self._spec.state:
             batch["past"] = {name: concatenate_pasts([past[name] for past in pasts]) for name in pasts[0]}
-        return batch
+        return Batch(batch, agents_of)
 
     def _gather_member(
         self, member: Member, agents: np.ndarray, firsts: np.ndarray, outs: list[np.ndarray]
@@ -110,9 +127,6 @@ class Batcher:
                 for name, array in segment.arrays.items()
                 if name.startswith(prefix)
             } | {"mask": mask.astype(np.float32)}
-        np.add.at(segment.trained, agents, 1)
-        groups = {i for i, group in enumerate(member.groups) if ((agents >= group.start) & (agents < group.stop)).any()}
-        member.reply(queues.TRAINED, groups)
         return part, past
 
 
@@ -234,13 +248,22 @@ class Trainer:
                     base = {name: array for name, array in part["base"].items() if name != "version"}
                     self._learner.warm_up({**part, "base": base})
 
-    def work(self, batch: dict[str, Any]) -> None:
-        """Does one update with a batch, or several with PPO."""
-        unused = batch["base"]["mask"].size
-        for part in updates(batch, self._config, self._lengths, self._learner.version):
+    def work(self, batch: Batch) -> None:
+        """Does one update with a batch, or several with PPO.
+
+        The agents of the batch go on during the last `ppo_overlap` epochs. Their next rollouts then follow newer
+        policies than if they went on at once, and neither they nor this thread wait for long.
+        """
+        config, unused = self._config, batch["base"]["mask"].size
+        parts = min(config.ppo_minibatches, len(batch["base"]["mask"]))
+        alone = parts * max(0, config.ppo_epochs - config.ppo_overlap) if config.algorithm == "ppo" else 0
+        for number, part in enumerate(updates(batch, config, self._lengths, self._learner.version)):
+            if number >= alone:
+                batch.release()
             new = min(unused, part["base"]["mask"].size)  # the first epoch comes first
             unused -= new
             self._update(part, new)
+        batch.release()
 
     def _update(self, batch: dict[str, Any], new: int) -> None:
         """Does one update. `new` is the number of agent steps of the batch that are used for the first time."""

@@ -104,9 +104,9 @@ def test_the_more_agents_the_fewer_rollouts_of_each_may_wait():
 
 
 def test_where_all_agents_fill_a_batch_fewer_rollouts_wait():
-    """A batch of 32 rollouts by 32 agents: two of each may wait, instead of five."""
-    for share, allowed in ((0.25, 5), (1.0, 2)):
-        pool = Pool(rollouts=32, share=share)
+    """A batch of 24 or 32 rollouts by 32 agents: one of each may wait, instead of four or five."""
+    for rollouts, share, allowed in ((32, 0.25, 4), (32, 1.0, 1), (30, 0.25, 5), (24, 1.0, 1), (33, 1.0, 2)):
+        pool = Pool(rollouts=rollouts, share=share)
         for _ in range(2):
             pool.add(Member(pool.next_process(), LAYOUT._replace(agents=16, slots=8)))
         assert [member.segment.allowance for member in pool.members()] == [allowed] * 2

@@ -18,6 +18,6 @@ def test_blocked_agents_are_those_that_do_not_step(run_ahead):
             bench.step(train=False)
             assert share == np.mean(member.segment.end == before), (turn, before)
             seen.add(share)
-            if turn % 11 == 10:
-                bench.batcher.next(0)
+            if turn % 11 == 10 and (batch := bench.batcher.next(0)):
+                batch.release()
     assert seen == {0.0, 1.0}

@@ -52,10 +52,10 @@ def test_mailboxes_of_the_papers_tasks():
 
 @pytest.mark.parametrize(
     ("agents", "min_batch", "slots"),
-    [(1, 80, 4), (2, 80, 2), (4, 80, 2), (3, 100, 2), (8, 80, 1), (16, 80, 1), (16, 640, 3)],
+    [(1, 80, 4), (2, 80, 2), (4, 80, 1), (4, 100, 2), (3, 100, 2), (8, 80, 1), (16, 80, 1), (16, 640, 2), (16, 660, 3)],
 )
 def test_slots(agents, min_batch, slots):
-    """Batches of 4, 5 or 32 rollouts; all but one of a group's may already be in an earlier batch."""
+    """Batches of 4, 5, 32 or 33 rollouts; unless made of groups, an earlier one may have all but one of a group's."""
     assert layout(agents=agents, agents_per_process=agents, min_batch=min_batch).slots == slots
 
 

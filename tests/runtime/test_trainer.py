@@ -11,7 +11,7 @@ from gunreal.experience import queues
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED
 from gunreal.experience.spec import Spec
 from gunreal.records.metrics import RunMetrics
-from gunreal.runtime.trainer import Batcher, Trainer, _rollouts, anneal, rollouts_per_batch, takes_part
+from gunreal.runtime.trainer import Batch, Batcher, Trainer, _rollouts, anneal, rollouts_per_batch, takes_part
 
 
 def test_returns_by_hand():
@@ -211,6 +211,34 @@ def test_steps_count_once_if_a_batch_has_fewer_rollouts_than_minibatches():
         assert (line["updates"], line["trained"]) == (4, 8)
 
 
+@pytest.mark.parametrize(
+    ("options", "released"),
+    [
+        ({"ppo_overlap": 1}, [0, 0, 0, 0, 1, 1]),
+        ({"ppo_overlap": 0}, [0] * 6),
+        ({"ppo_overlap": 5}, [1] * 6),
+        ({"algorithm": "a3c"}, [1]),
+    ],
+)
+def test_agents_go_on_in_the_last_epochs(options, released):
+    ppo = {"algorithm": "ppo", "ppo_epochs": 3, "ppo_minibatches": 2}
+    with Bench("~", agents=4, steps=100, min_batch=16, **(ppo | options)) as bench:
+        trained, seen = bench.members[0].segment.trained, []
+
+        class Learner:
+            version = 0
+
+            def train(self, batch, learning_rate):
+                seen.append(trained.tolist())
+                return {"skipped": 0.0, "version": 0}
+
+        trainer = Trainer(Learner(), bench.config, RunMetrics(), {"base": bench.config.t_max})
+        bench.start()
+        bench.step(5, train=False)
+        trainer.work(bench.batcher.next(0))
+        assert seen == [[count] * 4 for count in released] and trained.tolist() == [1] * 4
+
+
 def test_ppo_takes_advantages_and_learns_from_a_batch_several_times():
     with Bench("--T", agents=4, steps=100, algorithm="ppo", ppo_epochs=3, ppo_minibatches=2, min_batch=16) as bench:
         metrics, seen = RunMetrics(), []
@@ -285,7 +313,8 @@ def test_concurrent_updates_are_limited():
 
     trainer = Trainer(Learner(), Config(algorithm="a3c"), RunMetrics(), {"base": 5}, at_once=2)
     batch = {"base": {"version": np.zeros((1, 5), int), "mask": np.ones((1, 5), np.float32)}}
-    threads = [threading.Thread(target=trainer.work, args=({**batch, "base": dict(batch["base"])},)) for _ in range(6)]
+    batches = [Batch({**batch, "base": dict(batch["base"])}, {}) for _ in range(6)]
+    threads = [threading.Thread(target=trainer.work, args=(each,)) for each in batches]
     for thread in threads:
         thread.start()
     for thread in threads:

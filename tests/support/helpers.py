@@ -163,6 +163,7 @@ class Bench:
                 member.step()
             self.serve()
             while train and (batch := self.batcher.next(0)) is not None:
+                batch.release()
                 batches.append(batch)
         return batches
 
