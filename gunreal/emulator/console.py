@@ -22,8 +22,8 @@ class _Description(ctypes.Structure):
                                               "hmove_blanks", "color_loss")),
         *((name, _CODE) for name in ("over", "score", "reward", "lives", "flag")),
         ("initial", ctypes.c_int32 * len(VARIABLES)),
-        ("start", ctypes.c_char_p),
-        *((name, ctypes.c_int32) for name in ("start_length", "difficulty")),
+        *((name, ctypes.c_char_p) for name in ("start", "first_start")),
+        *((name, ctypes.c_int32) for name in ("start_length", "first_length", "difficulty", "right_port", "ignored")),
     ]  # fmt: skip
 
 
@@ -39,7 +39,7 @@ class LoadedGame:
         self.game = game
         if difficulty not in range(4):
             raise UnknownGame(f"difficulty is {difficulty}, but must be 0 to 3")
-        rom, start = read_rom(game.name), bytes(game.start_of(mode))
+        rom, start, first = read_rom(game.name), bytes(game.start_of(mode)), bytes(game.start_of())
         rules = {name: compile_rule(text) for name in ("over", "score", "reward", "lives", "flag")
                  if (text := getattr(game, name))}  # fmt: skip
         description = _Description(
@@ -47,7 +47,8 @@ class LoadedGame:
             first_line=game.first_line, height=game.height, max_lines=342 if game.pal else 290,
             hmove_blanks=game.hmove_blanks, color_loss=game.pal,
             initial=(ctypes.c_int32 * len(VARIABLES))(*game.initial),
-            start=start, start_length=len(start), difficulty=difficulty,
+            start=start, start_length=len(start), first_start=first, first_length=len(first), difficulty=difficulty,
+            right_port=game.right_port, ignored=sum(1 << action for action in game.ignored),
             **{name: code.ctypes.data_as(_CODE) for name, code in rules.items()},
         )  # fmt: skip
         self._library = library()

@@ -41,6 +41,8 @@ class Game:
     first_line: int = 34
     height: int = 210
     hmove_blanks: bool = True
+    right_port: bool = False
+    ignored: tuple[int, ...] = ()
     modes: dict[int, tuple[int, ...]] = field(default_factory=lambda: {0: ()})
 
     def start_of(self, mode: int | None = None) -> tuple[int, ...]:
@@ -101,11 +103,14 @@ def _key(name: str) -> str:
 @functools.cache
 def _game(name: str) -> Game:
     entry = dict(_table()["game"][name])
-    start, press = _expand(entry.pop("start")), [NOOP] * entry.pop("pause", 2) + [SELECT, NOOP]
+    pause, hold = entry.pop("pause", 2), entry.pop("hold", 0)
+    start, press = _expand(entry.pop("start")), [SELECT] * hold if hold else [NOOP] * pause + [SELECT]
+    press.append(NOOP)
     modes = {int(mode): tuple(_expand(how) if isinstance(how, str) else press * how)
              for mode, how in entry.pop("modes", {"0": 0}).items()}  # fmt: skip
     initial = entry.pop("initial", {})
     entry["initial"] = tuple(initial.get(variable, 0) for variable in VARIABLES)
+    entry["ignored"] = tuple(entry.get("ignored", ()))
     entry["actions"] = tuple(range(18)) if entry["actions"] == "all" else tuple(entry["actions"])
     return Game(name=name, start=tuple(start), modes=modes, **entry)
 

@@ -22,10 +22,15 @@ def test_a_game_is_equal_in_every_frame(game):
 
 @pytest.mark.parametrize("game, mode, difficulty", [
     ("alien", 2, 2), ("breakout", 12, 1), ("demon_attack", 1, 1), ("double_dunk", 15, 0), ("freeway", 3, 1),
-    ("hero", 4, 0), ("name_this_game", 24, 1), ("pong", 1, 3), ("yars_revenge", 64, 0),
+    ("haunted_house", 5, 1), ("hero", 4, 0), ("name_this_game", 24, 1), ("pong", 1, 3), ("yars_revenge", 64, 0),
 ])  # fmt: skip
 def test_modes_and_difficulties_are_equal(game, mode, difficulty):
     assert not compare(game, 500, 3, mode, difficulty).difference
+
+
+@pytest.mark.parametrize("game", ["haunted_house", "pacman", "skiing", "surround", "tic_tac_toe_3d", "wizard_of_wor"])
+def test_kept_memory_ignored_actions_the_right_port_and_unfinished_frames_are_equal(game):
+    assert not compare(game, 600, seed=11).difference
 
 
 def test_all_modes_of_a_game_are_verified(capsys):

@@ -80,9 +80,16 @@ def _leave_and_return(ale, ours: Console) -> None:  # noqa: ANN001
         ours.act(1)
     ale.restoreState(theirs)
     ours.restore(mine)
-    for _ in range(2):  # redraws both screen buffers
+    whole = 0
+    for _ in range(30):  # redraws both screen buffers, in most games with two frames
+        if whole == 2 or ours.game_over():
+            break
         ale.act(0)
         ours.act(0)
+        whole += ours.whole()
+    if ours.game_over():
+        ale.reset_game()
+        ours.reset_game()
 
 
 def _difference(ale, ours: Console, their_reward: int, our_reward: int) -> str:  # noqa: ANN001

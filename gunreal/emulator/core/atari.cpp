@@ -14,14 +14,14 @@ struct Description {
   int32_t rom_size, scheme, paddles, first_line, height, max_lines, hmove_blanks, color_loss;
   const int32_t *over, *score, *reward, *lives, *flag;
   int32_t initial[kVariables];
-  const uint8_t* start;
-  int32_t start_length, difficulty;
+  const uint8_t *start, *first_start;
+  int32_t start_length, first_length, difficulty, right_port, ignored;
 };
 
 // Owns the data that a Game points to.
 struct OwnedGame {
   Game game{};
-  std::vector<uint8_t> rom, start_actions;
+  std::vector<uint8_t> rom, start_actions, first_actions;
   std::vector<int32_t> code[5];
   Start start;
 
@@ -38,6 +38,7 @@ struct OwnedGame {
 
   explicit OwnedGame(const Description& d)
       : rom(d.rom, d.rom + d.rom_size), start_actions(d.start, d.start + d.start_length),
+        first_actions(d.first_start, d.first_start + d.first_length),
         code{copy(d.over), copy(d.score), copy(d.reward), copy(d.lives), copy(d.flag)} {
     rom.resize(16384);
     auto get = [&](int k) { return code[k].empty() ? nullptr : code[k].data(); };
@@ -47,7 +48,11 @@ struct OwnedGame {
     for (int k = 0; k < kVariables; k++) game.initial[k] = d.initial[k];
     game.start = start_actions.data();
     game.start_length = d.start_length;
+    game.first_start = first_actions.data();
+    game.first_length = d.first_length;
     game.difficulty = uint8_t(d.difficulty);
+    game.right_port = uint8_t(d.right_port);
+    game.ignored = uint32_t(d.ignored);
     Noise noise(4753849);
     start.screens.assign(size_t(2) * d.height * kWidth, 0);
     boot(start.player, game, noise);
@@ -120,6 +125,7 @@ PackedGame pack_game(const OwnedGame& of, const Protocol& protocol, const uint8_
   auto rule = [&](int k) { return packer.pointer(of.code[k].empty() ? nullptr : of.code[k].data(), of.code[k].size()); };
   g.game.rules = Rules{rule(0), rule(1), rule(2), rule(3), rule(4)};
   g.game.start = packer.pointer(of.start_actions.data(), of.start_actions.size());
+  g.game.first_start = nullptr;
   std::vector<Player> players;
   std::vector<uint8_t> screens = of.start.screens, all;
   Player p = of.start.player;

@@ -11,8 +11,11 @@ struct Game {
   Rules rules;
   int32_t initial[kVariables];    // values of the rules' variables before the start actions
   const uint8_t* start;           // actions after the first four frames of RESET
-  int32_t start_length;
+  const uint8_t* first_start;     // the same for the default mode, which ale-py starts when it loads the game
+  int32_t start_length, first_length;
   uint8_t difficulty;             // bits 0 and 1: left and right switch at A
+  uint8_t right_port;             // bool: the joystick is plugged in on the right
+  uint32_t ignored;               // a bit for each action that acts as none, except at the start
 };
 
 // Plain data: a copy is a snapshot.
@@ -39,7 +42,7 @@ ATARI_INLINE uint64_t next_random(uint64_t& state) {  // splitmix64
 // Joystick or paddle and the console's switches for one frame of `action`.
 ATARI_INLINE void hold(Player& p, const Game& game, uint32_t action) {
   Input& in = p.s.input;
-  const uint32_t stick = joystick(action);
+  const uint32_t stick = joystick(action) & (uint64_t(game.ignored) >> action & 1 ? 0 : ~0u);
   in.port_a = 0xFF;
   in.port_b = uint8_t(0x3F | game.difficulty << 6);
   if (action == kResetSwitch) in.port_b &= ~1;
@@ -51,9 +54,10 @@ ATARI_INLINE void hold(Player& p, const Game& game, uint32_t action) {
     in.paddle_wait[game.cart.paddles - 1] = paddle_wait(p.paddle);
     if (stick & kFire) in.port_a &= game.cart.paddles == 1 ? 0x7F : 0xBF;
   } else {
-    in.port_a = uint8_t(0xFF ^ ((stick & kUp ? 0x10 : 0) | (stick & kDown ? 0x20 : 0) | (stick & kLeft ? 0x40 : 0) |
-                                (stick & kRight ? 0x80 : 0)));
-    if (stick & kFire) in.fire[0] = 0;
+    const uint32_t directions = (stick & kUp ? 0x10 : 0) | (stick & kDown ? 0x20 : 0) | (stick & kLeft ? 0x40 : 0) |
+                                (stick & kRight ? 0x80 : 0);
+    in.port_a = uint8_t(0xFF ^ directions >> (game.right_port ? 4 : 0));
+    if (stick & kFire) in.fire[game.right_port] = 0;
   }
 }
 
@@ -88,22 +92,30 @@ ATARI_FN inline void start_episode(Player& p, const Game& game, Noise& noise, ui
     frame(p.s, game.cart, screens);
   }
   for (int k = 0; k < kVariables; k++) p.variables[k] = game.initial[k];
-  for (int k = 0; k < game.start_length; k++) emulate(p, game, game.start[k], screens);
+  Game opening = game;
+  opening.ignored = 0;
+  for (int k = 0; k < game.start_length; k++) emulate(p, opening, game.start[k], screens);
   p.frames = 0;
   p.held = kNoop;
   p.done = 0;
 }
 
-// The initial state of a console: random RAM, and a program that has run for one second.
+// The initial state of a console: random RAM, a program that has run for one second, and a first start in the default
+// mode. Both matter to games that keep a part of the RAM.
 ATARI_FN inline void boot(Player& p, const Game& game, Noise& noise) {
   p = Player{};
   for (int k = 0; k < 128; k++) p.s.riot.ram[k] = uint8_t(noise.next());
   noise.next();
   release(p, game);
-  for (int k = 0; k < 3; k++) {
+  for (int k = 0; k < 2; k++) {
     power(p.s, game.cart, noise);
     for (int f = 0; k == 0 && f < 60; f++) frame(p.s, game.cart, nullptr);
   }
+  Game first = game;
+  first.start = game.first_start;
+  first.start_length = game.first_length;
+  first.difficulty = 0;
+  start_episode(p, first, noise, nullptr);
 }
 
 }  // namespace atari

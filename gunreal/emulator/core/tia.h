@@ -90,7 +90,6 @@ ATARI_SLOW inline void reset_small(Tia& t, uint32_t object, int32_t clock) {
     if (since == 7 && beam == 30) x = 6;
     if (since == 6 && beam == 27) x = 5;
     if (since == 9 && beam == 36) x = 7;
-    if (since == 12 && beam == 45) x = 8;
   }
   t.pos[object] = uint8_t(x);
   if (object == M0) t.m0_shape = 0;
@@ -255,6 +254,7 @@ ATARI_SLOW inline void tia_write(Machine& m, uint32_t address, uint8_t value) {
   const uint32_t reg = address & 0x3F;
   const int32_t clock = s.cycles * 3;
   if (ATARI_UNLIKELY(clock - t.frame_start >= kLine * (m.cart.max_lines + 1))) {
+    draw_to(m, clock + write_delay(t, reg, clock));
     s.stop = 1;
     s.partial = 0;
   }
