@@ -67,13 +67,15 @@ class Learner:
 
         Returns:
           For "base", `(logits [N, A], value [N])`. A recurrent network adds the next state `[N, spec.state]`. For a
-          task, `(bootstrap [N, ...],)`. The logits of DQN are the log-probabilities of its actions, with random ones.
+          task, `(bootstrap [N, ...],)`. For DQN, the logits are the log-probabilities of its actions, some of which are
+          random, and the value is that of the best action.
         """
         outputs = self._outputs(head, observations.astype(self._sent, copy=False), past)
         if head == "base" and self._config.algorithm == "dqn":
-            best, actions = np.eye(outputs[0].shape[1])[outputs[0].argmax(1)], outputs[0].shape[1]
-            probabilities = (1 - self._config.dqn_exploration) * best + self._config.dqn_exploration / actions
-            return np.log(probabilities + 1e-9).astype(np.float32), *outputs[1:]
+            q, exploration = outputs[0], self._config.dqn_exploration
+            best = np.eye(q.shape[1])[q.argmax(1)]
+            probabilities = (1 - exploration) * best + exploration / q.shape[1]
+            return np.log(probabilities + 1e-9).astype(np.float32), q.max(1)
         return outputs
 
     def train(self, batch: Mapping[str, Any], learning_rate: float) -> dict[str, float]:

@@ -179,10 +179,10 @@ def test_a_state_that_does_not_fit_is_refused_as_a_whole():
 
 def test_the_logits_of_dqn_are_those_of_its_actions():
     """The most valuable action, and now and then a random one."""
-    q, value = make_learner().predict("base", make_batch()["observations"])
-    logits, same = make_learner(dataclasses.replace(CONFIG, algorithm="dqn", dqn_exploration=0.3)).predict(
+    q, _ = make_learner().predict("base", make_batch()["observations"])
+    logits, value = make_learner(dataclasses.replace(CONFIG, algorithm="dqn", dqn_exploration=0.3)).predict(
         "base", make_batch()["observations"]
     )
     expected = np.full(q.shape, 0.1) + 0.7 * (q == q.max(1, keepdims=True))
     np.testing.assert_allclose(np.exp(logits), expected, atol=1e-6)
-    np.testing.assert_array_equal(value, same)
+    np.testing.assert_array_equal(value, q.max(1))
