@@ -217,7 +217,7 @@ def test_links_and_pictures_of_the_readme_are_there():
 def test_the_configuration_page_has_every_field():
     page = generated().on_page_markdown("<!-- generated: configuration -->")
     assert re.findall(r"^\| `(\w+)`", page, re.M) == list(FIELDS)
-    assert "| `32` |" in next(line for line in page.splitlines() if line.startswith("| `agents`"))
+    assert "| `24` |" in next(line for line in page.splitlines() if line.startswith("| `agents`"))
 
 
 def test_the_metrics_page_explains_every_key():

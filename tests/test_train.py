@@ -111,7 +111,7 @@ def saved_run(folder, blobs=None, **options):
         ("damaged", {}, "", "has no readable checkpoint"),
         ({"serial": b""}, {}, "", "a serial run can only be resumed as a serial run"),
         ({}, {"serial": True}, "", "a serial run can only be resumed as a serial run"),
-        ({"serial": b""}, {"serial": True}, "--agents 16", "a serial run cannot change agents from 32"),
+        ({"serial": b""}, {"serial": True}, "--agents 16", "a serial run cannot change agents from 24"),
         ({}, {}, "--discount 0.5", "a resumed run cannot change discount from 0.99 to 0.5"),
     ],
 )

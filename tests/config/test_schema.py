@@ -63,7 +63,7 @@ def test_the_batch_suits_the_algorithm(algorithm, min_batch, batch):
         ({"serial": True, "scheduler": "queue"}, "scheduler must be off"),
         ({"checkpoint_minutes": 0}, "above 0"),
         ({"agents": 34}, "--agents 33 or --agents 35, or --agents_per_process 2"),
-        ({"max_batch": 4}, "group size of 8 agents"),
+        ({"max_batch": 4}, "group size of 6 agents"),
         ({"memory_limit": 800}, "800MB"),
         ({"learning_rate": float("nan")}, "a number"),
         ({"learning_rate": "fast"}, "a number"),
@@ -86,7 +86,7 @@ def test_the_batch_suits_the_algorithm(algorithm, min_batch, batch):
         ({"runner": "device", "serial": True}, "no effect in device runs"),
         ({"runner": "device", "devices": "two"}, "a number of at least 1, or all"),
         ({"runner": "device", "device_batches": 3}, "use --device_batches 2"),
-        ({"runner": "device", "device_batches": 5}, "use --agents 35"),
+        ({"runner": "device", "device_batches": 5}, "use --agents 25"),
     ],
 )
 def test_bad_values_are_named_with_their_fix(values, fix):

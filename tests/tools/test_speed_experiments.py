@@ -172,11 +172,11 @@ def test_numbers_beside_the_papers():
     cells = [line[2:-2].split(" | ") for line in text.splitlines() if line.startswith("| ")]
     assert cells[0][1:3] == ["agent steps/s acted (PPS)", "updates/s (TPS)"]
     assert cells[0][-2:] == ["paper: agent steps/s acted (PPS)", "paper: updates/s (TPS)"]
-    assert cells[1] == ["no task, NCHW (only 16 of 32 agents fit into memory)", "700", "17.5", "8.0", "1", "-", "-"]
+    assert cells[1] == ["no task, NCHW (only 16 of 24 agents fit into memory)", "700", "17.5", "8.0", "1", "-", "-"]
     assert cells[2] == ["pc+vr+rp, NHWC", "1,100", "27.5", "8.0", "4, 1 not balanced", "1,477", "36.0"]
     assert cells[3] == ["pc+vr+rp, NCHW", "550 (0.50)", "13.8 (0.50)", "8.0", "2", "1,550 (1.05)", "38.0 (1.06)"]
     assert (
-        "Medians over rounds of 16 s with 32 agents, on 2 cores of a machine and no GPU. The numbers in brackets"
+        "Medians over rounds of 16 s with 24 agents, on 2 cores of a machine and no GPU. The numbers in brackets"
         in text
     )
     assert experiment.shows in text

@@ -14,6 +14,8 @@ from gunreal.config.checks import check
 from gunreal.config.files import load
 from gunreal.config.schema import Config, ConfigError, per_process
 
+START = Config(agents=32)
+
 
 def settings(config: Config | None) -> tuple[int, ...] | None:
     return config and (config.agents, per_process(config), config.predictors, config.max_batch)
@@ -81,7 +83,7 @@ def climb(machine: Machine, start: Config):
 @pytest.mark.parametrize("noise", [0.0, 0.01])
 def test_the_climb_finds_the_peak(noise):
     machine = Machine(peak(agents=128, agents_per_process=8, predictors=2), noise=noise)
-    best, said = climb(machine, Config())
+    best, said = climb(machine, START)
     assert settings(best.config)[:3] == (128, 8, 2) and best.rank()[0]
     assert len(machine.asked) < 80 and len(best.trials) == 3
     assert said[1] == "agents per process:"
@@ -91,13 +93,13 @@ def test_the_climb_finds_the_peak(noise):
 def test_equal_rates_keep_the_current_settings():
     """Nothing is gained by more, so nothing is changed; a race of three takes five measurements."""
     machine = Machine(lambda config: 500.0, noise=0.005)
-    best, _ = climb(machine, Config())
-    assert best.config == Config() and len(machine.asked) == 1 + 3 * 5 + 2 * 4
+    best, _ = climb(machine, START)
+    assert best.config == START and len(machine.asked) == 1 + 3 * 5 + 2 * 4
 
 
 def test_settings_with_too_much_lag_are_invalid():
     machine = Machine(peak(agents=256, predictors=1), lag=lambda config: config.agents / 8)
-    assert climb(machine, Config())[0].config.agents == 64
+    assert climb(machine, START)[0].config.agents == 64
     assert climb(machine, Config(agents=256))[0].config.agents == 64  # from too many, down to where it counts
 
 
@@ -117,10 +119,10 @@ def test_much_slower_settings_are_measured_once():
 
 def test_no_valid_settings():
     with pytest.raises(measure.MeasurementFailed, match="lags in the last trial.*; use a larger --lag"):
-        climb(Machine(peak(agents=32), lag=lambda config: 100.0), Config())
+        climb(Machine(peak(agents=32), lag=lambda config: 100.0), START)
     failing = tune.Search(lambda config: tune.Trial(0.0, 0.0, math.inf, "no such device"), lambda text: None)
     with pytest.raises(measure.MeasurementFailed, match="no such device"):
-        failing.climb(Config())
+        failing.climb(START)
 
 
 ROW = {
@@ -185,7 +187,12 @@ def test_a_stopped_search_writes_the_best_settings(tmp_path, monkeypatch, trials
 
     monkeypatch.setattr(tune, "trial", trial)
     options = Namespace(seconds=6.0, lag=10.0, toml=out, given={"env": "gunreal/Catch-v0"})
-    arguments = Config(env="gunreal/Catch-v0"), options, {"cores": 2, "processor": "a machine"}, [].append
+    arguments = (
+        dataclasses.replace(START, env="gunreal/Catch-v0"),
+        options,
+        {"cores": 2, "processor": "a machine"},
+        [].append,
+    )
     if trials == 0:
         with pytest.raises(KeyboardInterrupt):
             tune.tune(*arguments)
