@@ -113,6 +113,7 @@ def test_training_sees_what_acting_saw(tmp_path, monkeypatch):
         hidden = network._unrolled(features, batch["past"], len(base["mask"]))["base"].hidden
         log_pi = losses.log_probability(network.policy_value(hidden)["logits"], base["action"]).numpy()
         ratios.append((log_pi - base["log_mu"]) * base["mask"])
+        batch.release()
 
     from gunreal.learning import losses
     from gunreal.runtime import trainer
