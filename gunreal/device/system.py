@@ -30,6 +30,8 @@ from gunreal.runtime.trainer import anneal
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.batch_contract import has_batch_form
 
+_SMALLER = "--agents, --t_max or --replay_size"  # flags that need less memory
+
 
 def check_device(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> None:
     """Raises ConfigError for an environment or a task that cannot run on a device."""
@@ -70,7 +72,7 @@ class DeviceSystem(Record):
         program = QProgram if self._explores else Program
         self.program = program(config, spec, tasks, learner, env, convert, places)
         self._memory_limit = ram.limit(config.memory_limit)
-        _check_memory(self.program, places, self._memory_limit, bool(tasks))
+        _check_memory(self.program, places, self._memory_limit)
         with _enough_memory():
             self.loop = saving.restored(self.program, spec, resumed.state) if resumed else self.program.start()
         super().__init__(config, make_metrics(tasks, resumed), run_dir, resumed)
@@ -150,15 +152,14 @@ class DeviceSystem(Record):
         return self.learner.weights_sha256()
 
 
-def _check_memory(program: Program, places: Places, limit: int, tasks: bool) -> None:
+def _check_memory(program: Program, places: Places, limit: int) -> None:
     """Raises ConfigError if the state of the loop alone does not fit into the memory of the devices."""
     stats = jax.local_devices()[0].memory_stats() or {}
     room = stats["bytes_limit"] * places.count if "bytes_limit" in stats else limit
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(program.shapes))
     if size > room:
         sizes = f"{size / 2**30:.1f} GiB of the devices' {room / 2**30:.1f} GiB"
-        fix = "--agents or --replay_size" if tasks else "--agents or --t_max"
-        raise ConfigError(f"the agents take {sizes}; lower {fix}")
+        raise ConfigError(f"the agents take {sizes}; lower {_SMALLER}")
 
 
 @contextlib.contextmanager
@@ -169,4 +170,4 @@ def _enough_memory() -> Iterator[None]:
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        raise ConfigError("the memory of the device is full; lower --agents, --t_max or --replay_size") from error
+        raise ConfigError(f"the memory of the device is full; lower {_SMALLER}") from error

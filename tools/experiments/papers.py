@@ -122,8 +122,7 @@ _ALL = (
         title="GA3C figure 5: effect of the numbers of agents, predictors and trainers on learning",
         shows="In the paper (section 5.2, 3 hours of training), 1/1/1 and 16/1/1 make poor use of the GPU and learn "
         "slowly. The dynamic configuration plays slightly fewer frames than the optimal one and scores nearly the "
-        "same. The paper states no scores. Here, 32 agents in two processes are the optimal "
-        "configuration.",
+        "same. The paper states no scores. Here, 32 agents in two processes are the optimal configuration.",
         envs=PONG,
         settings={
             "1-1-1": Setting("1/1/1", {**counts(1), "scheduler": "off"}),
