@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, largest_share, per_process
+from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, device_groups, largest_share, per_process
 from gunreal.config.values import is_number
 
 _MIN_MEMORY = 64 * 2**20
@@ -189,13 +189,14 @@ def _check_device(config: Config) -> None:
         raise ConfigError('device runs need JAX; install it with pip install "gunreal[device]"')
     if config.devices != "all" and not (config.devices.isdecimal() and int(config.devices) > 0):
         raise ConfigError(f"devices is {config.devices!r}, but must be a number of at least 1, or all")
-    if config.t_max % config.device_batches:
+    groups = device_groups(config)
+    if config.t_max % groups:
         raise ConfigError(
-            f"device_batches {config.device_batches} does not divide t_max {config.t_max}; use --device_batches "
-            f"{largest_share(config.t_max, config.device_batches)}"
+            f"device_batches {groups} does not divide t_max {config.t_max}; use --device_batches "
+            f"{largest_share(config.t_max, groups)}"
         )
-    if config.agents % config.device_batches:
+    if config.agents % groups:
         raise ConfigError(
-            f"{config.agents} agents cannot be divided into {config.device_batches} device_batches; use --agents "
-            f"{-(-config.agents // config.device_batches) * config.device_batches}"
+            f"{config.agents} agents cannot be divided into {groups} device_batches; use --agents "
+            f"{-(-config.agents // groups) * groups}"
         )

@@ -134,10 +134,10 @@ class Config:
     )
     devices: str = field("1", "Number of devices of a device run, or all")
     device_batches: int = field(
-        1,
+        0,
         "Number of groups of agents that update in turn in a device run, each with t_max steps per rollout. It divides "
-        "t_max",
-        low=1,
+        "t_max. 0 means as many as leave batches of 80 agent steps with A3C, and one otherwise",
+        low=0,
     )
     device_spread: int = field(
         100,
@@ -268,6 +268,14 @@ def per_process(config: Config) -> int:
 def batch_steps(config: Config) -> int:
     """Minimum size of a training batch, in agent steps: `min_batch`, or what suits the algorithm."""
     return config.min_batch or (480 if config.algorithm == "ppo" else 80)
+
+
+def device_groups(config: Config) -> int:
+    """Number of groups of agents in a device run: `device_batches`, or what suits the algorithm."""
+    if config.device_batches or config.algorithm != "a3c":
+        return config.device_batches or 1
+    groups = (n for n in range(config.t_max, 0, -1) if config.t_max % n == config.agents % n == 0)
+    return next((n for n in groups if config.agents // n * config.t_max >= batch_steps(config)), 1)
 
 
 def largest_share(agents: int, most: int) -> int:

@@ -12,6 +12,7 @@ from gunreal.device.environment import Frames
 from gunreal.envs.functional import FunctionalEnv
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Past
 from gunreal.experience.spec import Spec
+from gunreal.learning.learner import greedy
 
 
 class Actors(NamedTuple):
@@ -110,7 +111,7 @@ class Acting:
         now, of_actions = jax.random.split(jax.random.wrap_key_data(actors.key))
         logits, value, *state = self._predict(weights, actors.stack, rows(actors.past))
         if self._config.algorithm == "dqn":
-            value, logits = logits.max(-1), greedy(logits, exploration)
+            value, logits = logits.max(-1), greedy(logits, exploration, jnp)
         action = jax.random.categorical(of_actions, logits).astype("int32")
         log_mu = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], 1)[:, 0]
         env, observation, reward, terminated, truncated = self._env_step(actors.env, action)
@@ -138,13 +139,6 @@ class Acting:
         score = jnp.where(actors.ended, 0.0, actors.score + reward)
         following = Actors(env, stack, age, ended, score, past, jax.random.key_data(now))
         return following, (row, jnp.where(ended, score, jnp.nan))
-
-
-def greedy(q: Any, exploration: Any) -> Any:
-    """The log-probabilities of DQN's actions, for Q values `[N, A]`."""
-    actions = q.shape[-1]
-    best = jax.nn.one_hot(q.argmax(-1), actions)
-    return jnp.log(exploration / actions + (1 - exploration) * best + 1e-9)
 
 
 def rows(past: Past | None) -> Past | None:

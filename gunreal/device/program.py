@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
-from gunreal.config.schema import Config, largest_share
+from gunreal.config.schema import Config, device_groups, largest_share
 from gunreal.device import rollouts, sequences, store
 from gunreal.device.acting import Acting, Actors
 from gunreal.device.environment import Frames
@@ -91,7 +91,8 @@ class Program:
     ):
         self._config, self._spec, self._tasks, self._learner, self._places = config, spec, tasks, learner, places
         self._acting = Acting(config, spec, env, frames, learner.functional_predict, places.divided(env.step))
-        self.groups, self.block = config.device_batches, spec.t_max // config.device_batches
+        self.groups = device_groups(config)
+        self.block = spec.t_max // self.groups
         size = config.agents // self.groups
         self.parts = largest_share(size, config.ppo_minibatches) if config.algorithm == "ppo" else 1
         self._orders = (config.ppo_epochs if config.algorithm == "ppo" else 1, self.parts, size // self.parts)

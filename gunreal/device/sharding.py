@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from gunreal.config.schema import Config, ConfigError
+from gunreal.config.schema import Config, ConfigError, device_groups
 
 _AXIS = "agents"
 
@@ -34,10 +34,12 @@ class Places:
         count = len(found) if config.devices == "all" else int(config.devices)
         if count > len(found):
             raise ConfigError(f"devices is {count}, but JAX finds {len(found)}; use --devices {len(found)}, or all")
-        group = config.agents // config.device_batches
+        groups = device_groups(config)
+        group = config.agents // groups
         if group % count:
-            more = (group // count + 1) * count * config.device_batches
-            raise ConfigError(f"{group} agents of a batch cannot be divided among {count} devices; use --agents {more}")
+            more = (group // count + 1) * count * groups
+            fix = f"--agents {more} --device_batches {groups}"
+            raise ConfigError(f"{group} agents of a batch cannot be divided among {count} devices; use {fix}")
         self.count = count
         self._mesh = Mesh(np.array(found[:count]), (_AXIS,))
         self.whole = self._place()

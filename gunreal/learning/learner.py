@@ -72,10 +72,7 @@ class Learner:
         """
         outputs = self._outputs(head, observations.astype(self._sent, copy=False), past)
         if head == "base" and self._config.algorithm == "dqn":
-            q, exploration = outputs[0], self._config.dqn_exploration
-            best = np.eye(q.shape[1])[q.argmax(1)]
-            probabilities = (1 - exploration) * best + exploration / q.shape[1]
-            return np.log(probabilities + 1e-9).astype(np.float32), q.max(1)
+            return greedy(outputs[0], self._config.dqn_exploration), outputs[0].max(1)
         return outputs
 
     def train(self, batch: Mapping[str, Any], learning_rate: float) -> dict[str, float]:
@@ -238,6 +235,19 @@ class Learner:
     def _write(self, arrays: Sequence[np.ndarray]) -> None:
         """Replaces what `_read` returns: all of it, or the weights and moments."""
         raise NotImplementedError
+
+
+def greedy(q: Any, exploration: Any, numpy: Any = np) -> Any:
+    """The log-probabilities of DQN's actions: the best one, or a random one with probability `exploration`.
+
+    Args:
+      q: Q values, float32 `[N, A]`.
+      exploration: probability of random actions.
+      numpy: `numpy`, or `jax.numpy` in a compiled program.
+    """
+    actions = q.shape[-1]
+    best = numpy.eye(actions, dtype="float32")[q.argmax(-1)]
+    return numpy.log(exploration / actions + (1 - exploration) * best + 1e-9)
 
 
 def make_optimizer(config: Config, variables: Sequence[Any]) -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 from gunreal.config.checks import check
 from gunreal.config.files import load, save
-from gunreal.config.schema import FIELDS, Config, ConfigError, batch_steps, per_process
+from gunreal.config.schema import FIELDS, Config, ConfigError, batch_steps, device_groups, per_process
 
 
 def error(**values) -> str:
@@ -29,6 +29,16 @@ def test_defaults_are_good_and_every_field_has_help():
 @pytest.mark.parametrize(("algorithm", "min_batch", "batch"), [("ppo", 0, 480), ("a3c", 0, 80), ("ppo", 40, 40)])
 def test_the_batch_suits_the_algorithm(algorithm, min_batch, batch):
     assert batch_steps(Config(algorithm=algorithm, min_batch=min_batch)) == batch
+
+
+@pytest.mark.parametrize(
+    ("agents", "groups"),
+    [(1200, 20), (1024, 4), (24, 4), (20, 5), (8, 2), (4, 1), (2, 1), (23, 1)],  # of at least 80 steps, 20 each
+)
+def test_device_runs_of_a3c_have_small_batches(agents, groups):
+    assert device_groups(Config(runner="device", algorithm="a3c", agents=agents)) == groups
+    assert device_groups(Config(runner="device", agents=agents)) == 1
+    assert device_groups(Config(runner="device", agents=agents, algorithm="a3c", device_batches=2)) == 2
 
 
 @pytest.mark.parametrize(
@@ -87,6 +97,7 @@ def test_the_batch_suits_the_algorithm(algorithm, min_batch, batch):
         ({"runner": "device", "devices": "two"}, "a number of at least 1, or all"),
         ({"runner": "device", "device_batches": 3}, "use --device_batches 2"),
         ({"runner": "device", "device_batches": 5}, "use --agents 25"),
+        ({"runner": "device", "device_batches": 7, "agents": 28, "t_max": 10}, "use --device_batches 5"),
     ],
 )
 def test_bad_values_are_named_with_their_fix(values, fix):

@@ -11,7 +11,7 @@ pytest.importorskip("jax")
 import jax  # noqa: E402
 from device_runs import configure, interface, keras_on_jax, make_acting, make_program, value_of  # noqa: E402
 
-from gunreal.device import acting, dqn, store  # noqa: E402
+from gunreal.device import dqn, store  # noqa: E402
 from gunreal.experience.replay import RESET, TERMINATED  # noqa: E402
 
 pytestmark = keras_on_jax
@@ -121,12 +121,6 @@ def test_sequences_with_large_errors_are_drawn_more_often():
         moved = np.asarray(changed["priority"]) != priority
         assert not moved[:, 0].any() and 0 < moved[:, 1].sum() <= 4  # at most one step of each agent of the group
     assert hits >= 0.9 * 40 and 0 < min(weights) <= max(weights) == 1
-
-
-def test_without_exploration_the_best_action_is_taken():
-    q = np.array([[0.0, 2.0, 1.0]], np.float32)
-    np.testing.assert_allclose(np.exp(acting.greedy(q, 0.0)), [[0, 1, 0]], atol=1e-6)
-    np.testing.assert_allclose(np.exp(acting.greedy(q, 0.3)), [[0.1, 0.8, 0.1]], atol=1e-6)
 
 
 def test_the_target_network_follows_every_few_updates():

@@ -1,0 +1,46 @@
+"""A device run that does not fit into the memory is refused in one line, before and after its start."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("jax")
+import jax  # noqa: E402
+from device_runs import configure  # noqa: E402
+
+from gunreal.config.schema import ConfigError  # noqa: E402
+from gunreal.device import system  # noqa: E402
+from gunreal.device.sharding import Places  # noqa: E402
+
+SHAPES = [jax.ShapeDtypeStruct((2**18, 3), "float32"), jax.ShapeDtypeStruct((2**20,), "uint8")]  # 4 MiB
+
+
+def test_steps_that_do_not_fit_are_refused_before_anything_is_allocated():
+    program, places = SimpleNamespace(shapes=SHAPES), Places(configure())
+    system._check_memory(program, places, 2**22)
+    with pytest.raises(ConfigError) as error:
+        system._check_memory(program, places, 2**22 - 1)
+    wanted = "the agents take 0.0 GiB of the devices' 0.0 GiB; lower --agents, --t_max or --replay_size"
+    assert str(error.value) == wanted
+
+
+def test_the_memory_is_that_of_all_devices(monkeypatch):
+    device = SimpleNamespace(memory_stats=lambda: {"bytes_limit": 2**21})
+    monkeypatch.setattr(system.jax, "local_devices", lambda: [device, device])
+    program = SimpleNamespace(shapes=SHAPES)
+    system._check_memory(program, SimpleNamespace(count=2), 0)
+    with pytest.raises(ConfigError, match="of the devices' 0.0 GiB; lower"):
+        system._check_memory(program, SimpleNamespace(count=1), 2**30)
+
+
+def test_a_device_that_is_full_after_the_start_is_one_line():
+    with pytest.raises(ConfigError) as error, system._enough_memory():
+        jax.numpy.zeros(2**50, "uint8")
+    assert str(error.value) == "the memory of the device is full; lower --agents, --t_max or --replay_size"
+
+
+def test_other_errors_of_the_device_are_not_hidden():
+    with pytest.raises(jax.errors.JaxRuntimeError), system._enough_memory():
+        raise jax.errors.JaxRuntimeError("INTERNAL: something else")
