@@ -30,8 +30,8 @@ from typing import Any
 from common.command_line import Parser, check_positive, say
 from emulation import gpu_page
 from measuring import measure
-from measuring.device_runs import device_run
 from measuring.machine import machine
+from measuring.training_rate import training_rate
 
 from gunreal.config.schema import Config, ConfigError
 from gunreal.emulator import EmulatorUnavailable, UnknownGame
@@ -155,7 +155,8 @@ def run(report: Report, options: argparse.Namespace, device: Any, configs: dict[
         work = partial(measure.row, config, seconds)
         report.add(f"whole system, {name}", work, 30 + 12 * seconds, kind="system", tasks=name)
     for agents in (8,) if options.dry else DEVICE_AGENTS:
-        work = partial(device_run, options.env, agents, seconds / 3, 300.0 if options.dry else 90.0)
+        fields = {"runner": "device", "env": options.env, "agents": agents}
+        work = partial(training_rate, fields, seconds / 3, 300.0 if options.dry else 90.0)
         report.add(f"device run, {agents} agents", work, 45, kind="device", agents=agents)
     for of in rates(options.dry):
         details = "" if of["observations"] else " without observations"

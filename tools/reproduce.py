@@ -21,7 +21,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from common.command_line import Parser, check_positive, say
 from experiments import (
@@ -29,7 +28,11 @@ from experiments import (
     atari_papers,
     ba3c,
     ba3c_report,
+    choosing,
+    cule,
     dispatcher,
+    loads,
+    loads_report,
     papers,
     report,
     speed_report,
@@ -39,15 +42,23 @@ from experiments import (
 from experiments.speed import RATES, SpeedExperiment
 from experiments.table import Experiment, GamesExperiment, LearningExperiment
 
-from gunreal.config.schema import ConfigError, close_match
+from gunreal.config.schema import ConfigError
 from gunreal.config.units import parse_count
 from gunreal.records import curves
 
 ALL: dict[str, Experiment] = {**papers.EXPERIMENTS, **atari_papers.EXPERIMENTS, **RATES, **ba3c.ROUNDS}
+ALL |= {**cule.EXPERIMENTS, **loads.EXPERIMENTS}
 # Options that belong to one kind of experiment, with their defaults.
 _OF_LEARNING: dict[str, float] = {"steps": 0, "minutes": 0, "seeds": 3, "parallel": 1, "smooth": 1}
 _OF_RATES: dict[str, float] = {"seconds": 8, "rounds": 3}
 _OF_CLUSTERS: dict[str, float] = {"seconds": 8}
+_OF_LOADS: dict[str, float] = {"seconds": 3, "rounds": 1}
+_KINDS: list[tuple[dict[str, float], str, type[Experiment]]] = [
+    (_OF_LEARNING, "learning", LearningExperiment),
+    (_OF_CLUSTERS, "cluster", ba3c.ClusterExperiment),
+    (_OF_LOADS, "load", loads.LoadExperiment),
+    (_OF_RATES, "speed", SpeedExperiment),
+]
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -58,12 +69,8 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """
     end = argv.index("--") if "--" in argv else len(argv)
     options = _parser().parse_args(argv[:end])
-    experiment = options.experiment = _choose(options.experiment, options.settings)
-    own, kind = _OF_LEARNING, "learning"
-    if not isinstance(experiment, LearningExperiment):
-        own, kind = (
-            (_OF_CLUSTERS, "cluster") if isinstance(experiment, ba3c.ClusterExperiment) else (_OF_RATES, "speed")
-        )
+    experiment = options.experiment = choosing.choose(ALL, options.experiment, options.settings)
+    own, kind = next(of for of in _KINDS if isinstance(experiment, of[2]))[:2]
     for name in (_OF_LEARNING | _OF_RATES).keys() - own.keys():
         if getattr(options, name) is not None:
             raise ConfigError(f"--{name} can't be used with {experiment.name}, a {kind} experiment; leave it out")
@@ -73,8 +80,15 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
             setattr(options, name, default)
         elif name != "steps":
             _check_number(name, given)
-    if options.games or isinstance(experiment, GamesExperiment):
-        experiment = options.experiment = _on_games(experiment, options.games, options.env)
+    if options.tiny and not isinstance(experiment, loads.LoadExperiment):
+        raise ConfigError(f"--tiny can't be used with {experiment.name}, a {kind} experiment; leave it out")
+    if isinstance(experiment, loads.LoadExperiment):
+        if options.env or argv[end + 1 :]:
+            raise ConfigError(f"{experiment.name} has fixed settings; leave out --env and flags after --")
+        options.experiment = loads.chosen(experiment, options.games, options.tiny)
+        options.seconds = min(options.seconds, 0.3) if options.tiny else options.seconds
+    elif options.games or isinstance(experiment, GamesExperiment):
+        experiment = options.experiment = choosing.on_games(experiment, options.games, options.env)
     if isinstance(experiment, LearningExperiment):
         curves.check_smoothing(options.smooth)
         options.experiment = dataclasses.replace(experiment, minutes=options.minutes or experiment.minutes)
@@ -87,11 +101,10 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 
 def _parser() -> Parser:
     parser = Parser("reproduce.py", __doc__)
-    learned = {name: of for name, of in ALL.items() if isinstance(of, LearningExperiment)}
-    kinds: list[tuple[str, dict[str, Any]]] = [("learning", learned), ("speed", RATES), ("cluster", ba3c.ROUNDS)]
+    kinds = {kind: [of for of in ALL.values() if isinstance(of, form)] for _, kind, form in _KINDS}
     parser.epilog = "\n\n".join(
-        f"{kind} experiments:\n" + "\n".join(f"  {name:<11} {of.title}" for name, of in known.items())
-        for kind, known in kinds
+        f"{kind} experiments:\n" + "\n".join(f"  {of.name:<15} {of.title}" for of in known)
+        for kind, known in kinds.items()
     )
     parser.add_argument("experiment", metavar="EXPERIMENT", help="name of an experiment, from the lists below")
     parser.add_argument(
@@ -122,14 +135,23 @@ def _parser() -> Parser:
         metavar="N",
         help="width of the moving average in lines of metrics, an odd number (default: 1)",
     )
-    speed = parser.add_argument_group("options of speed and cluster experiments")
+    speed = parser.add_argument_group("options of speed, load and cluster experiments")
     speed.add_argument(
         "--seconds",
         type=float,
         metavar="N",
-        help="length of the warm-up, in seconds; a measurement is twice as long (default: 8)",
+        help="length of the warm-up, in seconds; a measurement is twice as long (default: 8). Of a load experiment, "
+        "the length of a measurement (default: 3)",
     )
-    speed.add_argument("--rounds", type=int, metavar="N", help="number of rounds; the medians are shown (default: 3)")
+    speed.add_argument(
+        "--rounds",
+        type=int,
+        metavar="N",
+        help="number of rounds; the medians are shown (default: 3, or 1 for a load experiment)",
+    )
+    speed.add_argument(
+        "--tiny", action="store_true", help="8 environments of one game, to see that a load experiment works"
+    )
     return parser
 
 
@@ -139,31 +161,6 @@ def _check_number(name: str, value: float) -> None:
             raise ConfigError(f"--{name} is {value}, but must be at least 1")
     else:
         check_positive(name, value)
-
-
-def _choose(name: str, settings: str) -> Experiment:
-    """Returns the experiment with the listed settings, or with all of them."""
-    if name not in ALL:
-        raise ConfigError(f"unknown experiment {name!r}{close_match(name, ALL)}; available: {', '.join(ALL)}")
-    known = ALL[name].settings
-    chosen = settings.split(",") if settings else list(known)
-    unknown = next((setting for setting in chosen if setting not in known), None)
-    if unknown is not None:
-        raise ConfigError(f"{name} has no setting {unknown!r}; available: {', '.join(known)}")
-    return dataclasses.replace(ALL[name], settings={setting: known[setting] for setting in chosen})
-
-
-def _on_games(experiment: Experiment, games: str, env: str) -> Experiment:
-    """Returns the experiment on the listed games, or on all of its games."""
-    if not isinstance(experiment, GamesExperiment):
-        raise ConfigError(f"{experiment.name} does not use several games; choose an environment with --env")
-    if env:
-        raise ConfigError(f"{experiment.name} uses several games; choose them with --games instead of --env")
-    chosen = games.split(",") if games else list(experiment.games)
-    for game in chosen:
-        if game not in experiment.games:
-            raise ConfigError(f"{experiment.name} has no game {game!r}; available: {', '.join(experiment.games)}")
-    return dataclasses.replace(experiment, games={game: experiment.games[game] for game in chosen})
 
 
 def train(experiment: LearningExperiment, options: argparse.Namespace, extra: Sequence[str]) -> int:
@@ -254,6 +251,19 @@ def measure_rounds(experiment: ba3c.ClusterExperiment, options: argparse.Namespa
     return 0
 
 
+def measure_loads(experiment: loads.LoadExperiment, options: argparse.Namespace) -> int:
+    """Makes the missing measurements of a load experiment, writes the results, and returns the exit code."""
+    path = Path(options.logdir or f"runs/{experiment.name}") / f"{experiment.name}.rounds.json"
+    curves.check_matplotlib()
+    failed = 0
+    if not options.draw:
+        with dispatcher.locked(path.parent):
+            failed = loads.measure(experiment, path, options.seconds, options.rounds, say)
+    loads_report.write(experiment, path)
+    say(f"{path.parent / experiment.name}.png, .md, .json")
+    return min(failed, 1)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 on success, 1 if a run or measurement failed, 2 for bad input, 130 if stopped."""
     try:
@@ -262,6 +272,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return train(options.experiment, options, extra)
         if isinstance(options.experiment, ba3c.ClusterExperiment):
             return measure_rounds(options.experiment, options)
+        if isinstance(options.experiment, loads.LoadExperiment):
+            return measure_loads(options.experiment, options)
         return measure(options.experiment, options, extra)
     except (OSError, ValueError) as error:  # ConfigError is a ValueError, and so are errors from damaged metrics
         print(f"reproduce.py: {error}", file=sys.stderr)

@@ -136,7 +136,7 @@ class Config:
     device_batches: int = field(
         0,
         "Number of groups of agents that update in turn in a device run, each with t_max steps per rollout. It divides "
-        "t_max. 0 means as many as leave batches of 80 agent steps with A3C, and one otherwise",
+        "t_max. 0 means one with PPO, and otherwise as many as leave batches of 80 agent steps",
         low=0,
     )
     device_spread: int = field(
@@ -272,7 +272,7 @@ def batch_steps(config: Config) -> int:
 
 def device_groups(config: Config) -> int:
     """Number of groups of agents in a device run: `device_batches`, or what suits the algorithm."""
-    if config.device_batches or config.algorithm != "a3c":
+    if config.device_batches or config.algorithm == "ppo":
         return config.device_batches or 1
     groups = (n for n in range(config.t_max, 0, -1) if config.t_max % n == config.agents % n == 0)
     return next((n for n in groups if config.agents // n * config.t_max >= batch_steps(config)), 1)

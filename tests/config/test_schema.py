@@ -35,8 +35,9 @@ def test_the_batch_suits_the_algorithm(algorithm, min_batch, batch):
     ("agents", "groups"),
     [(1200, 20), (1024, 4), (24, 4), (20, 5), (8, 2), (4, 1), (2, 1), (23, 1)],  # of at least 80 steps, 20 each
 )
-def test_device_runs_of_a3c_have_small_batches(agents, groups):
-    assert device_groups(Config(runner="device", algorithm="a3c", agents=agents)) == groups
+def test_device_runs_have_small_batches_except_with_ppo(agents, groups):
+    for algorithm in ("a3c", "dqn"):
+        assert device_groups(Config(runner="device", algorithm=algorithm, agents=agents)) == groups
     assert device_groups(Config(runner="device", agents=agents)) == 1
     assert device_groups(Config(runner="device", agents=agents, algorithm="a3c", device_batches=2)) == 2
 

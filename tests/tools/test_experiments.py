@@ -4,10 +4,12 @@ import dataclasses
 import json
 
 import pytest
-from experiments import atari_papers, papers, report, table
+from experiments import atari_papers, cule, papers, report, table
 from planned import FINISHED, curve, make_run, plan
 
-LEARNED = papers.EXPERIMENTS | atari_papers.EXPERIMENTS
+from gunreal.config.checks import check
+
+LEARNED = papers.EXPERIMENTS | atari_papers.EXPERIMENTS | cule.EXPERIMENTS
 FIG6 = atari_papers.EXPERIMENTS["ga3c-fig6"]
 
 
@@ -16,6 +18,8 @@ def test_experiments_are_whole(tmp_path, experiment):
     """Every setting is a configuration that exists, and differs from every other; the picture's axes are metrics."""
     for part in experiment.parts():
         wanted = plan(tmp_path, part)
+        for training in wanted:
+            check(training.config)
         configs = [dataclasses.replace(training.config, name="") for training in wanted]
         assert len(wanted) == len(part.settings) and part.reference in part.settings
         assert all(a != b for i, a in enumerate(configs) for b in configs[:i])
@@ -34,6 +38,16 @@ def test_defaults_of_the_mazes(tmp_path):
     """The library's own normalisation does what special settings once did."""
     for name in ("fig7", "fig13", "ablation", "recurrence"):
         assert not papers.EXPERIMENTS[name].common
+
+
+def test_both_runners_have_the_same_batches():
+    """CuLE's groups of environments update in turn; the parallel runner waits for as many rollouts."""
+    pong = cule.EXPERIMENTS["cule-table3"].parts()[0]
+    assert pong.goal == 18 and cule.EXPERIMENTS["cule-table3"].parts()[1].goal == 1500
+    for gym, device in (("gym1200-20", "cule-20"),):
+        fields = pong.settings[device].fields
+        size = fields["agents"] // fields["device_batches"] * fields["t_max"]
+        assert pong.settings[gym].fields["min_batch"] == size == 1200
 
 
 def test_an_experiment_on_games_has_a_part_for_each(tmp_path):

@@ -17,7 +17,7 @@ ROW = {"env": 1000.0, "predict": 2000.0, "train": 3000.0, "pps": 400.0, "tps": 4
 def run(monkeypatch, *flags):
     """Runs the command with small measurements, and without those of the whole system."""
     monkeypatch.setattr(gpu.measure, "row", lambda config, seconds: ROW)
-    monkeypatch.setattr(gpu, "device_run", lambda env, agents, *limits: {"steps": 500.0 + agents, "start": 3.0})
+    monkeypatch.setattr(gpu, "training_rate", lambda fields, *limits: {"steps": 500.0 + fields["agents"], "start": 3.0})
     monkeypatch.setattr(device, "rate", lambda rate=device.rate, **of: rate(**of | {"seconds": 0.0}))
     return gpu.main(["--dry", "--env", "gunreal/Catch-v0", "--json", "x.json", "--page", "x.md", *flags])
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 from experiments import jobs, papers, report
 from planned import CATCH, FINISHED, curve, make_run, plan, small
 
@@ -37,10 +39,24 @@ def test_table(tmp_path):
         make_run(training, *curve(0, 20, 10), FINISHED)
     text = report.table(report.measure(experiment, tmp_path))
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    assert rows[1] == ["base (GA3C) (reference)", "1", "2.00 (2.00 to 2.00)", "200", "1.00", "0.00", "1,001", "25", "-"]
+    numbers = ["1", "2.00 (2.00 to 2.00)", "200", "1.00", "0.1", "1,001", "0.0", "25", "-"]
+    assert rows[1] == ["base (GA3C) (reference)", *numbers]
     assert rows[2][0] == "pc+vr+rp (GUNREAL)" and rows[2][-2:] == ["27", "0.27"]
     assert text.splitlines()[0] == f"**{experiment.title}** on `{CATCH}`, 1,000 agent steps per run."
     assert experiment.shows in text
+
+
+def test_steps_to_a_goal_do_not_depend_on_the_reference(tmp_path):
+    experiment = dataclasses.replace(small("base", "pc"), goal=3.0)
+    base, pc = plan(tmp_path, experiment)
+    assert base.score == 3.0
+    make_run(base, *curve(0, 1, 3, 9), {"step": 500, "seconds": 10, "updates": 30, "stopped_by": "SIGINT"})
+    make_run(pc, *curve(0, 1, 2), {"step": 400, "seconds": 8, "stopped_by": "SIGINT"})
+    results = report.measure(experiment, tmp_path)
+    assert results["target"] == 3.0
+    found = results["settings"]["base"]
+    assert (found["steps_to_target"], found["finished"], found["updates_per_second"]) == (300, [True], 3.0)
+    assert results["settings"]["pc"]["steps_to_target"] is None and results["settings"]["pc"]["finished"] == [False]
 
 
 def test_numbers_without_the_reference(tmp_path):

@@ -52,9 +52,9 @@ def median(values: Sequence[float | None]) -> float | None:
 def measure(experiment: LearningExperiment, logdir: Path) -> dict[str, Any]:
     """Returns the results of an experiment, ready for JSON.
 
-    "target" is the median final score of the reference setting. For each setting, "steps_to_target" and
-    "seconds_to_target" are medians over its runs, or null if half of them did not reach the target. "ratio" is the
-    steps divided by those of the reference.
+    "target" is the goal, or the median final score of the reference setting without one. For each setting,
+    "steps_to_target" and "seconds_to_target" are medians over its runs, or null if half of them did not reach the
+    target. "ratio" is the steps divided by those of the reference, and "updates_per_second" is a median.
 
     Raises:
       ConfigError: no run has a score yet.
@@ -62,7 +62,7 @@ def measure(experiment: LearningExperiment, logdir: Path) -> dict[str, Any]:
     found = find(experiment, logdir, "score_mean", "a score yet; wait for the first episodes to end")
     lines = {setting: [metrics.read(path / metrics.FILE) for path in paths] for setting, paths in found.items()}
     finals = {setting: [_final(run) for run in of] for setting, of in lines.items()}
-    target = median(finals.get(experiment.reference, []))
+    target = experiment.goal if math.isfinite(experiment.goal) else median(finals.get(experiment.reference, []))
     rows = {}
     for setting, of in lines.items():
         low, high = curves.interval(np.array(finals[setting]))
@@ -70,6 +70,7 @@ def measure(experiment: LearningExperiment, logdir: Path) -> dict[str, Any]:
         row = about_runs(experiment, setting, found[setting], of)
         row |= {"scores": finals[setting], "score": median(finals[setting]), "interval": [float(low), float(high)]}
         row["steps_per_second"] = median(rates)
+        row["updates_per_second"] = median([run[-1].get("updates", 0) / run[-1]["seconds"] for run in of])
         for key, unit in (("step", "steps"), ("seconds", "seconds")):
             reached = [jobs.first_reach(run, target, key) for run in of] if target is not None else []
             row[f"{unit}_to_target"] = median(reached)
@@ -96,7 +97,7 @@ def about_runs(
         "label": experiment.settings[setting].label,
         "runs": [path.name for path in paths],
         "steps": [run[-1]["step"] for run in lines],
-        "finished": [jobs.is_finished(run, experiment.minutes) for run in lines],
+        "finished": [jobs.is_finished(run, experiment.minutes, experiment.goal) for run in lines],
     }
 
 
@@ -112,8 +113,8 @@ def table(results: dict[str, Any]) -> str:
         f"**{results['title']}** on `{results['env']}`, {results['budget']} per run.",
         "",
         f"| setting | seeds | final score (95 % interval) | steps to {mark} | relative to the reference | "
-        f"hours to {mark} | steps/s | score in the paper | relative steps in the paper |",
-        "|---|---|---|---|---|---|---|---|---|",
+        f"minutes to {mark} | steps/s | updates/s | score in the paper | relative steps in the paper |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for setting, row in results["settings"].items():
         paper = row["paper"]
@@ -123,8 +124,9 @@ def table(results: dict[str, Any]) -> str:
             f"{row['score']:.2f} ({row['interval'][0]:.2f} to {row['interval'][1]:.2f})",
             number(row["steps_to_target"], ",.0f", "not reached"),
             number(row["ratio"], ".2f"),
-            number(row["seconds_to_target"] and row["seconds_to_target"] / 3600, ".2f"),
+            number(row["seconds_to_target"] and row["seconds_to_target"] / 60, ",.1f"),
             number(row["steps_per_second"], ",.0f"),
+            number(row["updates_per_second"], ",.1f"),
             number(paper.get("score"), "g"),
             number(paper.get("ratio"), ".2f"),
         ]

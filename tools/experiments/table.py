@@ -89,6 +89,8 @@ class LearningExperiment(Experiment):
       minutes: longest training time of a run, which --minutes overrides.
       reference: setting with which the others are compared.
       target: subject of the table: "score", or "tps" for how soon a scheduler reaches the best training rate.
+      goal: mean score of the last 100 episodes at which a run ends. If it is infinite, runs take all steps, and the
+        table shows the steps to the final score of the reference.
       panels: panels of the figure, as pairs of keys of `metrics.jsonl` for the x and the y axis.
     """
 
@@ -96,6 +98,7 @@ class LearningExperiment(Experiment):
     minutes: float = math.inf
     reference: str = "base"
     target: str = "score"
+    goal: float = math.inf
     panels: tuple[tuple[str, str], ...] = LEARNING
 
     def parts(self) -> list[LearningExperiment]:
@@ -125,9 +128,11 @@ class GamesExperiment(LearningExperiment):
 
     Attributes:
       games: names of the games, each with the paper's scores by setting.
+      goals: `goal` of the games that have one.
     """
 
     games: Mapping[str, Mapping[str, float]]
+    goals: Mapping[str, float] = field(default_factory=dict)
 
     def parts(self) -> list[LearningExperiment]:
         """Returns one experiment per game. Its runs are called `EXPERIMENT-GAME-SETTING-sSEED`."""
@@ -141,4 +146,5 @@ class GamesExperiment(LearningExperiment):
         }
         values = {field.name: getattr(self, field.name) for field in fields(LearningExperiment)}
         values |= {"name": f"{self.name}-{game}", "title": game, "envs": (f"ALE/{game}-v5",), "settings": settings}
+        values |= {"goal": self.goals.get(game, self.goal)}
         return LearningExperiment(**values)

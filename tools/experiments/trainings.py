@@ -34,6 +34,7 @@ class Training(Job):
     Attributes:
       setting: name of the setting.
       config: configuration, with the name of the run and the folder of runs.
+      minutes, score: see `Job`.
     """
 
     setting: str
@@ -112,6 +113,7 @@ def plan(
             setting,
             dataclasses.replace(config, name=run_name(experiment.name, setting, seed), seed=seed),
             experiment.minutes,
+            experiment.goal,
         )
         for seed in range(1, seeds + 1)
         for setting, config in planned.items()
