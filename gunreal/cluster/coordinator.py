@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gunreal.cluster import shards
-from gunreal.cluster.engine import Engine
+from gunreal.cluster.engine import Engine, HeadLost
 from gunreal.cluster.fleet import Fleet, Member
 from gunreal.cluster.model import Model
 from gunreal.cluster.node import Answer, Node, Refused
@@ -177,6 +177,10 @@ class Coordinator(Record):
             except self._engine.ray.exceptions.RayError:
                 there = [gradient for gradient in found if self._is_there(gradient)]
                 found = there if added or len(there) < len(found) else []
+            except HeadLost:
+                self._model.version -= 1
+                self._model.moments.vector = before
+                raise
             added = False
             if self._shards.weights != sent:
                 self._fleet.recall(self._model.version)

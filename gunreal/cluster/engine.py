@@ -5,19 +5,25 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
+
+import psutil
 
 from gunreal.acting.pool import AgentFailure
 from gunreal.config.schema import Config, ConfigError
 
 _REACH = 5.0  # seconds for a connection to a cluster
 _SILENCE = 5.0  # seconds without an answer of the head after which it is lost. Ray aborts this process after 60
+_NEAR = 0.1  # seconds for a connection to another machine. Rounds wait meanwhile
+_SLICE = 0.5  # seconds of waiting between looks at the head
+_HELPERS = ("raylet", "gcs_server")  # processes of Ray that hold a machine and a cluster together
 _STORE = 512 * 2**20  # bytes of shared memory for weights and gradients, taken as they are needed
 
 # Settings of a Ray that runs on this machine only. They are read when Ray is imported.
@@ -41,11 +47,13 @@ class Machine(NamedTuple):
       id: Ray's name for it.
       host: its name for people.
       gpus: number of its GPUs.
+      address: address and port at which Ray listens on it.
     """
 
     id: str
     host: str
     gpus: float
+    address: tuple[str, int]
 
 
 class Engine:
@@ -67,6 +75,7 @@ class Engine:
 
         self.ray = ray
         self._own = not self.ray.is_initialized()  # a script's own Ray is left running
+        self._folder = ""  # of a Ray that was started here
         if self._own:
             with _kept_signals():
                 self._connect(config.cluster)
@@ -84,7 +93,8 @@ class Engine:
                 self.ray.init(address=address, **quiet)
             else:
                 own = {"num_cpus": 1, "object_store_memory": _STORE, "include_dashboard": False}
-                self.ray.init(address="local", **own, **quiet)
+                context = self.ray.init(address="local", **own, **quiet)
+                self._folder = context.address_info["session_dir"]
         except (OSError, RuntimeError, ValueError) as error:
             what = f"join the Ray cluster at {address}" if address else "start Ray on this machine"
             raise ConfigError(f"cannot {what}: {str(error).splitlines()[0]}; check its address and token") from error
@@ -98,14 +108,23 @@ class Engine:
         if not self._has_head():
             return self._known
         self._known = [
-            Machine(found["NodeID"], found["NodeManagerHostname"], found["Resources"].get("GPU", 0))
+            Machine(
+                found["NodeID"],
+                found["NodeManagerHostname"],
+                found["Resources"].get("GPU", 0),
+                (found["NodeManagerAddress"], found["NodeManagerPort"]),
+            )
             for found in self.ray.nodes()
             if found["Alive"] and (found["Resources"].get("CPU") or not self._joins)
         ]
         return self._known
 
     def _has_head(self) -> bool:
-        """Whether the head answers. Without it, Ray's own functions would wait until this process is aborted."""
+        """Whether the head answers. Without it, Ray's own functions would wait until this process is aborted.
+
+        Raises:
+          HeadLost: it has not answered for some seconds.
+        """
         host, _, port = self._head.rpartition(":")
         now = time.monotonic()
         try:
@@ -120,6 +139,34 @@ class Engine:
         self._heard = now
         return True
 
+    def reaches(self, machine: Machine) -> bool:
+        """Whether the network to a machine is there, even if Ray on it is not."""
+        try:
+            socket.create_connection(machine.address, _NEAR).close()
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+        return True
+
+    def wait(self, refs: Sequence[Any], seconds: float) -> bool:
+        """Waits until all references have a result or an error. Returns whether they do.
+
+        Args:
+          refs: references.
+          seconds: longest time to wait.
+
+        Raises:
+          HeadLost: the head has not answered for some seconds, so that Ray may not tell that a process has died.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            ready, _ = self.ray.wait(list(refs), num_returns=len(refs), timeout=min(left, _SLICE))
+            if len(ready) == len(refs) or left <= _SLICE:
+                return len(ready) == len(refs)
+            self._has_head()
+
     def actor(self, kind: type, *args: Any, machine: Machine, share: float = 0, calls: int = 1) -> Any:
         """Starts a process that holds an object of class `kind`.
 
@@ -129,18 +176,46 @@ class Engine:
           machine: machine to run it on.
           share: number of GPUs for it.
           calls: number of calls that it answers at the same time. With 1 it answers them in order.
+
+        Raises:
+          HeadLost: the head has not answered for some seconds.
         """
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+        while not self._has_head():
+            time.sleep(_SLICE)
         there = NodeAffinitySchedulingStrategy(machine.id, soft=False)  # a soft one may be ignored
         options = {"num_cpus": 0, "num_gpus": share, "max_concurrency": calls, "scheduling_strategy": there}
         return self.ray.remote(kind).options(**options).remote(*args)
 
+    def kill(self, actor: Any) -> None:
+        """Ends the process of an actor. Without the head, Ray ends all processes itself.
+
+        Raises:
+          HeadLost: the head has not answered for some seconds.
+        """
+        if self._has_head():
+            self.ray.kill(actor)
+
     def close(self) -> None:
-        """Ends all actors, and Ray if it was started here."""
+        """Ends all actors. A Ray that was started here ends too, and its folder is removed."""
         if self._own and not self.is_lost:
             with _kept_signals():
                 self.ray.shutdown()
+        elif self._folder:
+            _end_ray()
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _end_ray() -> None:
+    """Ends what Ray has started on this machine and is still a child or grandchild of this process."""
+    helpers = [child for child in psutil.Process().children() if child.name() in _HELPERS]
+    processes = [process for helper in helpers for process in (helper, *helper.children(recursive=True))]
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, _SILENCE)
 
 
 def _reach(address: str) -> None:

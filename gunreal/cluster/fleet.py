@@ -36,6 +36,9 @@ class Member:
       took: seconds that it took for its last gradient.
       answers: number of gradients so far.
       gauges: its newest gauges and queue lengths.
+      life: reference to its next sign of life.
+      heard: time of the last sign of life.
+      is_away: whether the network to its machine is cut. It goes on where it was when the network is back.
     """
 
     slot: int
@@ -51,6 +54,7 @@ class Member:
     gauges: Any = None
     life: Any = None
     heard: float = dataclasses.field(default_factory=time.monotonic)
+    is_away: bool = False
 
 
 class Fleet:
@@ -81,8 +85,9 @@ class Fleet:
         self._machines: list[Machine] = []
 
     def ready(self) -> list[Member]:
-        """The nodes that have started, by slot."""
-        return [member for _, member in sorted(self.members.items()) if member.description]
+        """The nodes that have started and can be reached, by slot."""
+        found = [member for _, member in sorted(self.members.items())]
+        return [member for member in found if member.description and not member.is_away]
 
     def look(self) -> None:
         """Starts the nodes that are missing and asks all for a sign of life, twice a second."""
@@ -122,7 +127,7 @@ class Fleet:
             member.life = member.actor.gauges.remote()
         ready, _ = self._ray.wait([member.life], timeout=0)
         if ready:
-            life, member.life, member.heard = member.life, None, now
+            life, member.life, member.heard, member.is_away = member.life, None, now, False
             try:
                 member.gauges = self._ray.get(life) or member.gauges
             except self._ray.exceptions.ActorUnavailableError:
@@ -131,8 +136,18 @@ class Fleet:
                 self.lost(member, error)
             return
         patience = self._config.node_timeout if member.description else max(_STARTING, self._config.node_timeout)
+        if (member.is_away or now - member.heard > patience) and self._is_cut_off(member):
+            member.heard = now
         if now - member.heard > patience:
             self.lost(member, TimeoutError(f"it gave no sign of life for {patience:g} s"))
+
+    def _is_cut_off(self, member: Member) -> bool:
+        is_away = not self._engine.reaches(member.machine)
+        if is_away and not member.is_away:
+            text = "the network to it is cut; training goes on, and it may come back"
+            warn(f"node {member.slot} on {member.machine.host} is away: {text}")
+        member.is_away = member.is_away or is_away  # until it has given a sign of life
+        return is_away
 
     def wait(self, seconds: float) -> Iterator[Member]:
         """Waits for something that is pending, and yields the nodes that have finished it."""
@@ -151,7 +166,10 @@ class Fleet:
         ref, member.pending = member.pending, None
         try:
             found = self._ray.get(ref)
-            member.heard = time.monotonic()  # a gradient or the end of a long start is a sign of life, too
+            member.heard, member.is_away = (
+                time.monotonic(),
+                False,
+            )  # a gradient or the end of a long start is a sign of life, too
             return found
         except self._ray.exceptions.RayTaskError as error:
             self.lost(member, error.cause if isinstance(error.cause, Exception) else error)
@@ -161,8 +179,8 @@ class Fleet:
 
     def recall(self, version: int) -> None:
         """Forgets what was sent with weights that do not exist. Ray does not run such calls."""
-        for member in self.ready():
-            if member.pending is not None and member.version == version:
+        for member in self.members.values():
+            if member.description and member.pending is not None and member.version == version:
                 member.pending, member.slices = None, []
 
     def lost(self, member: Member, error: BaseException) -> None:
@@ -175,7 +193,7 @@ class Fleet:
         if self.members.get(member.slot) is not member:
             return
         del self.members[member.slot]
-        self._ray.kill(member.actor)
+        self._engine.kill(member.actor)
         slot, host, text = member.slot, member.machine.host, _in_one_line(error)
         if isinstance(error, Refused | ConfigError):
             self._refused[member.machine.id] = text
@@ -196,8 +214,8 @@ class Fleet:
         if leaving:
             self._ray.wait(leaving, num_returns=len(leaving), timeout=3.0)
         for member in self.members.values():
-            if not self._engine.is_lost:  # otherwise Ray would wait for it, and ends the nodes itself
-                self._ray.kill(member.actor)
+            if not self._engine.is_lost:
+                self._engine.kill(member.actor)
         self.members.clear()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ from gunreal.cluster.reducer import Reducer, Rescaling, Shard
 
 _BACKUP = 5.0  # seconds between copies of the optimizer's averages. The weights of every round are kept in any case.
 _PATIENCE = 10.0  # seconds for a call of a reducer; only a lost machine or a stopped process takes so long
+_FAREWELL = 2.0  # seconds for the last copy after the head is lost: a reducer answers within milliseconds, or never
+_LOOK = 0.5  # seconds between looks for a machine
 _STARTING = 120.0  # seconds for the start of its process
 _PER_REDUCER = 16 * 2**20  # bytes of gradients a round that one reducer should take at most
 
@@ -60,7 +63,7 @@ class Shards:
             Shard(whole.weights[part], [slot[part] for slot in whole.slots], whole.updates) for part in self.parts
         ]
         self.replaced = 0
-        self._reducers = [self._start(place) for place in range(count)]
+        self._reducers: list[Any] = [self._start(place) for place in range(count)]
         self._await(self._reducers)
         self.weights: list[Any] = [self._ray.put(shard.weights) for shard in self._kept]
         self._updates = whole.updates
@@ -69,13 +72,16 @@ class Shards:
 
     def _start(self, place: int) -> Any:
         machines = self._engine.machines()
+        while not machines:  # the last one is being replaced, or the head is about to be given up
+            time.sleep(_LOOK)
+            machines = self._engine.machines()
         machine = machines[(place + self.replaced) % len(machines)]  # a lost machine may still be listed
         return self._engine.actor(Reducer, self._fields, self._kept[place], machine=machine)
 
     def _await(self, reducers: Sequence[Any]) -> None:
         """Waits until the processes have started."""
         started = [reducer.updates.remote() for reducer in reducers]
-        self._ray.wait(started, num_returns=len(started), timeout=_STARTING)
+        self._engine.wait(started, _STARTING)
 
     def add(self, gradients: Sequence[Sequence[Any]]) -> None:
         """Sends gradients to the reducers, so that they travel while others are computed.
@@ -136,9 +142,9 @@ class Shards:
         return math.sqrt(sum(squares)) if taken else None
 
     def _result(self, ref: Any) -> Any:
-        """What a reducer returned, or None if it has died."""
+        """What a reducer returned, or None if it has died. Raises HeadLost."""
         try:
-            return self._ray.get(ref, timeout=_PATIENCE)
+            return self._ray.get(ref, timeout=0) if self._engine.wait([ref], _PATIENCE) else None
         except (self._ray.exceptions.RayActorError, self._ray.exceptions.GetTimeoutError):
             return None
 
@@ -151,10 +157,11 @@ class Shards:
 
     def _replace(self, place: int) -> None:
         """Starts another reducer with the weights of the last round and the last copy of the averages."""
-        self._ray.kill(self._reducers[place])
+        self._engine.kill(self._reducers[place])
         kept = self._kept[place]._replace(updates=self._updates)
         try:
-            kept = kept._replace(weights=self._ray.get(self.weights[place], timeout=_PATIENCE))
+            self._engine.wait(self.weights[place : place + 1], _PATIENCE)
+            kept = kept._replace(weights=self._ray.get(self.weights[place], timeout=0))
         except self._ray.exceptions.RayError:  # they were lost with their machine
             self.weights[place] = self._ray.put(kept.weights)
         self._kept[place], self._copies = kept, []
@@ -163,12 +170,27 @@ class Shards:
         self._await([self._reducers[place]])
 
     def whole(self) -> Shard:
-        """Weights and averages of all slices together."""
+        """Weights and averages of all slices together. Without the head, some may be those of the last copy."""
+        if self._engine.is_lost:
+            self._keep_last()
+            return self._joined(self._kept)
         shards: list[Shard] = []
-        for place, reducer in enumerate(self._reducers):
-            shard = self._result(reducer.shard.remote())
+        for place, ref in enumerate([reducer.shard.remote() for reducer in self._reducers]):
+            shard = self._result(ref)
             if shard is None:
                 self._replace(place)
             shards.append(shard or self._kept[place])
+        return self._joined(shards)
+
+    def _keep_last(self) -> None:
+        """Takes a last copy of what the reducers have that still answer."""
+        asked = {reducer.shard.remote(): place for place, reducer in enumerate(self._reducers) if reducer is not None}
+        ready, _ = self._ray.wait(list(asked), num_returns=len(asked), timeout=_FAREWELL) if asked else ([], [])
+        for ref in ready:
+            with contextlib.suppress(self._ray.exceptions.RayError):
+                self._kept[asked[ref]] = self._ray.get(ref, timeout=_FAREWELL)
+        self._reducers = [None] * len(self._reducers)  # nobody takes another step
+
+    def _joined(self, shards: Sequence[Shard]) -> Shard:
         slots = [np.concatenate(parts) for parts in zip(*(shard.slots for shard in shards), strict=True)]
         return Shard(np.concatenate([shard.weights for shard in shards]), slots, self._updates)

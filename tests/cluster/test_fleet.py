@@ -95,6 +95,41 @@ def test_a_node_without_a_sign_of_life_is_replaced(clock):
     assert [member.slot for member in found.ready()] == [1]
 
 
+def test_a_node_whose_network_is_cut_is_not_replaced(clock, capsys):
+    """It is left out until it answers, for which it has time after the network is back."""
+    engine, found = make("a", "b", nodes=2, node_timeout=5.0)
+    look(found, clock)
+    look(found, clock)
+    cut = found.ready()[1]
+    cut.life, cut.actor.hangs = Ref(ready=False), True
+    engine.cut = {"b"}
+    for _ in range(10):
+        look(found, clock, 2.0)
+    assert [member.slot for member in found.ready()] == [0]
+    engine.cut = set()
+    look(found, clock, 4.0)
+    assert [member.slot for member in found.ready()] == [0]
+    cut.life.ready = True
+    look(found, clock)
+    assert found.ready()[1] is cut and found.replaced == 0
+    assert capsys.readouterr().err.count("node 1 on b is away") == 1
+
+
+def test_a_node_that_stays_silent_after_its_network_is_back_is_replaced(clock):
+    engine, found = make("a", "b", nodes=2, node_timeout=5.0)
+    look(found, clock)
+    look(found, clock)
+    cut = found.ready()[1]
+    cut.life, cut.actor.hangs = Ref(ready=False), True
+    engine.cut = {"b"}
+    look(found, clock, 6.0)
+    engine.cut = set()
+    look(found, clock, 4.0)
+    assert cut in found.members.values()
+    look(found, clock, 2.0)
+    assert cut not in found.members.values()
+
+
 def test_a_long_start_is_not_held_against_a_node(clock):
     """While it loads a framework it answers nothing, and its first sign of life comes after its description."""
     _, found = make("a", nodes=1, node_timeout=5.0)

@@ -133,6 +133,20 @@ def test_a_coordinator_that_is_killed_leaves_nothing_and_two_nodes_go_on(tmp_pat
     assert resumed.lines()[-1]["stopped_by"] == "steps" and resumed.lines()[-1]["updates"] > updates > 0
 
 
+def test_a_head_that_is_killed_ends_the_run_in_order(tmp_path):
+    """Its reducer dies as well, so that another is wanted, and Ray would try to start it until it aborts the run."""
+    run = Training(tmp_path, "--env", "CartPole-v1", *CLUSTER, "--steps", "50M")
+    goes_on(run, "start")
+    children = psutil.Process(run.popen.pid).children(recursive=True)
+    processes(run, "Reducer")[0].kill()
+    next(child for child in children if child.name() == "gcs_server").kill()
+    assert run.end() == 1
+    assert "gunreal: the head of the Ray cluster at " in run.stderr.splitlines()[-1]
+    assert run.lines()[-1]["stopped_by"] == "error" and run.lines()[-1]["weights_sha256"]
+    assert checkpoint.load(run.path).step == run.lines()[-1]["step"] > 0
+    wait_until(lambda: all(is_gone(child.pid) for child in children), what="processes are left")
+
+
 def test_one_machine_goes_on_from_it(run):
     step, before = run.lines()[-1]["step"], checkpoint.load(run.path)
     resumed = Training(

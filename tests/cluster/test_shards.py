@@ -129,6 +129,20 @@ def test_a_successor_has_the_weights_of_the_last_round_and_copied_averages(monke
     assert after.updates == 3
 
 
+def test_without_the_head_the_last_copy_is_what_reducers_that_live_have(monkeypatch):
+    """Nothing waits for Ray, which would try to reach the head for a minute."""
+    monkeypatch.setattr(shards, "_BACKUP", 1e9)
+    engine, made = start(2)
+    step(made, refs(made))
+    weights, died = now(made), made.parts[1]
+    engine.actors[1][1].dead, engine.is_lost = True, True
+    for _ in range(2):  # for a checkpoint and for the last line of metrics
+        whole = made.whole()
+        np.testing.assert_array_equal(whole.weights[made.parts[0]], weights[made.parts[0]])
+        np.testing.assert_array_equal(whole.weights[died], WEIGHTS[died])
+    assert made.replaced == 0
+
+
 def test_the_number_of_reducers_follows_the_traffic():
     assert shards.choose(3, 1, 1, 1) == 3
     assert shards.choose(0, 1, 64, 540_000) == 1  # one machine gains nothing by several

@@ -109,9 +109,19 @@ class Engine:
 
     def __init__(self, *hosts):
         self.ray, self.hosts, self.actors, self.is_lost = Ray(), list(hosts), [], False
+        self.cut: set[str] = set()  # hosts without a network
 
     def machines(self):
-        return [Machine(f"id of {host}", host, 0) for host in self.hosts]
+        return [Machine(f"id of {host}", host, 0, (host, 1)) for host in self.hosts]
+
+    def reaches(self, machine):
+        return machine.host not in self.cut
+
+    def wait(self, refs, seconds):
+        return all(ref.ready for ref in refs)
+
+    def kill(self, actor):
+        self.ray.kill(actor)
 
     def actor(self, kind, *args, machine, share=0, calls=1):
         actor = Actor(kind, args)
