@@ -23,7 +23,7 @@ from gunreal.config.schema import ConfigError
 _PORT = 6411
 _STARTING = 240.0  # seconds until a raylet must have registered
 _STORE = 256 * 2**20  # bytes of the object store of each machine
-_MOUNTS = "mount -t tmpfs {size} none /dev/shm; mount --bind {folder} {head}; exec {command}"
+_MOUNTS = "mount -t tmpfs {size} none /dev/shm; mount {disk} {head}; exec {command}"
 SETTINGS = {
     "RAY_AUTH_MODE": "token",
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -45,8 +45,8 @@ class Network:
       address: address of the Ray cluster.
     """
 
-    def __init__(self, folder: Path, number: int):
-        self._folder = folder
+    def __init__(self, folder: Path, number: int, disk: int = 0):
+        self._folder, self._disk = folder, disk
         self._name, self._net = f"gun{os.getpid() % 10_000}", f"10.{77 + number}.0"
         self.address = f"{self._net}.1:{_PORT + number}"
         self._raylets: dict[int, subprocess.Popen[bytes]] = {}
@@ -93,9 +93,9 @@ class Network:
         own = (f"--node-ip-address={self._net}.{place + 1}", f"--object-store-memory={_STORE}", "--block")
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", *own, "--disable-usage-stats", *flags]
         if place:
-            mounts = _MOUNTS.format(
-                size=f"-o size={shm}", folder=folder, head=self._folder / "0", command=" ".join(command)
-            )
+            disk = f"-t tmpfs -o size={self._disk}m none" if self._disk else f"--bind {folder}"
+            head, command = self._folder / "0", " ".join(command)
+            mounts = _MOUNTS.format(size=f"-o size={shm}", disk=disk, head=head, command=command)
             command = ["ip", "netns", "exec", f"{self._name}-{place}", "unshare", "-m", "sh", "-c", mounts]
         else:
             command.append(f"--temp-dir={folder}")
@@ -116,6 +116,19 @@ class Network:
     def cut(self, place: int, is_cut: bool = True) -> None:
         """Cuts the network of a machine, or joins it again."""
         self._ip(f"link set {self._name}v{place} {'down' if is_cut else 'up'}")
+
+    def pids(self, place: int) -> list[int]:
+        """The numbers of all processes on a machine."""
+        command = ["ip", "netns", "pids", f"{self._name}-{place}"]
+        return list(map(int, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()))
+
+    def place(self, pid: int) -> int:
+        """The machine of a process, which is on one of them."""
+        return next(place for place in self._raylets if place and pid in self.pids(place))
+
+    def disk(self, place: int) -> Path:
+        """The folder of Ray on a machine, as this machine sees it."""
+        return Path(f"/proc/{self._raylets[place].pid}/root{self._folder}/0")
 
     def kill(self, place: int) -> None:
         """Kills all processes of Ray on a machine."""
@@ -139,18 +152,19 @@ class Network:
 
 
 @contextlib.contextmanager
-def started(machines: int, number: int = 0) -> Iterator[Network]:
+def started(machines: int, number: int = 0, disk: int = 0) -> Iterator[Network]:
     """Starts a cluster of this machine and of `machines` others. Ends all of them.
 
     Args:
       machines: number of machines.
       number: number of the network, if several run at the same time.
+      disk: size of the disk of each machine's Ray, in MiB. 0 means that of this machine.
     """
     check()
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     os.environ.update(SETTINGS)
     with tempfile.TemporaryDirectory(prefix="gunreal-net-", ignore_cleanup_errors=True) as folder:
-        network = Network(Path(folder), number)
+        network = Network(Path(folder), number, disk)
         try:
             network.make()
             for place in range(1, machines + 1):

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import importlib.util
+
+import cluster_faults
+import pytest
+from measuring.cluster_run import Back
+from measuring.faults import Result, fill
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray")
+@pytest.mark.timeout(600)
+def test_a_node_that_is_killed(capsys):
+    assert cluster_faults.main(["--faults", "node-killed"]) == 0
+    head, _, row = capsys.readouterr().out.splitlines()
+    found = dict(zip(head.split("|"), row.split("|"), strict=True))
+    assert found[" what fails "] == " the process of a node is killed "
+    assert float(found[" back "]) > 0 and float(found[" pause "]) >= 0 and found[" gone "].strip() == ""
+
+
+def test_medians():
+    results = [Result(1.0, 4.0), Result(3.0, None), Result(2.0, 6.0)]
+    assert cluster_faults.row("node-killed", results) == "| the process of a node is killed | 2.0 | 5.0 |  |  | 3 |"
+
+
+def line(nodes, replaced, *pps):
+    return {"nodes": nodes, "replaced": replaced} | {f"node{i}_pps": rate for i, rate in enumerate(pps)}
+
+
+@pytest.mark.parametrize("away", [line(1, 0, 9.0), line(2, 1, 9.0, 0.0)])
+def test_a_node_is_back_when_all_have_acted_since_one_was_away(away):
+    back = Back(line(2, 0))
+    assert not back(line(2, 0, 9.0, 9.0))
+    assert not back(away)
+    assert not back(line(2, 1, 9.0, 0.0))
+    assert back(line(2, 1, 0.0, 9.0))
+
+
+def test_a_disk_is_filled_to_the_last_byte(tmp_path):
+    """A limit on the size of files stands in for a disk."""
+    resource = pytest.importorskip("resource")
+    signal = pytest.importorskip("signal")
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**20 + 5000, before[1]))
+    try:
+        assert fill(tmp_path).stat().st_size == 2**20 + 5000
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--faults", "node-kiled"], "did you mean node-killed?"),
+        (["--repeats", "0"], "--repeats is 0"),
+        (["--nosuch"], "--nosuch"),
+    ],
+)
+def test_bad_input_is_one_line(words, reason, capsys):
+    assert cluster_faults.main(words) == 2
+    error = capsys.readouterr().err
+    assert reason in error and error.count("\n") == 1
