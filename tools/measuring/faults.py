@@ -162,7 +162,7 @@ FAULTS = {
     "reducer-killed": Fault("a reducer is killed", _loses("Reducer", signal.SIGKILL)),
     "computer-lost": Fault("all processes of a computer are killed, and Ray starts again", _lose_computer, "network"),
     "network-cut": Fault(f"the network of a computer is cut for {CUT:g} s", _cuts(False), "network"),
-    "reducer-cut": Fault(f"the same, for the computer of the reducer and {CUT:g} s", _cuts(True), "network"),
+    "reducer-cut": Fault(f"the network of the reducer's computer is cut for {CUT:g} s", _cuts(True), "network"),
     "run-disk-full": Fault(f"the disk of the run's folder is full for {CUT:g} s", _fill_run, "disk"),
     "node-disk-full": Fault("the disk of a computer is full, and its node is killed", _fill_computer, "network"),
     "coordinator-killed": Fault("the process that you started is killed", _ends("")),
