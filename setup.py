@@ -8,8 +8,8 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
 _EMULATOR = Path("gunreal/emulator")
-# The C++ runtime is linked into the library, so that it does not depend on the machine's version.
-_STATIC = ("-static-libstdc++", "-static-libgcc")
+# The C++ runtime is linked into the library, so that it does not depend on the machine's version. No symbols are kept.
+_STATIC = ("-static-libstdc++", "-static-libgcc", "-s")
 
 
 def _build_module():
@@ -29,8 +29,10 @@ class BuildWithLibrary(build_py):
         if self.editable_mode:
             return
         build = _build_module()
+        folder = Path(self.build_lib) / _EMULATOR / "lib"
         try:
-            build.compile_library(Path(self.build_lib) / _EMULATOR / "lib" / build.library_name(), _STATIC)
+            for processor in build.processors():
+                build.compile_library(folder / build.library_name(processor), _STATIC, processor=processor)
         except build.EmulatorUnavailable as error:
             self.warn(f"the wheel has no compiled emulator: {error}")
 

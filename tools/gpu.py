@@ -151,18 +151,18 @@ def run(report: Report, options: argparse.Namespace, device: Any, configs: dict[
     report.add("equality", lambda: emulator.compare(options.games, consoles, steps, road), kind="verify")
     if not options.dry:
         report.add("occupancy", lambda: emulator.occupancy(device), kind="occupancy")
-    for name, config in configs.items():
-        work = partial(measure.row, config, seconds)
-        report.add(f"whole system, {name}", work, 30 + 12 * seconds, kind="system", tasks=name)
-    for agents in (8,) if options.dry else DEVICE_AGENTS:
-        fields = {"runner": "device", "env": options.env, "agents": agents}
-        work = partial(training_rate, fields, seconds / 3, 300.0 if options.dry else 90.0)
-        report.add(f"device run, {agents} agents", work, 45, kind="device", agents=agents)
-    for of in rates(options.dry):
+    for of in rates(options.dry):  # before the parts with processes of their own, which may take all of the time
         details = "" if of["observations"] else " without observations"
         details += f", {of['lanes']} for each warp" if "lanes" in of else ""
         work = partial(emulator.rate, seconds=seconds / 3, **of)
         report.add(f"{', '.join(of['games'])}, {of['consoles']} consoles{details}", work, 10, kind="rate", **of)
+    for agents in (8,) if options.dry else DEVICE_AGENTS:
+        fields = {"runner": "device", "env": options.env, "agents": agents}
+        work = partial(training_rate, fields, seconds / 3, 300.0 if options.dry else 90.0)
+        report.add(f"device run, {agents} agents", work, 45, kind="device", agents=agents)
+    for name, config in configs.items():
+        work = partial(measure.row, config, seconds)
+        report.add(f"whole system, {name}", work, 30 + 12 * seconds, kind="system", tasks=name)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,7 +1,7 @@
 """Compiles the emulator with g++ at its first use, and caches the library by the hash of its source.
 
-A wheel brings the compiled library. `python -m gunreal.emulator.build` compiles it with all instructions of this
-machine's processor, and this library is preferred as long as it is in the cache.
+A wheel brings the compiled library. On x86-64 it brings two: one for every processor, and a faster one for those with
+the instructions of `_NEWER`. A library that is compiled on this machine is of the kind that its processor runs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ctypes
 import functools
 import hashlib
 import os
-import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -20,6 +20,9 @@ SOURCE = Path(__file__).parent / "core"
 FLAGS = ("-std=c++17", "-O3", "-pthread", "-fno-math-errno", "-ffp-contract=off")
 SHARED = ("-fPIC", "-shared")
 CUDA_FLAGS = ("-std=c++17", "-O3", "-shared", "-Xcompiler", "-fPIC")
+CPUINFO = Path("/proc/cpuinfo")
+_NEWER = ("-march=haswell",)  # the instructions of x86-64-v3, by a name that all compilers know
+_FEATURES = {"abm", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"}  # their names in /proc/cpuinfo
 
 
 class EmulatorUnavailable(RuntimeError):
@@ -28,7 +31,7 @@ class EmulatorUnavailable(RuntimeError):
 
 def source_hash(*others: str) -> str:
     """Returns 16 hexadecimal digits that depend on the source, the compiler flags and `others`."""
-    digest = hashlib.sha256(" ".join((*FLAGS, *SHARED, *_machine_flags(), *others)).encode())
+    digest = hashlib.sha256(" ".join((*FLAGS, *SHARED, *others)).encode())
     for path in sorted(SOURCE.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
@@ -41,24 +44,37 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gunreal"
 
 
-def library_name(native: bool = False) -> str:
-    """Returns the file name of the library, which tells the source and, with `native`, the processor."""
-    if not native:
-        return f"libatari-{source_hash()}.so"
-    return f"libatari-{source_hash()}-{_processor_hash()}.so"
+def library_name(processor: tuple[str, ...]) -> str:
+    """Returns the file name of the library for the processors of these compiler flags."""
+    return f"libatari-{source_hash(*processor)}.so"
+
+
+def processors() -> tuple[tuple[str, ...], ...]:
+    """Returns the compiler flags for each library of a wheel: for all processors of this type, and for newer ones."""
+    return ((), _NEWER) if os.uname().machine == "x86_64" else ((),)
+
+
+def processor_flags() -> tuple[str, ...]:
+    """Returns the compiler flags for the processor of this machine, one of `processors`."""
+    try:
+        text = CPUINFO.read_text()
+    except OSError:
+        return ()
+    found = next((line.split() for line in text.splitlines() if line.startswith("flags")), [])
+    return _NEWER if set(found) >= _FEATURES else ()
 
 
 def library_path() -> Path:
     """Returns the path of the library, and compiles it first if it does not exist.
 
-    The order is: compiled for this processor, from the wheel, compiled before. Several processes may call this at the
-    same time. Each compiles to a file of its own and renames the result.
+    That of the wheel is preferred. Several processes may call this at the same time. Each compiles to a file of its own
+    and renames the result.
 
     Raises:
       EmulatorUnavailable: there is no compiler, or the compiler failed.
     """
-    cache, name = cache_folder(), library_name()
-    for path in (cache / library_name(native=True), Path(__file__).parent / "lib" / name, cache / name):
+    cache, name = cache_folder(), library_name(processor_flags())
+    for path in (Path(__file__).parent / "lib" / name, cache / name):
         if path.exists():
             return path
     return compile_library(cache / name)
@@ -77,14 +93,15 @@ def cached(name: str, source: str, flags: tuple[str, ...] = (), version: str = "
     Raises:
       EmulatorUnavailable: as `library_path` does.
     """
-    path = cache_folder() / f"{name}-{source_hash(version, cuda)}.so"
+    path = cache_folder() / f"{name}-{source_hash(version, cuda, *processor_flags())}.so"
     if path.exists():
         return path
     if not cuda:
         return compile_library(path, flags, source)
     if not (nvcc := find_nvcc()):
         raise EmulatorUnavailable("the emulator on a GPU needs nvcc; install the CUDA toolkit, or use the CPU")
-    return _compile(path, [nvcc, *CUDA_FLAGS, f"-arch={cuda}", *flags], source)
+    fix = f"use a CUDA toolkit that knows {cuda} (CUDACXX names its nvcc), or use the CPU"
+    return _compile(path, [nvcc, *CUDA_FLAGS, f"-arch={cuda}", *flags], source, fix)
 
 
 def find_nvcc() -> str | None:
@@ -94,22 +111,34 @@ def find_nvcc() -> str | None:
 
 
 def find_compiler() -> str | None:
-    """Returns the C++ compiler: `CXX`, g++ or c++. None if there is none."""
+    """Returns the command of the C++ compiler: `CXX`, g++ or c++. None if there is none."""
     return os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
 
 
 def compile_library(
-    path: Path, extra_flags: tuple[str, ...] = (), source: str = "atari.cpp", shared: bool = True
+    path: Path,
+    extra_flags: tuple[str, ...] = (),
+    source: str = "atari.cpp",
+    shared: bool = True,
+    processor: tuple[str, ...] | None = None,
 ) -> Path:
-    """Compiles a source file to a library or a program. Raises EmulatorUnavailable as `library_path` does."""
+    """Compiles a source file to a library or a program. Raises EmulatorUnavailable as `library_path` does.
+
+    Without `processor`, one of `processors`, it is compiled for the processor of this machine.
+    """
     compiler = find_compiler()
     if not compiler:
         raise EmulatorUnavailable("the emulator needs a C++ compiler; install g++, or use --emulator ale")
-    return _compile(path, [compiler, *FLAGS, *(SHARED if shared else ()), *_machine_flags(), *extra_flags], source)
+    flags = [*FLAGS, *(SHARED if shared else ()), *(processor_flags() if processor is None else processor)]
+    fix = "set CXX to another compiler, or use --emulator ale"
+    return _compile(path, [*shlex.split(compiler), *flags, *extra_flags], source, fix)
 
 
-def _compile(path: Path, command: list[str], source: str) -> Path:
-    """Runs a compiler. The result is written to a temporary file and renamed, so that no process sees a part of it."""
+def _compile(path: Path, command: list[str], source: str, fix: str) -> Path:
+    """Runs a compiler. The result is written to a temporary file and renamed, so that no process sees a part of it.
+
+    Errors end with `fix`.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
@@ -120,12 +149,13 @@ def _compile(path: Path, command: list[str], source: str) -> Path:
     try:
         done = subprocess.run([*command, "-o", temporary, str(SOURCE / source)], capture_output=True, text=True)
         if done.returncode:
-            first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
-            raise EmulatorUnavailable(f"{compiler} can't compile the emulator: {first}; use --emulator ale")
+            lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+            first = next((line for line in lines if "error" in line or "fatal" in line), lines[-1])[:200]
+            raise EmulatorUnavailable(f"{compiler} can't compile the emulator: {first}; {fix}")
         os.chmod(temporary, 0o755)
         os.replace(temporary, path)
     except OSError as error:
-        raise EmulatorUnavailable(f"can't run the compiler {compiler} ({error}); set CXX to another one") from None
+        raise EmulatorUnavailable(f"can't run the compiler {compiler} ({error}); {fix}") from None
     finally:
         Path(temporary).unlink(missing_ok=True)
     return path
@@ -167,22 +197,3 @@ def library() -> ctypes.CDLL:
         function = getattr(lib, f"atari_{name}")
         function.restype, function.argtypes = result, arguments
     return lib
-
-
-def _machine_flags() -> tuple[str, ...]:
-    """Returns flags for instructions that every x86-64 processor of the last decade has."""
-    return ("-march=x86-64-v2",) if os.uname().machine == "x86_64" else ()
-
-
-def _processor_hash() -> str:
-    """Returns 8 hexadecimal digits that depend on the processor's instructions."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        text = next(line for line in lines if line.lower().startswith(("flags", "features")))
-    except (OSError, StopIteration):
-        text = platform.processor()
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-if __name__ == "__main__":
-    print(compile_library(cache_folder() / library_name(native=True), ("-march=native",)))

@@ -69,8 +69,19 @@ def test_a_compiler_that_fails_is_one_line(compiler, tmp_path, monkeypatch):
     assert "\n" not in str(error.value)
 
 
-def test_a_library_for_this_processor_is_preferred(compiler):
-    build.library_path()
-    native = build.cache_folder() / build.library_name(native=True)
-    native.write_text("native")
-    assert build.library_path() == native
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="one library serves all processors")
+def test_the_library_is_chosen_by_the_processor(compiler, tmp_path, monkeypatch):
+    of_all, of_newer = [build.library_name(flags) for flags in build.processors()]
+    cpuinfo = tmp_path / "cpuinfo"
+    monkeypatch.setattr(build, "CPUINFO", cpuinfo)
+    newer = "fpu sse2 abm avx2 bmi1 bmi2 f16c fma movbe"
+    for features, name in ((newer, of_newer), (newer.replace(" fma", ""), of_all), ("", of_all)):
+        cpuinfo.write_text(f"model name\t: a\nflags\t\t: {features}\n")
+        assert build.library_path().name == name
+    cpuinfo.unlink()
+    assert build.library_path().name == of_all
+
+
+def test_a_compiler_may_have_arguments(compiler, monkeypatch):
+    monkeypatch.setenv("CXX", f"{os.environ['CXX']} c++ -target some")
+    assert build.library_path().read_text() == "made\n"

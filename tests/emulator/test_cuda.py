@@ -55,3 +55,14 @@ def test_a_missing_cuda_compiler_is_an_error_of_one_line(tmp_path, monkeypatch):
     with pytest.raises(EmulatorUnavailable, match="nvcc") as error:
         build.cached("cuda", "ffi.cu", cuda="sm_90")
     assert "\n" not in str(error.value)
+
+
+def test_a_gpu_that_the_compiler_does_not_know_is_an_error_of_one_line(tmp_path, monkeypatch):
+    script = tmp_path / "nvcc"
+    script.write_text("#!/bin/sh\necho 'a warning' >&2\necho 'nvcc fatal : sm_999 is not defined' >&2\nexit 1\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("CUDACXX", str(script))
+    monkeypatch.setenv("GUNREAL_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(EmulatorUnavailable, match="fatal.*sm_999.*CUDACXX") as error:
+        build.cached("cuda", "ffi.cu", cuda="sm_999")
+    assert "\n" not in str(error.value)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,10 @@ def test_a_wheel_plays_without_a_compiler(tmp_path):
         names = archive.getnames()
     assert all(any(name.endswith(f"emulator/{file}") for name in names) for file in ("core/tia.h", "games.toml"))
     assert "-py3-none-linux" in wheel.name
+    with zipfile.ZipFile(wheel) as archive:
+        libraries = [archive.read(name) for name in archive.namelist() if name.endswith(".so")]
+    assert len(libraries) == len(build.processors())
+    assert not any(name in library for library in libraries for name in (b"libstdc++.so", b"libgcc_s.so"))
 
     site = tmp_path / "site"
     subprocess.run([*PIP, "--no-deps", "--target", site, wheel], check=True)
