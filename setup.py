@@ -3,7 +3,7 @@
 import importlib.util
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
@@ -37,17 +37,20 @@ class BuildWithLibrary(build_py):
             self.warn(f"the wheel has no compiled emulator: {error}")
 
 
-class PlatformWheel(bdist_wheel):
-    """A wheel for this platform and any Python 3, or for any platform if there is no compiler."""
+class Platform(Distribution):
+    """A distribution that depends on the platform, unless there is no compiler."""
 
-    def finalize_options(self):
-        """Decides whether the wheel depends on the platform."""
-        super().finalize_options()
-        self.root_is_pure = not _build_module().find_compiler()
+    def has_ext_modules(self):
+        """Decides on the wheel's tag, and that its files are in the folder that may contain libraries."""
+        return bool(_build_module().find_compiler())
+
+
+class AnyPython(bdist_wheel):
+    """A wheel for any Python 3."""
 
     def get_tag(self):
         """Returns the tags of Python, ABI and platform."""
         return "py3", "none", super().get_tag()[2]
 
 
-setup(cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})
+setup(distclass=Platform, cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": AnyPython})

@@ -46,7 +46,9 @@ def test_a_wheel_plays_without_a_compiler(tmp_path):
     assert all(any(name.endswith(f"emulator/{file}") for name in names) for file in ("core/tia.h", "games.toml"))
     assert "-py3-none-linux" in wheel.name
     with zipfile.ZipFile(wheel) as archive:
-        libraries = [archive.read(name) for name in archive.namelist() if name.endswith(".so")]
+        names = [name for name in archive.namelist() if name.endswith(".so")]
+        libraries = [archive.read(name) for name in names]
+    assert all(name.startswith("gunreal/emulator/lib/") for name in names)
     assert len(libraries) == len(build.processors())
     assert not any(name in library for library in libraries for name in (b"libstdc++.so", b"libgcc_s.so"))
 

@@ -107,10 +107,11 @@ ATARI_FN inline void boot(Player& p, const Game& game, Noise& noise) {
   for (int k = 0; k < 128; k++) p.s.riot.ram[k] = uint8_t(noise.next());
   noise.next();
   release(p, game);
-  for (int k = 0; k < 2; k++) {
-    power(p.s, game.cart, noise);
-    for (int f = 0; k == 0 && f < 60; f++) frame(p.s, game.cart, nullptr);
-  }
+  Cartridge unknown = game.cart;  // in the first second, ale-py does not know yet whether the game is for PAL
+  unknown.max_lines = 290;
+  power(p.s, unknown, noise);
+  for (int f = 0; f < 60; f++) frame(p.s, unknown, nullptr);
+  power(p.s, game.cart, noise);
   Game first = game;
   first.start = game.first_start;
   first.start_length = game.first_length;
