@@ -36,7 +36,7 @@ def row(name: str, results: Sequence[Result]) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Returns the exit code: 0 on success, 1 if a training did not survive, 2 for bad input."""
+    """Returns the exit code: 0 on success, 1 if a training did not survive, 2 for bad input, 130 if stopped."""
     try:
         parser = Parser("cluster_faults.py", __doc__)
         parser.add_argument("--faults", default=",".join(FAULTS), help=f"faults (default: all): {', '.join(FAULTS)}")
@@ -50,11 +50,19 @@ def main(argv: Sequence[str]) -> int:
     except ConfigError as error:
         print(f"cluster_faults.py: {error}", file=sys.stderr)
         return 2
+    try:
+        return _print(names, options.repeats)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _print(names: Sequence[str], repeats: int) -> int:
+    """Measures, and prints a row for each fault. Returns the exit code."""
     print(f"| what fails | {' | '.join(Result._fields)} | repeats |\n|{'---|' * (len(Result._fields) + 2)}", flush=True)
     failed = False
     for name in names:
         results = []
-        for _ in range(options.repeats):
+        for _ in range(repeats):
             try:
                 results.append(measure(name))
             except ConfigError as error:
