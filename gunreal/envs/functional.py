@@ -97,7 +97,7 @@ class Batched:
 def from_gymnax(env: Any, params: Any) -> Batched:
     """A `FunctionalEnv` made from an environment with gymnax's interface, as `gymnax.make` returns it.
 
-    Such an environment does not tell apart the end of an episode and its time limit, so all ends are terminations.
+    Time limits truncate episodes since gymnax 1.0, and terminate them before.
     """
     from jax import numpy as jnp
 
@@ -107,7 +107,9 @@ def from_gymnax(env: Any, params: Any) -> Batched:
 
     def step(key: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
         observation, state, reward, done, _ = env.step_env(key, state, action, params)
-        return state, observation, reward, jnp.asarray(done, bool), jnp.zeros((), bool)
+        done = jnp.asarray(done, bool)
+        over = env.is_truncated(state, params) if hasattr(env, "is_truncated") else False  # since gymnax 1.0
+        return state, observation, reward, done, jnp.asarray(over, bool) & ~done
 
     seen, actions = env.observation_space(params), env.action_space(params)
     if hasattr(seen, "shape") and not hasattr(seen, "n"):

@@ -55,6 +55,21 @@ def test_episodes_follow_each_other():
     assert {1, 2, 3, 4} == set(starts)  # every episode draws its own
 
 
+def test_time_limits_of_gymnax_truncate():
+    class Timed(Countdown):
+        """As since gymnax 1.0."""
+
+        def is_truncated(self, state, params):
+            return state <= 1
+
+    env = adapted((Timed(), 4))
+    state, observation = env.init(np.arange(50, dtype=np.int32))
+    left = np.asarray(observation)[:, 0]
+    _, _, _, terminated, truncated = env.step(state, np.ones(50, np.int32))
+    np.testing.assert_array_equal(terminated, left == 1)
+    np.testing.assert_array_equal(truncated, left == 2)
+
+
 def test_an_environment_depends_on_its_seed_alone():
     env = adapted(make_countdown(1000))
     (_, some), (_, others) = (env.init(np.array(seeds, np.int32)) for seeds in ([1, 2, 3], [3, 9, 1]))
