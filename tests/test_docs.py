@@ -40,7 +40,7 @@ TINY = {
     "frame_size": 36,
 }
 # Programs of others; their arguments are theirs to check.
-OTHERS = {"python3", "git", "cd", "source", "ruff", "mypy", "lint-imports", "mkdocs", "pytest"}
+OTHERS = {"python3", "auditwheel", "git", "cd", "source", "ruff", "mypy", "lint-imports", "mkdocs", "pytest"}
 
 
 class Block(NamedTuple):
@@ -142,7 +142,7 @@ def check_command(words: list[str], folder: Path) -> None:
         case ["gunreal", command, *rest]:
             assert command in LISTS
             check_train(rest, folder)
-        case ["python", "-m", "venv", _]:
+        case ["python", "-m", "venv", _] | ["python", "-m", "build"]:
             pass
         case ["python", tool, *rest] if tool.startswith("tools/"):
             check_tool(tool, rest, folder)
