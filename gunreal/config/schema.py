@@ -198,7 +198,7 @@ class Config:
     dqn_exploration_share: float = field(
         0.1, "Share of the steps in which DQN's probability of random actions falls", above=0, high=1
     )
-    entropy: float = field(0.01, "Weight of the entropy bonus, beta", low=0)
+    entropy: float = field(0.02, "Weight of the entropy bonus, beta", low=0)
     reduction: str = field(
         "mean",
         "Reduction of the loss over the agent steps of a batch: mean, or sum (as in GA3C)",

@@ -35,7 +35,7 @@ def planned(tmp_path, labels="gunreal-tasks,sb3-ppo:envs=4", rest=(), **options)
 
 
 def test_plan(tmp_path):
-    jobs = planned(tmp_path, rest=["--entropy", "0.02"], our_steps=500)
+    jobs = planned(tmp_path, rest=["--entropy", "0.03"], our_steps=500)
     assert [job.name for job in jobs[:4]] == [
         "Pong-gunreal-tasks-s1",
         "Pong-sb3-ppo_envs_4-s1",
@@ -44,7 +44,7 @@ def test_plan(tmp_path):
     ]
     assert len(jobs) == 8 and jobs[4].name == "Pong-gunreal-tasks-s2" and [job.steps for job in jobs[:2]] == [500, 1000]
     config = jobs[6].config
-    assert (config.env, config.seed, config.tasks, config.entropy) == ("ALE/Qbert-v5", 2, ("pc", "vr", "rp"), 0.02)
+    assert (config.env, config.seed, config.tasks, config.entropy) == ("ALE/Qbert-v5", 2, ("pc", "vr", "rp"), 0.03)
     words = jobs[7].command()
     assert words[1:3] == [str(TOOLS / "train_peer.py"), "sb3-ppo"] and json.loads(words[4]) == {"envs": 4}
     assert words[5:] == ["--game", "Qbert", "--steps", "1000", "--seed", "2", "--out", str(tmp_path / jobs[7].name)]

@@ -67,7 +67,7 @@ def test_a_run_with_other_flags_is_rejected(tmp_path):
     make_run(plan(tmp_path, small("pc"))[0], FINISHED)
     trainings.check(plan(tmp_path, small("pc"), extra=["--metrics_seconds", "1"]))  # how it is watched doesn't matter
     with pytest.raises(
-        ConfigError, match=r"ablation-pc-s1 has steps 1000, entropy 0.01, not 2000, 0.5; choose another"
+        ConfigError, match=r"ablation-pc-s1 has steps 1000, entropy 0.02, not 2000, 0.5; choose another"
     ):
         trainings.check(plan(tmp_path, small("pc"), extra=["--entropy", "0.5"], steps=2000))
     (tmp_path / "ablation-vr-s1").mkdir()
