@@ -166,10 +166,8 @@ class Fleet:
         ref, member.pending = member.pending, None
         try:
             found = self._ray.get(ref)
-            member.heard, member.is_away = (
-                time.monotonic(),
-                False,
-            )  # a gradient or the end of a long start is a sign of life, too
+            # A gradient or the end of a long start is a sign of life, too.
+            member.heard, member.is_away = time.monotonic(), False
             return found
         except self._ray.exceptions.RayTaskError as error:
             self.lost(member, error.cause if isinstance(error.cause, Exception) else error)
