@@ -65,7 +65,8 @@ class Coordinator(Record):
         super().__init__(config, make_metrics(tasks, resumed), run_dir, resumed)
         serial = resumed.extra.get("node_serial", 1) if resumed else 0
         self._fleet = Fleet(self._engine, config, spec, serial, self.node)
-        self._round = Round(config.quorum if config.sync == "on" else 0.5 / 1024)
+        updates = config.ppo_epochs * config.ppo_minibatches if config.algorithm == "ppo" else 1
+        self._round = Round(config.quorum if config.sync == "on" else 0.5 / 1024, updates)
         self._gradients: list[Gradient] = []
         self._model: Model | None = None
         self._shards: shards.Shards | None = None
@@ -116,7 +117,7 @@ class Coordinator(Record):
         member.answers += 1
         late = member.version != self._model.version and self.config.sync == "on"
         member.took = time.monotonic() - member.sent
-        self._round.answered(member.took)
+        self._round.answered(member.slot, member.took)
         self._report.answered(member, found, late, self._model.version - member.version)
         counted = found.counted
         counted["counts"]["updates"] = 0  # rounds are counted instead

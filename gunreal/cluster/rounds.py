@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import defaultdict, deque
 
 import numpy as np
 
@@ -17,10 +17,13 @@ class Round:
 
     Args:
       quorum: share of the nodes that ends a round. 1 waits for all, without a deadline.
+      updates: number of updates with each batch. A node waits for new rollouts before the first of them, so this one
+        takes longer than the others.
     """
 
-    def __init__(self, quorum: float):
+    def __init__(self, quorum: float, updates: int = 1):
         self._quorum = quorum
+        self._latest: defaultdict[int, deque[float]] = defaultdict(lambda: deque(maxlen=updates))  # of each node
         self._seconds: deque[float] = deque(maxlen=_REMEMBERED)
         self.began = 0.0
 
@@ -28,12 +31,17 @@ class Round:
         """Begins the next round."""
         self.began = now
 
-    def answered(self, seconds: float) -> None:
-        """Records how long a node took, in time or late."""
-        self._seconds.append(seconds)
+    def answered(self, slot: int, seconds: float) -> None:
+        """Records how long the node in this slot took, in time or late."""
+        self._latest[slot].append(seconds)
+        self._seconds.append(max(self._latest[slot]))
 
     def deadline(self) -> float:
-        """Seconds after which a round ends with any number of gradients: twice the median time of recent answers."""
+        """Seconds after which a round ends with any number of gradients.
+
+        This is twice the median of the times of recent answers. For an answer with a batch that is used several times,
+        the longest of the node's answers over as many updates counts.
+        """
         if self._quorum == 1 or len(self._seconds) < _FEWEST:
             return math.inf
         return _TIMES * float(np.median(self._seconds)) + _GRACE

@@ -10,7 +10,7 @@ from gunreal.cluster.rounds import Round, rate_factor
 def started(quorum: float, seconds: list[float]) -> Round:
     clock = Round(quorum)
     for value in seconds:
-        clock.answered(value)
+        clock.answered(0, value)
     clock.begin(100.0)
     return clock
 
@@ -29,6 +29,17 @@ def test_the_deadline_is_twice_the_median():
     clock = started(0.9, [0.2] * 20 + [5.0] * 5)
     assert 0.4 <= clock.deadline() < 0.45
     assert not clock.is_over(100.3, 1, 1) and clock.is_over(100.45, 1, 1)
+
+
+def test_the_wait_for_new_rollouts_is_in_time():
+    clock = Round(0.9, updates=9)
+    for _ in range(30):
+        for update in range(9):
+            clock.answered(0, 1.0 if update == 0 else 0.1)
+            clock.answered(1, 1.0 if update == 1 else 0.1)
+            clock.answered(2, 1.0 if update == 1 else 0.1)
+            clock.answered(3, 9.0)  # a slow node
+    assert 2.0 <= clock.deadline() < 2.1
 
 
 def test_there_is_no_deadline_at_first():
