@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+from unittest import mock
 
 import pytest
 from measuring import namespaces
@@ -22,4 +24,5 @@ except ConfigError as error:
 @pytest.mark.parametrize("name", ["run-disk-full", "network-cut"])
 def test_training_goes_on_and_all_nodes_take_part_again(name):
     """`measure` fails otherwise."""
-    assert measure(name).back > 0
+    with mock.patch.dict(os.environ):  # Ray's settings for several computers
+        assert measure(name).back > 0

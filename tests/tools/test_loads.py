@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from multiprocessing import resource_tracker
 
 import pytest
 import reproduce
@@ -13,6 +14,13 @@ from measuring import loads as measuring
 from gunreal.config.checks import check
 
 ROW = {"steps": 100.0, "updates": 2.0, "gpu": [70.0, 90.0]}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_process_stays():
+    """Other tests look at all children of this process, and memory that is shared here starts one."""
+    yield
+    resource_tracker._resource_tracker._stop()
 
 
 @pytest.fixture
