@@ -1,21 +1,9 @@
 from __future__ import annotations
 
-import importlib.util
-
 import cluster_faults
 import pytest
 from measuring.cluster_run import Back
 from measuring.faults import Result, fill
-
-
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray")
-@pytest.mark.timeout(600)
-def test_a_node_that_is_killed(capsys):
-    assert cluster_faults.main(["--faults", "node-killed"]) == 0
-    head, _, row = capsys.readouterr().out.splitlines()
-    found = dict(zip(head.split("|"), row.split("|"), strict=True))
-    assert found[" what fails "] == " the process of a node is killed "
-    assert float(found[" back "]) > 0 and float(found[" pause "]) >= 0 and found[" gone "].strip() == ""
 
 
 def test_medians():
