@@ -133,10 +133,11 @@ class Coordinator(Record):
         """Takes a node in that has started. The first one says what the network is."""
         try:
             if self._model is None:
-                self._model = Model(description.state, description.limits)
+                model = Model(description.state, description.limits)
                 if self.resumed:
-                    self._model.check(self.resumed.state)
-                    self._model = Model(self.resumed.state, description.limits)
+                    model.check(self.resumed.state)
+                    model = Model(self.resumed.state, description.limits)
+                self._model = model
                 nodes = self.config.nodes or len(self._engine.machines())
                 count = shards.choose(self.config.reducers, len(self._engine.machines()), nodes, self._model.size)
                 self._shards = shards.Shards(self._engine, self._fields, self._model.shard(), count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -101,11 +102,13 @@ class Fleet:
             self._check_life(member, now)
 
     def _seat(self, now: float) -> None:
-        """Starts a node in every free slot. Slots are numbered over the machines in turn."""
+        """Starts the nodes that are missing, in the first free slots. Slots are numbered over the machines in turn."""
         wanted = self._config.nodes or len(self._machines)
         taken = [member.machine.id for member in self.members.values()]
-        for slot in range(wanted):
-            if slot in self.members or now < self._retry.get(slot, 0.0) or not self._machines:
+        # The node of a machine that has left may have had a lower slot than those that stay.
+        free = (slot for slot in itertools.count() if slot not in self.members)
+        for slot in itertools.islice(free, max(0, wanted - len(self.members))):
+            if now < self._retry.get(slot, 0.0) or not self._machines:
                 continue
             machine = min(self._machines, key=lambda machine: taken.count(machine.id))
             taken.append(machine.id)

@@ -156,31 +156,35 @@ class Shards:
         self._copies = [reducer.shard.remote() for reducer in self._reducers]
 
     def _replace(self, place: int) -> None:
-        """Starts another reducer with the weights of the last round and the last copy of the averages."""
+        """Starts another reducer with what is left of the slice. Waits for a machine if there is none."""
         self._engine.kill(self._reducers[place])
+        self._recover(place)
+        self._copies = []
+        self.replaced += 1
+        self._reducers[place] = self._start(place)
+        self._await([self._reducers[place]])
+
+    def _recover(self, place: int) -> Shard:
+        """Keeps and returns the weights of the last round with the last copy of the averages."""
         kept = self._kept[place]._replace(updates=self._updates)
         try:
             self._engine.wait(self.weights[place : place + 1], _PATIENCE)
             kept = kept._replace(weights=self._ray.get(self.weights[place], timeout=0))
         except self._ray.exceptions.RayError:  # they were lost with their machine
             self.weights[place] = self._ray.put(kept.weights)
-        self._kept[place], self._copies = kept, []
-        self.replaced += 1
-        self._reducers[place] = self._start(place)
-        self._await([self._reducers[place]])
+        self._kept[place] = kept
+        return kept
 
     def whole(self) -> Shard:
-        """Weights and averages of all slices together. Without the head, some may be those of the last copy."""
+        """Weights and averages of all slices together. Those of a lost reducer may be from the last copy.
+
+        A lost reducer is replaced in the next step. There may be no machine left for it, but there is a checkpoint.
+        """
         if self._engine.is_lost:
             self._keep_last()
             return self._joined(self._kept)
-        shards: list[Shard] = []
-        for place, ref in enumerate([reducer.shard.remote() for reducer in self._reducers]):
-            shard = self._result(ref)
-            if shard is None:
-                self._replace(place)
-            shards.append(shard or self._kept[place])
-        return self._joined(shards)
+        asked = [reducer.shard.remote() for reducer in self._reducers]
+        return self._joined([self._result(ref) or self._recover(place) for place, ref in enumerate(asked)])
 
     def _keep_last(self) -> None:
         """Takes a last copy of what the reducers have that still answer."""

@@ -117,6 +117,8 @@ def _priorities(kept: store.Store, group: Any, drawn: Sequences, error: Any, mas
     mean = (error * mask).sum(1) / jnp.maximum(mask.sum(1), 1.0)
     priority = _LEAST + _MAXIMUM * (error * mask).max(1) + (1 - _MAXIMUM) * mean
     row, agents = first % len(kept["age"]), jnp.arange(len(first))
-    priority = jnp.where(length > 0, priority, kept["priority"][row, group, agents])
+    # One value that is not finite would spread to all steps by the peak, and end the learning.
+    known = (length > 0) & jnp.isfinite(priority)
+    priority = jnp.where(known, priority, kept["priority"][row, group, agents])
     peak = jnp.maximum(kept["peak"], priority.max())
     return {"priority": kept["priority"].at[row, group, agents].set(priority), "peak": peak}

@@ -183,7 +183,7 @@ class Program:
         batch = batch if with_tasks else rollouts.without_tasks(batch)
         if self._orders[:2] != (1, 1):
             batch = self._places.spread(rollouts.minibatch(batch, orders[place[0], place[1]]))
-        batch = rollouts.flat(batch)
+        batch = rollouts.flat(batch, ("base", *(task.name for task in self._tasks)))
         arrays, values = self._learner.functional_update(arrays, batch, rate)
         names = self.names[with_tasks] = self._learner.metric_names(batch)
         lags = jnp.where(acted < 0, -1, version - acted)

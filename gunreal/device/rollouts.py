@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -65,9 +65,16 @@ def past(store: Store, spec: Spec, group: Any, steps: Any) -> Past:
     return Past(state, jnp.where(new, -1, action), jnp.where(new, 0.0, reward))
 
 
-def flat(batch: Batch) -> Batch:
-    """A batch whose observations are one array with one leading axis, as the network takes them."""
-    parts = [part.reshape(-1, *part.shape[2:]) for part in batch["observations"].values()]
+def flat(batch: Batch, names: Sequence[str]) -> Batch:
+    """A batch whose observations are one array with one leading axis, as the network takes them.
+
+    Args:
+      batch: the batch.
+      names: names of all parts, in the order of the network. The order in `batch` does not count, because JAX sorts
+        the keys of the dicts that a compiled program takes and returns.
+    """
+    found = [batch["observations"][name] for name in names if name in batch["observations"]]
+    parts = [part.reshape(-1, *part.shape[2:]) for part in found]
     flattened = {**batch, "observations": jnp.concatenate(parts)}
     return flattened if batch["past"] else {name: part for name, part in flattened.items() if name != "past"}
 

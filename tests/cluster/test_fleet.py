@@ -71,6 +71,20 @@ def test_machines_that_join_get_a_node(clock):
     assert [member.machine.host for member in found.ready()] == ["a", "b"] and found.replaced == 0
 
 
+def test_a_machine_that_leaves_takes_its_node_with_it(clock):
+    """The others keep theirs, and have no second one. A machine that joins later gets one again."""
+    engine, found = make("a", "b", cluster="auto")
+    look(found, clock)
+    engine.hosts.remove("a")
+    found.ready()[0].actor.dead = True
+    for _ in range(5):
+        look(found, clock)
+    assert [member.machine.host for member in found.ready()] == ["b"]
+    engine.hosts.append("c")
+    look(found, clock)
+    assert [member.machine.host for member in found.ready()] == ["c", "b"]
+
+
 def test_a_lost_node_is_replaced_by_one_with_another_seed(clock, capsys):
     _, found = make("a", nodes=2)
     look(found, clock)

@@ -129,6 +129,20 @@ def test_a_successor_has_the_weights_of_the_last_round_and_copied_averages(monke
     assert after.updates == 3
 
 
+def test_a_checkpoint_does_not_wait_for_a_machine(monkeypatch):
+    """Without one, the reducers cannot be replaced. The run can still be saved and stopped."""
+    engine, made = start(2)
+    step(made, refs(made))
+    weights = now(made)
+    engine.actors[1][1].dead = True
+    monkeypatch.setattr(engine, "hosts", [])
+    monkeypatch.setattr(shards.time, "sleep", lambda seconds: pytest.fail("it waits"))
+    np.testing.assert_array_equal(made.whole().weights, weights)
+    engine.hosts = ["c"]
+    assert step(made, refs(made)) is None and made.replaced == 1
+    assert step(made, refs(made)) is not None
+
+
 def test_without_the_head_the_last_copy_is_what_reducers_that_live_have(monkeypatch):
     """Nothing waits for Ray, which would try to reach the head for a minute."""
     monkeypatch.setattr(shards, "_BACKUP", 1e9)

@@ -123,6 +123,16 @@ def test_sequences_with_large_errors_are_drawn_more_often():
     assert hits >= 0.9 * 40 and 0 < min(weights) <= max(weights) == 1
 
 
+def test_an_error_that_is_not_finite_leaves_the_priorities():
+    """The update with it is skipped. Its priority would be that of all later steps."""
+    config, spec, kept, _ = played(dqn_priority=1.0)
+    _, _, changed = gather(config, spec, kept | {"reward": kept["reward"].at[:, 1, 0].set(np.nan)})
+    assert np.isfinite(changed["priority"]).all() and np.isfinite(changed["peak"])
+    before = np.asarray(kept["priority"])
+    np.testing.assert_array_equal(changed["priority"][:, 1, 0], before[:, 1, 0])
+    assert (changed["priority"] != before).any()
+
+
 def test_the_target_network_follows_every_few_updates():
     config = configure(algorithm="dqn", replay_size=12, dqn_updates=2, dqn_target=3)
     program, learner = make_program(config)

@@ -78,6 +78,36 @@ def test_tasks_take_part_in_a_share_of_the_first_epoch():
     assert [len(batch["observations"]) for batch in learner.batches] == [16, 32, 16, 16] * 3
 
 
+class Shows(ValueReplay):
+    """Its targets are the observations that the network must get for it."""
+
+    def __init__(self, name, rows):
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "rows", rows)
+        super().__init__()
+
+    def length(self, t_max):
+        return self.rows
+
+    def targets_batch(self, replay, sequences, bootstraps):
+        return {"seen": replay.get("frame", sequences.first, self.rows)}
+
+
+@keras_on_jax
+def test_observations_follow_the_order_of_the_tasks():
+    """Compiled programs sort dicts by their keys, so that the order has to be made again."""
+    tasks = [Shows("vr", 4), Shows("rp", 3), Shows("aux", 2)]
+    config = configure(env_args={"script": "~"}, tasks=("vr",), replay_size=12)
+    _, learner, _, _ = run(config, 3, tasks)
+    batch, end = learner.batches[-1], 8 * 4
+    for task in tasks:
+        start, end, kept = end, end + 8 * task.rows, batch[task.name]["mask"] > 0
+        rows = batch["observations"][start:end].reshape(8, task.rows, 3)
+        np.testing.assert_array_equal(rows[kept], batch[task.name]["seen"][kept])
+        assert kept.any()
+    assert end == len(batch["observations"])
+
+
 def test_scores_are_reported():
     _, _, _, reports = run(configure(), 4)
     scores = np.concatenate([report[0] for report in reports])

@@ -101,6 +101,6 @@ def test_the_past_is_that_before_each_step(gathered):
 
 def test_a_minibatch_has_whole_rollouts(gathered):
     _, batch, _, _ = gathered
-    smaller = rollouts.flat(rollouts.minibatch(batch, np.array([2, 0])))
+    smaller = rollouts.flat(rollouts.minibatch(batch, np.array([2, 0])), ["base"])
     np.testing.assert_array_equal(smaller["base"]["action"], batch["base"]["action"][np.array([2, 0])])
     assert smaller["observations"].shape == (2 * batch["base"]["mask"].shape[1], 3)
