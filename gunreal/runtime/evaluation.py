@@ -90,9 +90,10 @@ class Evaluation:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _is_due(self) -> bool:
-        minutes = self._config.eval_minutes
+        minutes, step = self._config.eval_minutes, self._system.metrics.step
         by_time = bool(minutes) and time.monotonic() - self._since >= 60 * minutes
-        return self._system.metrics.step > 0 and (by_time or self._system.metrics.step >= self._next)
+        # The same weights are not evaluated twice, or the wait at the end of the run might have no end.
+        return step > self._step and (by_time or step >= self._next)
 
     def _start(self) -> None:
         system, self._since = self._system, time.monotonic()

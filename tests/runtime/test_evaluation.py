@@ -72,6 +72,25 @@ def test_it_is_due_by_time_once_there_are_steps(make, monkeypatch):
     assert not one._is_due()
 
 
+def test_the_wait_ends_after_evaluations_that_take_longer_than_their_interval(make, monkeypatch):
+    """The next one is due by then, but there are no new weights."""
+    one, system = make(eval_minutes=1e-6)
+    system.metrics.step = 10
+    starts, start = [], one._start
+
+    def counted():
+        starts.append(system.metrics.step)
+        assert len(starts) < 4, "the wait has no end"
+        start()
+
+    monkeypatch.setattr(one, "_start", counted)
+    one.finish()
+    assert starts == [10]
+    system.metrics.step = 11
+    one.finish()
+    assert starts == [10, 11] and one.take()["eval_step"] == 7
+
+
 def test_its_result_is_in_one_line(make):
     one, system = make(eval_steps=10)
     assert one.take() == dict.fromkeys(KEYS)
