@@ -23,6 +23,8 @@ from gunreal.runtime.record import Record, warn
 
 KEYS = ("eval_step", "eval_score_mean", "eval_score_std", "eval_length_mean")
 _FOLDER = "evaluation"
+_KEPT = 2**20  # bytes of output
+_RESULT = '{"run": '  # the beginning of the result
 # Ends with the server, as agent processes do.
 _BOOT = """import os, pickle, sys, threading
 os.nice(19)
@@ -126,10 +128,23 @@ class Evaluation:
         assert ended.stdin
         ended.stdin.close()
         self._popen = None
-        text, errors = (os.pread(file.fileno(), 2**20, 0).decode() for file in (self._output, self._errors))
-        if ended.returncode:
-            reason = (errors.strip() or f"exit code {ended.returncode}").splitlines()[-1]
+        result = None if ended.returncode else _result(_end(self._output))
+        if result is None:
+            reason = (_end(self._errors).strip() or f"exit code {ended.returncode}").splitlines()[-1]
             warn(f"the evaluation at step {self._step} failed: {reason}")
             return
-        result = json.loads(text.strip().splitlines()[-1])  # environments may have printed something before
         self._found = dict(zip(KEYS, (result[key] for key in ("step", "mean", "std", "mean_length")), strict=True))
+
+
+def _end(file: IO[bytes]) -> str:
+    """The last part of a file as text. Environments may print without an end."""
+    size = os.fstat(file.fileno()).st_size
+    return os.pread(file.fileno(), _KEPT, max(0, size - _KEPT)).decode(errors="replace")
+
+
+def _result(text: str) -> dict[str, Any] | None:
+    """What `gunreal evaluate --json` has printed. Environments may have printed something before and after it."""
+    with contextlib.suppress(ValueError):
+        found: dict[str, Any] = json.JSONDecoder().raw_decode(text, text.rindex(_RESULT))[0]
+        return found
+    return None

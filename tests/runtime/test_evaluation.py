@@ -17,7 +17,7 @@ from gunreal.records.tensorboard import tag
 from gunreal.runtime import evaluation
 from gunreal.runtime.evaluation import KEYS, Evaluation
 
-RESULT = {"step": 7, "mean": 1.5, "std": 0.5, "mean_length": 9.0}
+RESULT = {"run": "catch", "step": 7, "mean": 1.5, "std": 0.5, "mean_length": 9.0}
 
 
 PRINTS = f"print('noise'); print({json.dumps(RESULT)!r})"
@@ -99,6 +99,29 @@ def test_its_result_is_in_one_line(make):
     assert one.take() == dict(zip(KEYS, (7, 1.5, 0.5, 9.0), strict=True))
     assert one.take() == dict.fromkeys(KEYS)
     assert tag("eval_score_mean") == "eval/score_mean"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        f"{PRINTS}; print('bye')",  # as libraries in C do when a process ends
+        f"print('x' * 2**21, end=''); print({json.dumps(RESULT)!r})",
+        f"sys.stdout.buffer.write(b'\\xff\\n'); sys.stdout.flush(); {PRINTS}",
+    ],
+)
+def test_its_result_is_found_in_what_environments_print(make, program):
+    one, system = make(program, eval_steps=10)
+    system.metrics.step = 10
+    one.finish()
+    assert one.take()["eval_score_mean"] == 1.5
+
+
+def test_a_result_that_is_missing_does_not_end_the_run(make, capfd):
+    one, system = make("print('bye')", eval_steps=10)
+    system.metrics.step = 10
+    one.finish()
+    assert capfd.readouterr().err.endswith("gunreal: the evaluation at step 10 failed: exit code 0\n")
+    assert one.take() == dict.fromkeys(KEYS)
 
 
 def test_a_failure_is_one_line_and_the_run_goes_on(make, capfd):
