@@ -82,14 +82,18 @@ class Run:
         return self._restored[0]
 
     @cached_property
+    def _usable(self) -> Config:
+        """The configuration with a backend that is installed here."""
+        return dataclasses.replace(self.config, backend=devices.usable(self.config.backend))
+
+    @cached_property
     def _restored(self) -> tuple[Learner, Path, int]:
         tasks, spec = self.tasks, self.spec
         saved = checkpoint.load(self.path, self._which)
-        config = dataclasses.replace(self.config, backend=devices.usable(self.config.backend))
-        _check_backend(self.path.name, config.backend)
+        _check_backend(self.path.name, self._usable.backend)
         from gunreal.runtime.system import build_learner
 
-        learner = build_learner(config, spec, tasks)
+        learner = build_learner(self._usable, spec, tasks)
         try:
             learner.set_state(saved.learned())
         except ValueError as error:
@@ -202,7 +206,7 @@ class Run:
         from gunreal.runtime import exporting
 
         out = exporting.check(path)
-        return exporting.export(self.config, self.spec, self.learner.get_state(), out)
+        return exporting.export(self._usable, self.spec, self.learner.get_state(), out)
 
     def plot(self, path: str | Path | None = None, *, x: str = "step", y: str = "score_mean", smooth: int = 1) -> Path:
         """Draws a learning curve. Needs `pip install gunreal[plot]`.
