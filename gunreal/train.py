@@ -274,7 +274,7 @@ def _with_backend(config: Config, given: Collection[str]) -> Config:
     """The configuration with a backend that is installed, unless one was given."""
     if "backend" in given:
         if is_device(config) and config.backend != "jax":
-            raise ConfigError(f"device runs use JAX, not {config.backend}; leave backend out or use --runner parallel")
+            raise ConfigError(f"device runs use JAX, not {config.backend}; use --backend jax, or --runner parallel")
         return config
     return config if is_device(config) else dataclasses.replace(config, backend=devices.usable(config.backend))
 

@@ -5,7 +5,9 @@ import dataclasses
 import pytest
 from planned import CATCH, FINISHED, make_run, plan, small, trainings
 
+from gunreal.config.flags import from_flags
 from gunreal.config.schema import ConfigError
+from gunreal.train import _with_backend
 
 
 def test_plan(tmp_path):
@@ -49,6 +51,18 @@ def test_env_and_steps_of_a_file_count_unless_they_are_given(tmp_path):
 def test_flags_that_no_training_can_have(tmp_path, extra, message):
     with pytest.raises(ConfigError, match=message.replace("(", r"\(").replace(")", r"\)")):
         plan(tmp_path, small("base", "pc"), extra=extra.split())
+
+
+def test_device_runs_have_the_backend_that_they_save(tmp_path):
+    """Also in the file that their command reads, which would else ask for another one."""
+    (training,) = plan(tmp_path, small("base"), extra=["--runner", "device"])
+    assert training.config.backend == "jax"
+    training.prepare()
+    config, extras = from_flags(training.command()[2:])
+    assert _with_backend(config, extras.given) == training.config
+    (parallel,) = plan(tmp_path, small("base"))
+    (asked,) = plan(tmp_path, small("base"), extra=["--runner", "device", "--backend", "tensorflow"])
+    assert parallel.config.backend == asked.config.backend == "tensorflow"
 
 
 def test_how_far_a_run_is(tmp_path):

@@ -18,6 +18,7 @@ from typing import Any
 from experiments.jobs import Job
 from experiments.table import FOREVER, TASKS, Experiment, LearningExperiment
 from gunreal.config import flags, folders
+from gunreal.config.checks import is_device
 from gunreal.config.files import save
 from gunreal.config.schema import Config, ConfigError
 
@@ -148,7 +149,13 @@ def configs(
     fields |= {"tasks": given.get("tasks", ()), "env": env}
     fields["logdir"] = logdir or str(Path("runs") / env.replace(":", "/").rpartition("/")[2])
     common = dataclasses.replace(common, **fields)
-    return {name: _config(common, of) for name, of in chosen.items()}
+    planned = {name: _config(common, of) for name, of in chosen.items()}
+    if "backend" in given:
+        return planned
+    return {
+        name: dataclasses.replace(config, backend="jax") if is_device(config) else config
+        for name, config in planned.items()
+    }
 
 
 def _check_extra(name: str, chosen: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]) -> None:
