@@ -133,7 +133,8 @@ class Remote(Member):
             start_new_session=True,  # the server handles a terminal's Ctrl-C
         )
         assert self.popen.stdin is not None
-        assignment = Assignment(config, layout, process, self.segment.fd, self.wake.read_fd, outbox)
+        fds = self.segment.fd, self.wake.read_fd
+        assignment = Assignment(config, layout, process, *fds, outbox, self._folder.name)
         self._start(assignment)
 
     def _start(self, assignment: Assignment) -> None:

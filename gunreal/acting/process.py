@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import signal
 import sys
 import threading
@@ -27,18 +28,26 @@ class Assignment(NamedTuple):
     segment_fd: int
     wake_fd: int
     outbox: Outbox
+    folder: str  # of temporary files
 
 
-def exit_with_the_server() -> None:
-    """Kills this process and everything its environments have started when the server's end of stdin is closed."""
+def exit_with_the_server(folder: str = "") -> None:
+    """Kills this process and everything its environments have started when the server's end of stdin is closed.
+
+    Removes `folder` before, because the server cannot.
+    """
     os.read(sys.stdin.fileno(), 1)  # not `sys.stdin.buffer`, whose lock a thread must not hold when Python ends
-    os.killpg(0, signal.SIGKILL)
+    try:
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.killpg(0, signal.SIGKILL)
 
 
 def main() -> None:
     """Entry point of an agent process. Its `Assignment` arrives pickled on standard input."""
     task = pickle.load(sys.stdin.buffer)
-    threading.Thread(target=exit_with_the_server, daemon=True).start()
+    threading.Thread(target=exit_with_the_server, args=(task.folder,), daemon=True).start()
     config, layout = task.config, task.layout
     try:
         tasks = registry.load_tasks(config.tasks, config.task)
@@ -54,3 +63,4 @@ def main() -> None:
         pass
     finally:
         worker.close()
+        shutil.rmtree(task.folder, ignore_errors=True)  # the server does so too, unless it was killed

@@ -176,6 +176,9 @@ def test_a_process_steps_and_leaves_in_order(server, tmp_path):
     assert not any("tensorflow" in name for name in libraries)
     ring = remote.segment.agent(0)
     np.testing.assert_array_equal(ring.get("frame", 0, 5)[:, 1], [0, 1, 2, 3, 0])
+    remote.leave()
+    wait_until(remote.exited)
+    assert not os.path.exists(remote._folder.name)  # also if the server cannot remove it
     server.pool.remove(remote.process).close()
     assert remote.popen.returncode == 0
     assert (tmp_path / "log").read_text() == "closed\n" * 2
@@ -257,6 +260,7 @@ def test_a_killed_server_takes_hanging_processes_with_it(server, tmp_path, how):
     wait_until(lambda: (tmp_path / "0").exists() and (how == "sleep" or (tmp_path / "child").exists()))
     remote.popen.stdin.close()  # what the kernel does when the server is gone
     wait_until(remote.exited)
+    assert not os.path.exists(remote._folder.name)
     if how == "child":
         wait_until(lambda: is_gone(int((tmp_path / "child").read_text())))
 
