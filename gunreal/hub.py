@@ -54,7 +54,13 @@ def push_to_hub(
         write(run, Path(folder), repo_id, episodes, **options)
         api = hub.HfApi(token=token)
         address = api.create_repo(repo_id, private=private, exist_ok=True)
-        api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message=f"{run.path.name} at step {run.step}")
+        # A later checkpoint of an earlier upload would be the newest one, which is loaded.
+        api.upload_folder(
+            repo_id=repo_id,
+            folder_path=folder,
+            commit_message=f"{run.path.name} at step {run.step}",
+            delete_patterns="checkpoints/*",
+        )
     return str(address)
 
 

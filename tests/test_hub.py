@@ -40,7 +40,9 @@ def repositories(tmp_path, monkeypatch):
             (root / repo_id).mkdir(parents=True, exist_ok=True)
             return f"https://huggingface.co/{repo_id}"
 
-        def upload_folder(self, *, repo_id, folder_path, commit_message):
+        def upload_folder(self, *, repo_id, folder_path, commit_message, delete_patterns=None):
+            for path in (root / repo_id).glob(delete_patterns) if delete_patterns else ():
+                path.unlink()
             shutil.copytree(folder_path, root / repo_id, dirs_exist_ok=True)
 
     def download(repo_id, *, revision, token, allow_patterns):
@@ -62,6 +64,15 @@ def test_there_and_back(run, repositories):
     assert loaded.metrics == run.metrics and loaded.spec == run.spec
     scores = json.loads((loaded.path / "scores.json").read_text())
     assert scores["scores"] == run.evaluate(4, seed=5).tolist()
+
+
+def test_an_earlier_checkpoint_replaces_a_later_one(run, repositories):
+    """The scores of the card are those of the checkpoint that is loaded."""
+    folder = repositories / "me" / "catch"
+    saved = checkpoint.load(run.path)
+    checkpoint.save(folder, run.step + 100, saved.learned(), saved.extra)
+    gunreal.push_to_hub(run, "me/catch", episodes=1, token="secret")
+    assert gunreal.load_from_hub("me/catch").step == run.step
 
 
 def test_the_card_holds_the_scores_the_curve_and_the_command(run, repositories):
