@@ -192,7 +192,8 @@ class Coordinator(Record):
         if norm is not None and math.isfinite(norm):
             size = sum(gradient.answer.size for gradient in found)
             self.metrics.updated(size, grad_norm=norm, learning_rate=rate)
-        elif norm is not None:
+        elif norm is not None:  # the value layer was not rescaled
+            self._model.moments.vector = before
             self._report.refused += len(found)
 
     def _rate(self) -> float:
