@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,6 +23,24 @@ def test_a_short_one(tmp_path, monkeypatch, capsys):
     looks = json.loads((tmp_path / "soak.json").read_text())["looks"]
     assert looks[-1]["steps"] > looks[0]["steps"] and all(look["total"] > look["server"] > 0 for look in looks)
     assert len({(look["processes"], look["predictors"], look["trainers"]) for look in looks}) > 1
+
+
+def test_processes_that_were_there_before_are_not_left_behind(monkeypatch):
+    looks = [{"server": 1.0, "agent": 1.0}]
+    started = []
+
+    def watched(config, watch):
+        started.append(subprocess.Popen(["sleep", "60"]))
+        return None, SimpleNamespace(looks=looks, groups={})
+
+    monkeypatch.setattr(endurance.measure, "watched", watched)
+    started.append(subprocess.Popen(["sleep", "60"]))
+    try:
+        assert endurance.soak(None, 1.0)["left"] == [f"process {started[1].pid}"]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
 
 
 def remote(process, end, answers):

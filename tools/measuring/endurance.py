@@ -100,8 +100,9 @@ def soak(config: Config, minutes: float) -> dict[str, Any]:
       that are left after the run.
     """
     before = {thread.name for thread in threading.enumerate()}
+    others = psutil.Process().children(recursive=True)
     _, watch = measure.watched(config, lambda system: Watch(system, 60 * minutes))
     left = [f"thread {thread.name}" for thread in threading.enumerate() if thread.name not in before]
-    left += [f"process {child.pid}" for child in psutil.Process().children(recursive=True)]
+    left += [f"process {child.pid}" for child in psutil.Process().children(recursive=True) if child not in others]
     spreads = {name: spread(watch.looks, name) for name in ("server", "agent")}
     return {"looks": watch.looks, "spread": spreads, "groups": watch.groups, "left": left}
