@@ -35,7 +35,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.command_line import Parser, check_positive, say
+from common.command_line import Parser, check_positive, check_processes, say
 from measuring import measure, summary, tune
 from measuring.machine import machine
 
@@ -93,6 +93,7 @@ def _check(options: argparse.Namespace, config: Config, resumed: bool) -> None:
         )
     if config.serial or config.scheduler != "off":
         raise ConfigError("--serial and --scheduler can't be measured here; leave them out")
+    check_processes(config)
     outputs = [options.toml] if options.tune else [path for path in (options.json, options.png) if path]
     for path in outputs:
         if (

@@ -22,7 +22,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.command_line import Parser, say
+from common.command_line import Parser, check_processes, say
 from measuring import endurance
 
 from gunreal.config.schema import Config, ConfigError
@@ -40,6 +40,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:
         raise ConfigError(f"--minutes is {options.minutes:g}, but must be positive")
     if config.serial:
         raise ConfigError("the soak test needs agent processes; leave --serial out")
+    check_processes(config)
     moves = {"scheduler": "annealing"} if config.scheduler == "off" else {}
     if "scheduler_seconds" not in extras.given:
         moves["scheduler_seconds"] = 5.0  # as many changes in half an hour as in a run of many hours

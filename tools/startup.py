@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from common.command_line import Parser, check_positive
+from common.command_line import Parser, check_positive, check_processes
 
 from gunreal.config.files import save
 from gunreal.config.schema import Config, ConfigError
@@ -130,6 +130,7 @@ def main(argv: Sequence[str]) -> int:
         parser.add_argument("--repeats", type=int, default=3, metavar="N", help="number of trainings (default: 3)")
         options, config, _ = parser.parse_with_training_flags(argv)
         check_positive("repeats", options.repeats)
+        check_processes(config)
         print(table([measure(config) for _ in range(options.repeats)]))
     except ConfigError as error:
         print(f"startup.py: {error}", file=sys.stderr)

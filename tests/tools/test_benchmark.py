@@ -27,6 +27,7 @@ CATCH = ["--env", "gunreal/Catch-v0", "--agents", "4", "--agents_per_process", "
         ("--env gunreal/Catsh-v0", "unknown environment 'gunreal/Catsh-v0'"),
         ("--env CartPole-v1", "task 'pc' does not fit CartPole-v1"),
         ("--agnets 3", "unknown flag --agnets; did you mean agents?"),
+        ("--runner device", "only agent processes on one machine can be measured here; leave out --runner"),
         ("--seconds 0", "--seconds is 0, but must be positive"),
         ("--seconds soon", "argument --seconds: invalid float value: 'soon'"),
         ("--json", "argument --json: expected one argument"),

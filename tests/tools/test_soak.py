@@ -72,6 +72,7 @@ def test_spread_is_of_the_last_two_thirds():
     [
         (["--minutes", "0"], "must be positive"),
         (["--serial"], "agent processes"),
+        (["--runner", "device"], "leave out --runner"),
         (["--nosuch"], "unknown flag --nosuch"),
     ],
 )

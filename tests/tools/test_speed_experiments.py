@@ -82,6 +82,7 @@ def test_flags_override_the_papers_constants_but_not_the_compared_fields():
         ("fig9 --settings nhcw", "fig9 has no setting 'nhcw'; available: base-nhwc, base-nchw"),
         ("fig9 --draw", "runs/Pong-v5/fig9.rounds.json does not exist"),
         ("fig9 -- --scheduler queue", "--serial and --scheduler can't be measured here"),
+        ("fig9 -- --runner device", "only agent processes on one machine can be measured here; leave out --runner"),
         ("fig9 -- --layout nchw", "of fig9 has layout"),
         ("multiverse --env gunreal/Catsh-v0", "unknown environment 'gunreal/Catsh-v0'"),
         ("multiverse --env gunreal/Catch-v0 --logdir file", "can't write to file"),

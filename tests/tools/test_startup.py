@@ -30,6 +30,7 @@ def test_medians():
         (["--repeats", "0"], "--repeats is 0"),
         (["--env", "None-v0"], "unknown environment"),
         (["--stesp", "3"], "--stesp"),
+        (["--runner", "device"], "leave out --runner"),
     ],
 )
 def test_bad_input_is_one_line(capsys, words, reason):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from gunreal.config import flags
+from gunreal.config.checks import is_cluster, is_device
 from gunreal.config.schema import Config, ConfigError
 
 
@@ -42,6 +43,13 @@ def check_positive(name: str, value: float) -> None:
     """Raises ConfigError unless the value of an option is finite and positive."""
     if not (math.isfinite(value) and value > 0):
         raise ConfigError(f"--{name} is {value:g}, but must be positive")
+
+
+def check_processes(config: Config) -> None:
+    """Raises ConfigError unless a run has its agents and its learner in processes of this machine."""
+    if is_device(config) or is_cluster(config):
+        fix = "leave out --runner, --nodes and --cluster"
+        raise ConfigError(f"only agent processes on one machine can be measured here; {fix}")
 
 
 def say(text: str) -> None:

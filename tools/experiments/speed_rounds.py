@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from common.command_line import check_processes
 from measuring import measure
 from measuring.machine import machine
 
@@ -39,6 +40,7 @@ def plan(
     for config in wanted.values():
         if config.serial or config.scheduler != "off":
             raise ConfigError("--serial and --scheduler can't be measured here; leave them out")
+        check_processes(config)
     configs = {name: dataclasses.replace(config, steps=FOREVER, name="") for name, config in wanted.items()}
     return configs, Path(next(iter(configs.values())).logdir) / f"{experiment.name}.rounds.json"
 
