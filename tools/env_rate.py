@@ -18,7 +18,8 @@ import gymnasium
 import numpy as np
 from common.command_line import Parser, check_positive
 
-from gunreal.config.schema import Config, ConfigError, per_process
+from gunreal.config.derived import per_process
+from gunreal.config.schema import Config, ConfigError
 from gunreal.envs import vizdoom_maze
 from gunreal.envs.make import make
 from gunreal.envs.vizdoom_maze import ORDERS, TICS

@@ -6,7 +6,8 @@ import importlib.util
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, device_groups, largest_share, per_process
+from gunreal.config.derived import device_groups, largest_share, per_process
+from gunreal.config.schema import FIELDS, Config, ConfigError, close_match
 from gunreal.config.values import is_number
 
 _MIN_MEMORY = 64 * 2**20

@@ -64,14 +64,14 @@ class Config:
     )
     reward_clip: float = field(
         -1.0,
-        "Bound for clipping rewards. 0 disables clipping; -1 means 1 for Atari games and no clipping otherwise",
+        "Bound for clipping rewards. 0 disables clipping. -1 means 1 for Atari games and no clipping otherwise",
         low=-1,
     )
     # Tasks
     tasks: tuple[str, ...] = field((), "Auxiliary tasks, separated by commas: entry-point names or module:Class")
     task: dict[str, dict[str, Any]] = field({}, "Task options, as in pc.weight=0.05,pc.discount=0.95")
     task_share: float = field(
-        1.0, "Share of the updates on new rollouts that the tasks take part in. Less is faster", above=0, high=1
+        1.0, "Share of the updates on new rollouts in which the tasks take part. A small one is faster", above=0, high=1
     )
     t_max: int = field(20, "Length of a rollout and of a replay sequence, in agent steps", low=1, high=1000)
     replay_size: int = field(2000, "Size of each agent's replay ring, in agent steps", low=1)
@@ -135,8 +135,8 @@ class Config:
     devices: str = field("1", "Number of devices of a device run, or all")
     device_batches: int = field(
         0,
-        "Number of groups of agents that update in turn in a device run, each with t_max steps per rollout. It divides "
-        "t_max. 0 means one with PPO, and otherwise as many as leave batches of 80 agent steps",
+        "Number of groups of agents that update in turn in a device run. It divides t_max. 0 means one group with PPO, "
+        "and otherwise as many groups as can have a batch of at least min_batch agent steps",
         low=0,
     )
     device_spread: int = field(
@@ -182,8 +182,8 @@ class Config:
     ppo_minibatches: int = field(3, "Number of minibatches, and so of updates, per PPO epoch", low=1, high=1000)
     ppo_overlap: int = field(
         1,
-        "Number of a batch's last PPO epochs in which its agents take the next rollouts. 0 lets them wait for all "
-        "updates; more raises the policy lag",
+        "Number of a batch's last PPO epochs in which its agents take the next rollouts. With 0, they wait for all "
+        "updates. Larger values raise the policy lag",
         low=0,
         high=100,
     )
@@ -194,11 +194,11 @@ class Config:
     dqn_target: int = field(100, "Number of updates between copies of the weights to DQN's target network", low=1)
     dqn_double: bool = field(True, "Double DQN: the current network chooses the action that the target network values")
     dqn_priority: float = field(0.0, "Exponent of DQN's replay priorities. 0 draws uniformly", low=0, high=1)
-    dqn_exploration: float = field(0.02, "Probability of random actions of DQN, after a fall from 1", low=0, high=1)
+    dqn_exploration: float = field(0.02, "Final probability of a random action in DQN. It starts at 1", low=0, high=1)
     dqn_exploration_share: float = field(
         0.1, "Share of the steps in which DQN's probability of random actions falls", above=0, high=1
     )
-    entropy: float = field(0.02, "Weight of the entropy bonus, beta", low=0)
+    entropy: float = field(-1.0, "Entropy weight beta. -1 means 0.02 with PPO and 0.01 with A3C", low=-1)
     reduction: str = field(
         "mean",
         "Reduction of the loss over the agent steps of a batch: mean, or sum (as in GA3C)",
@@ -239,7 +239,7 @@ class Config:
     )
     reducers: int = field(0, "Number of processes that hold the weights. 0 chooses by size", low=0, high=64)
     quorum: float = field(
-        0.9, "Share of the nodes that ends a round. Below 1 a deadline ends it too; 1 waits for all", above=0, high=1
+        0.9, "Share of the nodes whose gradients end a round. Below 1, a deadline ends it, too", above=0, high=1
     )
     rate_scaling: str = field(
         "off", "Growth of the learning rate with the number of nodes", choices=("off", "sqrt", "linear")
@@ -258,29 +258,6 @@ class ConfigError(ValueError):
 
 FIELDS = {f.name: f for f in dataclasses.fields(Config)}
 TYPES: dict[str, Any] = typing.get_type_hints(Config)
-
-
-def per_process(config: Config) -> int:
-    """Number of agents per process: the largest divisor of `agents` that is at most `agents_per_process`."""
-    return largest_share(config.agents, config.agents_per_process)
-
-
-def batch_steps(config: Config) -> int:
-    """Minimum size of a training batch, in agent steps: `min_batch`, or what suits the algorithm."""
-    return config.min_batch or (480 if config.algorithm == "ppo" else 80)
-
-
-def device_groups(config: Config) -> int:
-    """Number of groups of agents in a device run: `device_batches`, or what suits the algorithm."""
-    if config.device_batches or config.algorithm == "ppo":
-        return config.device_batches or 1
-    groups = (n for n in range(config.t_max, 0, -1) if config.t_max % n == config.agents % n == 0)
-    return next((n for n in groups if config.agents // n * config.t_max >= batch_steps(config)), 1)
-
-
-def largest_share(agents: int, most: int) -> int:
-    """The largest divisor of `agents` that is at most `most`."""
-    return next(n for n in range(min(agents, most), 0, -1) if agents % n == 0)
 
 
 def close_match(word: str, known: Iterable[str]) -> str:

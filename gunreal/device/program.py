@@ -9,7 +9,8 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
-from gunreal.config.schema import Config, device_groups, largest_share
+from gunreal.config.derived import device_groups, largest_share
+from gunreal.config.schema import Config
 from gunreal.device import rollouts, sequences, store
 from gunreal.device.acting import Acting, Actors
 from gunreal.device.environment import Frames

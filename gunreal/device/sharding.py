@@ -14,7 +14,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from gunreal.config.schema import Config, ConfigError, device_groups
+from gunreal.config.derived import device_groups
+from gunreal.config.schema import Config, ConfigError
 
 _AXIS = "agents"
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gunreal.config.derived import entropy_weight
+from gunreal.config.schema import Config
 from gunreal.learning.normalizer import Moments
 from gunreal.learning.parts import present
 
 if TYPE_CHECKING:
-    from gunreal.config.schema import Config
     from gunreal.experience.replay import Past
     from gunreal.learning.network import Network
 
@@ -187,7 +188,7 @@ class Learner:
         config = self._config
         total, metrics = self.network.loss(
             batch,
-            entropy=config.entropy,
+            entropy=entropy_weight(config),
             value_weight=config.value_weight,
             log_epsilon=config.log_epsilon if config.correction == "epsilon" else 0.0,
             clip=config.ppo_clip,

@@ -10,7 +10,8 @@ from typing import Any
 
 from gunreal.acting.pool import AgentFailure, Remote
 from gunreal.acting.process import EXIT_BAD_INPUT
-from gunreal.config.schema import ConfigError, per_process
+from gunreal.config.derived import per_process
+from gunreal.config.schema import ConfigError
 from gunreal.runtime import ram, scheduler
 from gunreal.runtime.crew import Crew
 from gunreal.runtime.record import warn

@@ -11,7 +11,7 @@ import numpy as np
 
 from gunreal.acting.pool import Local
 from gunreal.acting.predictor import BasePredictor
-from gunreal.config.schema import per_process
+from gunreal.config.derived import per_process
 from gunreal.experience import queues
 from gunreal.runtime import lockstep, ram
 from gunreal.runtime.system import System

@@ -12,7 +12,8 @@ import numpy as np
 from gunreal.acting.agent import BASE, Outbox, group_slices
 from gunreal.acting.pool import Member, Pool, rollouts_that_wait
 from gunreal.acting.predictor import BasePredictor, TaskPredictor
-from gunreal.config.schema import Config, batch_steps, per_process
+from gunreal.config.derived import batch_steps, per_process
+from gunreal.config.schema import Config
 from gunreal.experience import queues
 from gunreal.experience.replay import blank_past
 from gunreal.experience.segment import Layout

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from gunreal.acting.pool import Member, Pool
-from gunreal.config.schema import Config, batch_steps
+from gunreal.config.derived import batch_steps
+from gunreal.config.schema import Config
 from gunreal.experience import queues
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Past, concatenate_pasts, empty_observations
 from gunreal.experience.returns import clip_rewards, generalized_advantages, rollout_returns

@@ -10,7 +10,7 @@ import pytest
 
 from gunreal.config.checks import check
 from gunreal.config.files import load, save
-from gunreal.config.schema import FIELDS, Config, ConfigError, batch_steps, device_groups, per_process
+from gunreal.config.schema import FIELDS, Config, ConfigError
 
 
 def error(**values) -> str:
@@ -24,22 +24,6 @@ def error(**values) -> str:
 def test_defaults_are_good_and_every_field_has_help():
     check(Config())
     assert all(field.metadata["help"] for field in FIELDS.values())
-
-
-@pytest.mark.parametrize(("algorithm", "min_batch", "batch"), [("ppo", 0, 480), ("a3c", 0, 80), ("ppo", 40, 40)])
-def test_the_batch_suits_the_algorithm(algorithm, min_batch, batch):
-    assert batch_steps(Config(algorithm=algorithm, min_batch=min_batch)) == batch
-
-
-@pytest.mark.parametrize(
-    ("agents", "groups"),
-    [(1200, 20), (1024, 4), (24, 4), (20, 5), (8, 2), (4, 1), (2, 1), (23, 1)],  # of at least 80 steps, 20 each
-)
-def test_device_runs_have_small_batches_except_with_ppo(agents, groups):
-    for algorithm in ("a3c", "dqn"):
-        assert device_groups(Config(runner="device", algorithm=algorithm, agents=agents)) == groups
-    assert device_groups(Config(runner="device", agents=agents)) == 1
-    assert device_groups(Config(runner="device", agents=agents, algorithm="a3c", device_batches=2)) == 2
 
 
 @pytest.mark.parametrize(
@@ -110,16 +94,6 @@ def test_bad_values_are_named_with_their_fix(values, fix):
 def test_device_runs_name_the_package_that_they_need(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert error(runner="device") == 'device runs need JAX; install it with pip install "gunreal[device]"'
-
-
-@pytest.mark.parametrize(
-    ("agents", "most", "share"),
-    [(1, 16, 1), (3, 16, 3), (16, 16, 16), (20, 16, 10), (32, 16, 16), (33, 16, 11), (7, 1, 1)],
-)
-def test_agents_are_shared_evenly(agents, most, share):
-    config = Config(agents=agents, agents_per_process=most)
-    check(config)
-    assert per_process(config) == share
 
 
 def test_a_suggested_number_of_agents_is_good():

@@ -44,7 +44,7 @@ def test_env_and_steps_of_a_file_count_unless_they_are_given(tmp_path):
         ("--name x", "--name is set by the experiment's name"),
         ("--logdir x", "--logdir is set by --logdir"),
         ("--entrop 1", "did you mean entropy"),
-        ("--entropy -1", "entropy is -1.0"),
+        ("--entropy -2", "entropy is -2.0"),
         ("--task_weight cpc=1", "task.cpc has options, but cpc is not in tasks"),
     ],
 )
@@ -81,7 +81,7 @@ def test_a_run_with_other_flags_is_rejected(tmp_path):
     make_run(plan(tmp_path, small("pc"))[0], FINISHED)
     trainings.check(plan(tmp_path, small("pc"), extra=["--metrics_seconds", "1"]))  # how it is watched doesn't matter
     with pytest.raises(
-        ConfigError, match=r"ablation-pc-s1 has steps 1000, entropy 0.02, not 2000, 0.5; choose another"
+        ConfigError, match=r"ablation-pc-s1 has steps 1000, entropy -1.0, not 2000, 0.5; choose another"
     ):
         trainings.check(plan(tmp_path, small("pc"), extra=["--entropy", "0.5"], steps=2000))
     (tmp_path / "ablation-vr-s1").mkdir()

@@ -11,8 +11,9 @@ from measuring import measure, tune
 
 from gunreal.config import flags
 from gunreal.config.checks import check
+from gunreal.config.derived import per_process
 from gunreal.config.files import load
-from gunreal.config.schema import Config, ConfigError, per_process
+from gunreal.config.schema import Config, ConfigError
 
 START = Config(agents=32)
 

@@ -17,7 +17,8 @@ from measuring.loads import EMULATION, INFERENCE, TRAINING
 from measuring.machine import machine
 
 from experiments.table import TASKS, Experiment
-from gunreal.config.schema import Config, ConfigError, device_groups
+from gunreal.config.derived import device_groups
+from gunreal.config.schema import Config, ConfigError
 
 ENGINES = {  # of the paper, with the fields of a configuration
     "gym": ("ale-py on the CPU", {"runner": "parallel", "emulator": "ale"}),

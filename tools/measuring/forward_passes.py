@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gunreal.config.derived import entropy_weight
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.spec import Spec
 from gunreal.runtime.system import build_learner
@@ -103,7 +104,11 @@ def both_ways(config: Config, spec: Spec) -> TensorFlow | Jax:
     def loss(targets: Targets, outputs: Any) -> Any:
         logits, value = outputs
         named = {"logits": logits[:, None], "value": value[:, None], "scale": 1.0}
-        weights = {"entropy": config.entropy, "value_weight": config.value_weight, "log_epsilon": config.log_epsilon}
+        weights = {
+            "entropy": entropy_weight(config),
+            "value_weight": config.value_weight,
+            "log_epsilon": config.log_epsilon,
+        }
         return actor_critic_loss(targets, named, **weights)[0]
 
     return (Jax if config.backend == "jax" else TensorFlow)(network, loss)

@@ -31,7 +31,8 @@ from typing import Any, NamedTuple
 import tomli_w
 
 from gunreal.config.checks import check
-from gunreal.config.schema import Config, ConfigError, per_process
+from gunreal.config.derived import per_process
+from gunreal.config.schema import Config, ConfigError
 from gunreal.runtime import scheduler
 from gunreal.train import prepare
 from measuring import measure

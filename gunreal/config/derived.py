@@ -1,0 +1,33 @@
+"""Settings that follow from others, and defaults that depend on the algorithm."""
+
+from __future__ import annotations
+
+from gunreal.config.schema import Config
+
+
+def per_process(config: Config) -> int:
+    """Number of agents per process: the largest divisor of `agents` that is at most `agents_per_process`."""
+    return largest_share(config.agents, config.agents_per_process)
+
+
+def batch_steps(config: Config) -> int:
+    """Minimum size of a training batch, in agent steps: `min_batch`, or what suits the algorithm."""
+    return config.min_batch or (480 if config.algorithm == "ppo" else 80)
+
+
+def entropy_weight(config: Config) -> float:
+    """Weight of the entropy bonus: `entropy`, or what suits the algorithm."""
+    return config.entropy if config.entropy >= 0 else 0.02 if config.algorithm == "ppo" else 0.01
+
+
+def device_groups(config: Config) -> int:
+    """Number of groups of agents in a device run: `device_batches`, or what suits the algorithm."""
+    if config.device_batches or config.algorithm == "ppo":
+        return config.device_batches or 1
+    groups = (n for n in range(config.t_max, 0, -1) if config.t_max % n == config.agents % n == 0)
+    return next((n for n in groups if config.agents // n * config.t_max >= batch_steps(config)), 1)
+
+
+def largest_share(agents: int, most: int) -> int:
+    """The largest divisor of `agents` that is at most `most`."""
+    return next(n for n in range(min(agents, most), 0, -1) if agents % n == 0)

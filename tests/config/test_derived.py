@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from gunreal.config.checks import check
+from gunreal.config.derived import batch_steps, device_groups, entropy_weight, per_process
+from gunreal.config.schema import Config
+
+
+@pytest.mark.parametrize(("algorithm", "min_batch", "batch"), [("ppo", 0, 480), ("a3c", 0, 80), ("ppo", 40, 40)])
+def test_the_batch_suits_the_algorithm(algorithm, min_batch, batch):
+    assert batch_steps(Config(algorithm=algorithm, min_batch=min_batch)) == batch
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "entropy", "weight"), [("ppo", -1, 0.02), ("a3c", -1, 0.01), ("ppo", 0, 0), ("a3c", 0.003, 0.003)]
+)
+def test_the_entropy_weight_suits_the_algorithm(algorithm, entropy, weight):
+    assert entropy_weight(Config(algorithm=algorithm, entropy=entropy)) == weight
+
+
+@pytest.mark.parametrize(
+    ("agents", "groups"),
+    [(1200, 20), (1024, 4), (24, 4), (20, 5), (8, 2), (4, 1), (2, 1), (23, 1)],  # of at least 80 steps, 20 each
+)
+def test_device_runs_have_small_batches_except_with_ppo(agents, groups):
+    for algorithm in ("a3c", "dqn"):
+        assert device_groups(Config(runner="device", algorithm=algorithm, agents=agents)) == groups
+    assert device_groups(Config(runner="device", agents=agents)) == 1
+    assert device_groups(Config(runner="device", agents=agents, algorithm="a3c", device_batches=2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("agents", "most", "share"),
+    [(1, 16, 1), (3, 16, 3), (16, 16, 16), (20, 16, 10), (32, 16, 16), (33, 16, 11), (7, 1, 1)],
+)
+def test_agents_are_shared_evenly(agents, most, share):
+    config = Config(agents=agents, agents_per_process=most)
+    check(config)
+    assert per_process(config) == share
