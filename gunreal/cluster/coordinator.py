@@ -1,4 +1,4 @@
-"""The coordinator: it runs the rounds and keeps the run's record. Gradients and weights do not pass through it."""
+"""The coordinator: it controls the rounds and writes metrics and checkpoints. It never handles weights or gradients."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Gradient(NamedTuple):
     """A gradient for the present round.
 
     Attributes:
-      member: the node that computed it.
-      slices: references to its slices.
-      answer: what came with it.
+      member: the node that computed the gradient.
+      slices: references to the slices of the gradient.
+      answer: the answer of the node.
     """
 
     member: Member
@@ -99,7 +99,7 @@ class Coordinator(Record):
     def _awaited(self) -> list[Member]:
         """The nodes that compute a gradient for this round and are likely to be in time.
 
-        A node that took longer than the deadline last time, or still computes for an earlier round, is not waited for.
+        This leaves out a node that missed the deadline last time, and one that still computes for an earlier round.
         """
         if self._model is None:
             return []
@@ -130,7 +130,7 @@ class Coordinator(Record):
             self._gradients.append(Gradient(member, member.slices, found))
 
     def _welcome(self, member: Member, description: Any) -> None:
-        """Takes a node in that has started. The first one says what the network is."""
+        """Accepts a node that has started. The first one describes the network."""
         try:
             if self._model is None:
                 model = Model(description.state, description.limits)
@@ -159,7 +159,7 @@ class Coordinator(Record):
         self._report.sent(4 * (self._model.size + len(self._model.moments.vector)))
 
     def _update(self) -> None:
-        """Takes one step with the gradients that are there, and sends its result to the nodes that are free."""
+        """Takes one step with the gradients that have arrived, and sends the new weights to the free nodes."""
         assert self._model is not None and self._shards is not None
         found = sorted(self._gradients, key=lambda gradient: gradient.member.slot)
         self._gradients = []
@@ -223,7 +223,7 @@ class Coordinator(Record):
         return self._model.state(self._shards.whole())
 
     def save(self) -> None:
-        """Writes a checkpoint, from which a cluster or a single machine goes on."""
+        """Writes a checkpoint, from which a cluster or a single machine can continue."""
         if self._model is not None:
             serial = self._fleet.serial
             self.save_checkpoint(self.state(), node_serial=serial, processes=serial * _PROCESSES)
@@ -235,7 +235,7 @@ class Coordinator(Record):
         return self._model.sha256(self._shards.whole().weights)
 
     def close(self) -> None:
-        """Closes the files of metrics, ends all nodes, and Ray if it was started for this run."""
+        """Closes the files of metrics and ends all nodes. Ends Ray, too, if it was started for this run."""
         super().close()
         try:
             self._fleet.close()

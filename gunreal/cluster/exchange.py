@@ -1,4 +1,4 @@
-"""Where the trainers of a node leave their gradients, one for each version of the weights."""
+"""Passes the gradients of a node's trainers to the reducers, one for each version of the weights."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Contribution(NamedTuple):
 
 
 class Exchange:
-    """Takes the place of the learner in `runtime.trainer.Trainer`: others take the step.
+    """Replaces the learner in `runtime.trainer.Trainer`. It computes gradients, but the reducers take the steps.
 
     Args:
       learner: computes gradients.
@@ -63,7 +63,7 @@ class Exchange:
         self._learner.assign([*weights.values(), *self._statistics.split(statistics).values()], version)
 
     def ask(self) -> Contribution:
-        """Lets one trainer compute a gradient at the present weights, and waits for it.
+        """Lets one trainer compute a gradient with the present weights, and waits for it.
 
         Raises:
           Left: the node leaves.
@@ -77,7 +77,7 @@ class Exchange:
         raise Left
 
     def train(self, batch: Mapping[str, Any], learning_rate: float) -> dict[str, float]:
-        """Computes a gradient when it is asked for, at the newest weights. `Learner.train` describes the arguments.
+        """Waits for `ask` and computes a gradient with the newest weights. `Learner.train` describes the arguments.
 
         Raises:
           Left: the node leaves.

@@ -1,4 +1,4 @@
-"""The nodes of a run: one on each machine, started, watched and replaced."""
+"""The nodes of a run: how they are started, monitored and replaced."""
 
 from __future__ import annotations
 
@@ -28,18 +28,20 @@ class Member:
     """A node as the coordinator sees it.
 
     Attributes:
-      slot: its place among the nodes, which its successor takes.
+      slot: number of its place among the nodes. A node that replaces it has the same one.
+      machine: its machine.
       actor: its process.
-      pending: reference to what it is computing: its description, or a gradient and its slices.
-      description: what it said about itself, None while it starts.
-      version: version of the weights that it computes with.
-      sent: time at which it got them.
-      took: seconds that it took for its last gradient.
-      answers: number of gradients so far.
+      pending: reference to the result that it computes: its description or an answer.
+      slices: references to the slices of the gradient that belongs to the answer.
+      description: what it reported after its start. None while it starts.
+      version: version of the weights with which it computes.
+      sent: time at which these weights were sent.
+      took: seconds that its last gradient took.
+      answers: number of answers so far.
       gauges: its newest gauges and queue lengths.
       life: reference to its next sign of life.
-      heard: time of the last sign of life.
-      is_away: whether the network to its machine is cut. It goes on where it was when the network is back.
+      heard: time of its last sign of life.
+      is_away: whether the network to its machine is cut. The node continues when the network is back.
     """
 
     slot: int
@@ -65,12 +67,12 @@ class Fleet:
       engine: Ray.
       config: configuration of the run.
       spec: interface of the environment.
-      serial: number of the first node. Numbers are not used twice, because they are seeds.
+      serial: number of the first node. Numbers are not used twice, because seeds depend on them.
       kind: class of the nodes, with the methods of `Node`.
 
     Attributes:
       members: the nodes by slot.
-      replaced: number of nodes that took the place of another.
+      replaced: number of nodes that have replaced another one.
     """
 
     def __init__(self, engine: Engine, config: Config, spec: Spec, serial: int, kind: type = Node):
@@ -91,7 +93,7 @@ class Fleet:
         return [member for member in found if member.description and not member.is_away]
 
     def look(self) -> None:
-        """Starts the nodes that are missing and asks all for a sign of life, twice a second."""
+        """Starts missing nodes and asks all nodes for a sign of life, at most twice per second."""
         now = time.monotonic()
         if now - self._looked < _LOOK:
             return
@@ -105,7 +107,7 @@ class Fleet:
         """Starts the nodes that are missing, in the first free slots. Slots are numbered over the machines in turn."""
         wanted = self._config.nodes or len(self._machines)
         taken = [member.machine.id for member in self.members.values()]
-        # The node of a machine that has left may have had a lower slot than those that stay.
+        # Slots need not be consecutive, because machines may leave.
         free = (slot for slot in itertools.count() if slot not in self.members)
         for slot in itertools.islice(free, max(0, wanted - len(self.members))):
             if now < self._retry.get(slot, 0.0) or not self._machines:
@@ -165,7 +167,7 @@ class Fleet:
             yield pending[ref]
 
     def result(self, member: Member) -> Any:
-        """What a node has finished, or None if it failed and has been given up."""
+        """The result that a node has finished. None if it failed, in which case it is given up."""
         ref, member.pending = member.pending, None
         try:
             found = self._ray.get(ref)
@@ -179,17 +181,17 @@ class Fleet:
         return None
 
     def recall(self, version: int) -> None:
-        """Forgets what was sent with weights that do not exist. Ray does not run such calls."""
+        """Forgets calls whose weights do not exist, because their step failed. Ray does not run such calls."""
         for member in self.members.values():
             if member.description and member.pending is not None and member.version == version:
                 member.pending, member.slices = None, []
 
     def lost(self, member: Member, error: BaseException) -> None:
-        """Gives a node up. Another takes its place, later if nodes keep failing there.
+        """Gives up a node. Another one replaces it, after a delay if nodes keep failing there.
 
         Raises:
           ConfigError: no machine can take part.
-          AgentFailure: nodes keep failing, and no other is there.
+          AgentFailure: nodes keep failing, and there is no other node.
         """
         if self.members.get(member.slot) is not member:
             return

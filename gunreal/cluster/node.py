@@ -1,4 +1,4 @@
-"""A node: the whole system of one machine, whose gradients go to the reducers."""
+"""A node: the whole system of one machine, except for the optimizer. It sends its gradients to the reducers."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Refused(Exception):
 
 
 class Assignment(NamedTuple):
-    """What a node is told.
+    """What a node needs to start.
 
     Attributes:
       version: version of the package.
-      fields: configuration of the run, as the node is to run it.
+      fields: configuration of the node.
       spec: interface of the environment.
     """
 
@@ -44,7 +44,7 @@ class Assignment(NamedTuple):
 
 
 class Description(NamedTuple):
-    """What a node says about its network.
+    """What a node reports when it has started.
 
     Attributes:
       state: `Learner.get_state` before training.
@@ -58,13 +58,13 @@ class Description(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What comes with a gradient.
+    """What a node reports with a gradient.
 
     Attributes:
-      used: whether there is a gradient. There is none if it is not finite.
+      used: whether there is a gradient. There is none if it was not finite.
       moments: moments of the batch, float32.
       size: number of agent steps in the batch.
-      seconds: time that the node took for it.
+      seconds: time that the node took for the gradient.
       bytes: size of the gradient and the moments.
       counted: `RunMetrics.take`.
     """

@@ -9,7 +9,7 @@ import numpy as np
 
 _REMEMBERED = 256  # answers whose times set the deadline
 _FEWEST = 8  # answers before there is a deadline
-_TIMES, _GRACE = 2.0, 0.02  # the deadline is so many times the median answer, and some seconds
+_TIMES, _GRACE = 2.0, 0.02  # the deadline is this multiple of the median time, plus these seconds
 
 
 class Round:
@@ -39,8 +39,8 @@ class Round:
     def deadline(self) -> float:
         """Seconds after which a round ends with any number of gradients.
 
-        This is twice the median of the times of recent answers. For an answer with a batch that is used several times,
-        the longest of the node's answers over as many updates counts.
+        This is twice the median time of recent answers. If a batch is used for several updates, the time of an answer
+        is the longest time of this node over that number of updates.
         """
         if self._quorum == 1 or len(self._seconds) < _FEWEST:
             return math.inf
@@ -55,8 +55,8 @@ class Round:
 
         Args:
           now: the time.
-          gradients: number of gradients that are there.
-          awaited: number of nodes that still compute one for this round.
+          gradients: number of gradients that have arrived.
+          awaited: number of nodes that still compute a gradient for this round.
         """
         if not gradients:
             return False

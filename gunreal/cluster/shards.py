@@ -1,4 +1,4 @@
-"""All reducers: gathering, stepping, and what happens when one of them dies."""
+"""The reducers of a run: how they take a step, and how a reducer that has died is replaced."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Step(NamedTuple):
     """References to a step that the reducers take.
 
     Attributes:
-      squares: what `Reducer.gather` returns, for each reducer.
+      squares: the result of `Reducer.gather` for each reducer.
       updates: number of updates of each reducer.
-      before: references to the slices of the weights before it.
+      before: references to the slices of the weights before the step.
     """
 
     squares: list[Any]
@@ -95,15 +95,15 @@ class Shards:
     def begin(
         self, gradients: Sequence[Sequence[Any]], rate: float, rescalings: Sequence[Rescaling], added: bool
     ) -> Step:
-        """Lets the reducers take a step, and makes `weights` refer to its result. Waits for nothing.
+        """Lets the reducers take a step, and makes `weights` refer to its result. Does not wait.
 
-        So Ray sends what a node or reducer needs as soon as it is there, without a way back to this process.
+        Ray then sends results to nodes and reducers as soon as they exist, without a detour through this process.
 
         Args:
           gradients: references to the slices of each node's gradient.
           rate: learning rate.
           rescalings: changes of some weights after the step, in places of all weights.
-          added: whether the reducers have these gradients, and only these, from `add`.
+          added: whether `add` has sent exactly these gradients to the reducers.
         """
         squares = [
             reducer.gather.remote(len(gradients))
@@ -149,7 +149,7 @@ class Shards:
             return None
 
     def _copy(self) -> None:
-        """Takes the copies that were asked for last time, and asks for new ones."""
+        """Stores the copies that were requested last time, and requests new ones."""
         self._copied = time.monotonic()
         if self._copies and not self._ray.wait(self._copies, num_returns=len(self._copies), timeout=0)[1]:
             self._kept = self._ray.get(self._copies)
@@ -176,9 +176,9 @@ class Shards:
         return kept
 
     def whole(self) -> Shard:
-        """Weights and averages of all slices together. Those of a lost reducer may be from the last copy.
+        """Weights and averages of all slices together. For a lost reducer, they may be those of the last copy.
 
-        A lost reducer is replaced in the next step. There may be no machine left for it, but there is a checkpoint.
+        A lost reducer is not replaced before the next step, because a checkpoint must not wait for a free machine.
         """
         if self._engine.is_lost:
             self._keep_last()
@@ -187,7 +187,7 @@ class Shards:
         return self._joined([self._result(ref) or self._recover(place) for place, ref in enumerate(asked)])
 
     def _keep_last(self) -> None:
-        """Takes a last copy of what the reducers have that still answer."""
+        """Takes a last copy from each reducer that still answers."""
         asked = {reducer.shard.remote(): place for place, reducer in enumerate(self._reducers) if reducer is not None}
         ready, _ = self._ray.wait(list(asked), num_returns=len(asked), timeout=_FAREWELL) if asked else ([], [])
         for ref in ready:
