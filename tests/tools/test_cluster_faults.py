@@ -24,6 +24,12 @@ def test_a_node_is_back_when_all_have_acted_since_one_was_away(away):
     assert back(line(2, 1, 0.0, 9.0))
 
 
+def test_a_new_computer_may_have_another_number():
+    back = Back()
+    assert not back(line(2, 1, 9.0, 0.0))
+    assert back({"nodes": 2, "replaced": 1, "node0_pps": 9.0, "node2_pps": 5.0})
+
+
 def test_a_disk_is_filled_to_the_last_byte(tmp_path):
     """A limit on the size of files stands in for a disk."""
     resource = pytest.importorskip("resource")

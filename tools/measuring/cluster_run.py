@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -104,7 +105,7 @@ class Back:
     """Whether all nodes have acted since one of them was lost, if `since` is the line before."""
 
     def __init__(self, since: dict[str, Any] | None = None):
-        self._since, self._acted = since, set[int]()
+        self._since, self._acted = since, set[str]()
 
     def __call__(self, line: dict[str, Any]) -> bool:
         """Looks at a line of metrics."""
@@ -112,8 +113,9 @@ class Back:
             return False
         self._since = None  # a node is away, or has been replaced
         if line["nodes"] == NODES:
-            self._acted |= {slot for slot in range(NODES) if (line.get(f"node{slot}_pps") or 0) > 0}
-        return len(self._acted) == NODES
+            # A new machine may take part under a new number.
+            self._acted |= {key for key, value in line.items() if re.fullmatch(r"node\d+_pps", key) and value}
+        return len(self._acted) >= NODES
 
 
 def title(process: psutil.Process) -> str:

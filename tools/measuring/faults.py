@@ -49,13 +49,13 @@ def _loses(signaled: str, number: signal.Signals) -> Callable[[Run], Result]:
 
 def _lose_computer(run: Run) -> Result:
     assert run.network
-    before = run.settle()
+    run.settle()
     place = 3 - run.network.place(run.processes("Reducer")[0].pid)
     run.network.kill(place)
     pause = run.wait(lambda line: line["nodes"] < NODES, "its loss was not noticed")
     begun = time.monotonic()
     run.network.add(place)
-    pause = max(pause, run.wait(Back(before | {"nodes": 0}), "it did not come back"))
+    pause = max(pause, run.wait(Back(), "it did not come back"))
     return Result(pause, time.monotonic() - begun)
 
 
