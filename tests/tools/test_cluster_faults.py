@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import os
+import signal
+
 import cluster_faults
 import pytest
+from measuring import namespaces
 from measuring.cluster_run import Back
 from measuring.faults import Result, fill
 
@@ -28,6 +32,14 @@ def test_a_new_computer_may_have_another_number():
     back = Back()
     assert not back(line(2, 1, 9.0, 0.0))
     assert back({"nodes": 2, "replaced": 1, "node0_pps": 9.0, "node2_pps": 5.0})
+
+
+def test_a_second_signal_does_not_interrupt_the_cleanup(tmp_path, monkeypatch):
+    network = namespaces.Network(tmp_path, 0)
+    monkeypatch.setattr(network, "_close", lambda: os.kill(os.getpid(), signal.SIGINT))
+    before = signal.getsignal(signal.SIGINT)
+    network.close()
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_disk_is_filled_to_the_last_byte(tmp_path):

@@ -56,11 +56,25 @@ class Network:
         subprocess.run(["ip", *command.split()], check=True, capture_output=True)
 
     def make(self) -> None:
-        """Makes the bridge and starts Ray on this machine."""
+        """Makes the bridge and starts Ray on this machine.
+
+        Raises:
+          ConfigError: another network has its address.
+        """
+        self._check_address()
         self._ip(f"link add {self._name} type bridge")
         self._ip(f"addr add {self._net}.1/24 dev {self._name}")
         self._ip(f"link set {self._name} up")
         self._start(0, "--head", f"--port={self.address.rpartition(':')[2]}", "--num-cpus=0", "--include-dashboard=0")
+
+    def _check_address(self) -> None:
+        command = ["ip", "-oneline", "address", "show", "to", f"{self._net}.1"]
+        found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+        if found:
+            raise ConfigError(
+                f"the address {self._net}.1 belongs to {found[1]}, from another run; if that was killed, "
+                f"remove it with ip link del {found[1]}"
+            )
 
     def add(self, place: int, shm: str = "512m") -> None:
         """Adds a machine. `place` counts from 1, and `shm` is the size of its shared memory."""
@@ -138,7 +152,11 @@ class Network:
         raylet.wait()
 
     def close(self) -> None:
-        """Ends everything."""
+        """Ends everything. Signals are ignored meanwhile, because `timeout` and impatient users send them twice."""
+        with _ignored_signals():
+            self._close()
+
+    def _close(self) -> None:
         for raylet in self._raylets.values():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(raylet.pid, signal.SIGTERM)
@@ -149,6 +167,16 @@ class Network:
             if place:
                 subprocess.run(["ip", "netns", "del", f"{self._name}-{place}"], capture_output=True, check=False)
         subprocess.run(["ip", "link", "del", self._name], capture_output=True, check=False)
+
+
+@contextlib.contextmanager
+def _ignored_signals() -> Iterator[None]:
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
