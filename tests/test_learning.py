@@ -55,14 +55,23 @@ def test_memory_solves_catch_with_a_delay_and_nothing_else_does(tmp_path):
 @pytest.mark.learns
 @pytest.mark.timeout(600)
 def test_the_auxiliary_tasks_find_a_rare_goal_sooner_than_base_does(tmp_path):
-    """One seed. Single runs of base scatter from 40k to 80k steps: the mark is the median of five, of the README."""
+    """The mark is base's median of five seeds, of the README. If one seed misses it by chance, two others must not."""
     base = 58_880
-    out = tmp_path / "steps.json"
-    command = [sys.executable, "tools/steps_to_score.py", "--steps", "120000", "--seeds", "1", "--settings", TASKS]
-    subprocess.run([*command, "--logdir", str(tmp_path), "--json", str(out)], check=True, cwd=ROOT)
-    ((steps,),) = json.loads(out.read_text()).values()
-    assert steps is not None
-    assert steps < base
+    first, *others = steps_to_the_goal(tmp_path, 1)
+    if first is None or first >= base:
+        first, *others = steps_to_the_goal(tmp_path, 3)  # the first run is kept
+        assert None not in others
+        assert max(others) < base
+
+
+def steps_to_the_goal(folder, seeds: int) -> list[int | None]:
+    """The agent steps of each seed until the score is reached, or None."""
+    out = folder / "steps.json"
+    command = [sys.executable, "tools/steps_to_score.py", "--steps", "120000", "--seeds", str(seeds)]
+    paths = ["--logdir", str(folder), "--json", str(out)]
+    subprocess.run([*command, "--settings", TASKS, *paths], check=True, cwd=ROOT)
+    (found,) = json.loads(out.read_text()).values()
+    return found
 
 
 @pytest.mark.timeout(300)

@@ -74,7 +74,7 @@ def test_it_is_due_by_time_once_there_are_steps(make, monkeypatch):
 
 def test_the_wait_ends_after_evaluations_that_take_longer_than_their_interval(make, monkeypatch):
     """The next one is due by then, but there are no new weights."""
-    one, system = make(eval_minutes=1e-6)
+    one, system = make(eval_minutes=1e-12)
     system.metrics.step = 10
     starts, start = [], one._start
 

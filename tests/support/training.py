@@ -46,7 +46,8 @@ class Training:
         self._errors = open(folder / f"{name}.{time.monotonic_ns()}.err", "w+")  # noqa: SIM115
         own = ("--name", name) if "--resume" not in flags and program[0] == "-m" else ()
         self.popen = subprocess.Popen(
-            [sys.executable, *program, *own, *map(str, flags)],
+            # Without `env`, a SIGHUP that `nohup` makes the tests ignore would be ignored by the training as well.
+            ["env", "--default-signal=HUP", sys.executable, *program, *own, *map(str, flags)],
             cwd=folder,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
