@@ -209,7 +209,8 @@ class Fleet:
         if failures >= _FAILURES and not self.ready():
             raise AgentFailure(f"node {slot} on {host} failed {failures} times in a row: {error}")
         self._retry[slot] = time.monotonic() + (min(2.0**failures, _LONGEST_DELAY) if failures else 0.0)
-        warn(f"node {slot} on {host} is lost ({text}); training goes on, and another takes its place")
+        again = f"; it failed {failures} times in a row, so check the disk and Ray's logs there" if failures > 1 else ""
+        warn(f"node {slot} on {host} is lost ({text}); training goes on, and another takes its place{again}")
 
     def close(self) -> None:
         """Ends all nodes and their agents."""
@@ -223,6 +224,7 @@ class Fleet:
 
 
 def _in_one_line(error: BaseException) -> str:
-    """The last line of a traceback says what happened; Ray's own errors begin with it."""
-    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()] or [repr(error)]
+    """The last line of a traceback says what happened. Ray's own errors begin with it, and end with possible causes."""
+    text = str(error).partition(" Some common causes include:")[0]
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()] or [repr(error)]
     return lines[0] if len(lines) < 3 else f"{lines[0]} {lines[-1]}"[:300]

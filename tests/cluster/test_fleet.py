@@ -95,7 +95,16 @@ def test_a_lost_node_is_replaced_by_one_with_another_seed(clock, capsys):
         look(found, clock)
     assert [member.slot for member in found.ready()] == [0, 1]
     assert found.replaced == 1 and len(set(Quick.started)) == 3
-    assert "node 1 on a is lost" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "node 1 on a is lost" in error and "in a row" not in error
+    found.ready()[1].actor.dead = True
+    look(found, clock)
+    assert "it failed 2 times in a row, so check the disk" in capsys.readouterr().err
+
+
+def test_the_reason_of_a_loss_is_one_line_without_guesses():
+    text = "The worker died. Worker exit detail: end of file. Some common causes include: (1) the OOM killer"
+    assert fleet._in_one_line(RuntimeError(text)) == "The worker died. Worker exit detail: end of file."
 
 
 def test_a_node_without_a_sign_of_life_is_replaced(clock):

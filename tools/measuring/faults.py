@@ -130,15 +130,18 @@ def _fill_run(run: Run) -> Result:
 
 
 def _fill_computer(run: Run) -> Result:
-    """Then its node is killed, and another must start there while the disk is full."""
+    """Its node is killed meanwhile. Ray cannot start another one there before space is free."""
     assert run.network
     before = run.settle()
     (node,) = [node for node in run.processes("Node") if run.network.place(node.pid) == NODES]
-    fill(run.network.disk(NODES))
+    filler = fill(run.network.disk(NODES))
     pause = run.wait(lambda line: line["updates"] > before["updates"] + 50, "training stopped")
-    begun = time.monotonic()
     node.kill()
-    pause = max(pause, run.wait(Back(run.line()), "nothing took its place"))
+    begun, back = time.monotonic(), Back(run.line())
+    pause = max(pause, run.wait(lambda line: back(line) or time.monotonic() - begun >= CUT, "the run ended"))
+    filler.unlink()
+    begun = time.monotonic()
+    pause = max(pause, run.wait(back, "nothing took its place"))
     return Result(pause, time.monotonic() - begun)
 
 
@@ -164,7 +167,7 @@ FAULTS = {
     "network-cut": Fault(f"the network of a computer is cut for {CUT:g} s", _cuts(False), "network"),
     "reducer-cut": Fault(f"the network of the reducer's computer is cut for {CUT:g} s", _cuts(True), "network"),
     "run-disk-full": Fault(f"the disk of the run's folder is full for {CUT:g} s", _fill_run, "disk"),
-    "node-disk-full": Fault("the disk of a computer is full, and its node is killed", _fill_computer, "network"),
+    "node-disk-full": Fault(f"the disk of a computer is full for {CUT:g} s, and its node is killed", _fill_computer, "network"),
     "coordinator-killed": Fault("the process that you started is killed", _ends("")),
     "head-killed": Fault("the head of Ray (gcs_server) is killed", _ends("gcs_server")),
     "ray-killed": Fault("the Ray service (gcs_server and raylet) is killed", _ends("gcs_server", "raylet")),
