@@ -71,7 +71,10 @@ class Config:
     tasks: tuple[str, ...] = field((), "Auxiliary tasks, separated by commas: entry-point names or module:Class")
     task: dict[str, dict[str, Any]] = field({}, "Task options, as in pc.weight=0.05,pc.discount=0.95")
     task_share: float = field(
-        1.0, "Share of the updates on new rollouts in which the tasks take part. A small one is faster", above=0, high=1
+        1.0,
+        "Share of the updates on new rollouts in which the tasks take part. Smaller values are faster",
+        above=0,
+        high=1,
     )
     t_max: int = field(20, "Length of a rollout and of a replay sequence, in agent steps", low=1, high=1000)
     replay_size: int = field(2000, "Size of each agent's replay ring, in agent steps", low=1)
@@ -132,7 +135,7 @@ class Config:
     env_timeout: float = field(
         120.0, "Maximum duration of an environment step, in seconds. After that, the process is restarted", above=0
     )
-    devices: str = field("1", "Number of devices of a device run, or all")
+    devices: str = field("1", "Number of devices that a device run uses, or all")
     device_batches: int = field(
         0,
         "Number of groups of agents that update in turn in a device run. It divides t_max. 0 means one group with PPO, "
@@ -165,7 +168,9 @@ class Config:
     learning_rate_end: float = field(0.0, "Learning rate at the end of training, which is approached linearly", low=0)
     rms_decay: float = field(0.99, "Decay rate of RMSProp's mean of squared gradients", low=0, below=1)
     rms_initial: float = field(
-        0.0, "Initial value of RMSProp's mean of squared gradients. 1 as in TensorFlow 1, which the papers used", low=0
+        0.0,
+        "Initial value of RMSProp's mean of squared gradients. In TensorFlow 1, which the papers used, it is 1",
+        low=0,
     )
     beta1: float = field(0.9, "Decay rate of Adam's mean of gradients", low=0, below=1)
     beta2: float = field(0.999, "Decay rate of Adam's mean of squared gradients", low=0, below=1)
@@ -196,7 +201,7 @@ class Config:
     dqn_priority: float = field(0.0, "Exponent of DQN's replay priorities. 0 draws uniformly", low=0, high=1)
     dqn_exploration: float = field(0.02, "Final probability of a random action in DQN. It starts at 1", low=0, high=1)
     dqn_exploration_share: float = field(
-        0.1, "Share of the steps in which DQN's probability of random actions falls", above=0, high=1
+        0.1, "Share of the training budget over which DQN's probability of a random action falls", above=0, high=1
     )
     entropy: float = field(-1.0, "Entropy weight beta. -1 means 0.02 with PPO and 0.01 with A3C", low=-1)
     reduction: str = field(
@@ -237,9 +242,11 @@ class Config:
     cluster: str = field(
         "", "Address of a running Ray cluster, as in auto or HOST:6379. If empty, all nodes run on this machine"
     )
-    reducers: int = field(0, "Number of processes that hold the weights. 0 chooses by size", low=0, high=64)
+    reducers: int = field(
+        0, "Number of processes that hold the weights. 0 chooses it by the size of the network", low=0, high=64
+    )
     quorum: float = field(
-        0.9, "Share of the nodes whose gradients end a round. Below 1, a deadline ends it, too", above=0, high=1
+        0.9, "Share of the nodes whose gradients end a round. Below 1, a deadline also ends it", above=0, high=1
     )
     rate_scaling: str = field(
         "off", "Growth of the learning rate with the number of nodes", choices=("off", "sqrt", "linear")

@@ -167,7 +167,9 @@ FAULTS = {
     "network-cut": Fault(f"the network of a computer is cut for {CUT:g} s", _cuts(False), "network"),
     "reducer-cut": Fault(f"the network of the reducer's computer is cut for {CUT:g} s", _cuts(True), "network"),
     "run-disk-full": Fault(f"the disk of the run's folder is full for {CUT:g} s", _fill_run, "disk"),
-    "node-disk-full": Fault(f"the disk of a computer is full for {CUT:g} s, and its node is killed", _fill_computer, "network"),
+    "node-disk-full": Fault(
+        f"the disk of a computer is full for {CUT:g} s, and its node is killed", _fill_computer, "network"
+    ),
     "coordinator-killed": Fault("the process that you started is killed", _ends("")),
     "head-killed": Fault("the head of Ray (gcs_server) is killed", _ends("gcs_server")),
     "ray-killed": Fault("the Ray service (gcs_server and raylet) is killed", _ends("gcs_server", "raylet")),
