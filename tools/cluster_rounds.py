@@ -123,9 +123,11 @@ def options_of(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--weights", type=parse_count, default=540_000, help="number of weights")
     parser.add_argument("--compute", type=float, default=0.2, help="seconds for a gradient")
     parser.add_argument("--slow", type=float, default=1.0, help="how many times longer one of the nodes takes")
-    parser.add_argument("--reducers", type=int, default=1)
-    parser.add_argument("--quorum", type=float, default=0.9)
-    parser.add_argument("--gradient_dtype", default="float32", choices=("float32", "bfloat16"))
+    parser.add_argument("--reducers", type=int, default=1, help="number of reducers")
+    parser.add_argument("--quorum", type=float, default=0.9, help="share of the nodes that ends a round")
+    parser.add_argument(
+        "--gradient_dtype", default="float32", choices=("float32", "bfloat16"), help="data type of gradients"
+    )
     parser.add_argument("--seconds", type=float, default=10.0, help="seconds to measure")
     parser.add_argument(
         "--mbit", type=float, default=0, help="bandwidth of each node, in network namespaces (default: no network)"

@@ -23,7 +23,7 @@ from gunreal.experience.spec import Spec
 from gunreal.records import checkpoint
 from gunreal.runtime.record import Record
 from gunreal.runtime.system import make_metrics
-from gunreal.runtime.trainer import anneal
+from gunreal.runtime.trainer import anneal, rollouts_per_batch
 from gunreal.tasks.base import AuxiliaryTask
 
 _TICK = 0.1  # seconds between calls of `tick`
@@ -42,6 +42,16 @@ class Gradient(NamedTuple):
     member: Member
     slices: list[Any]
     answer: Answer
+
+
+def answers_per_turn(config: Config) -> int:
+    """Number of gradients for which a node uses one rollout of each of its agents.
+
+    Agents of a group end their rollouts at the same time, and often other groups do, too. The first gradient then waits
+    for all of them, and the next ones find their rollouts ready. Such a wait comes at least once per turn.
+    """
+    batches = -(-config.agents // rollouts_per_batch(config))
+    return batches * (config.ppo_epochs * config.ppo_minibatches if config.algorithm == "ppo" else 1)
 
 
 class Coordinator(Record):
@@ -65,8 +75,7 @@ class Coordinator(Record):
         super().__init__(config, make_metrics(tasks, resumed), run_dir, resumed)
         serial = resumed.extra.get("node_serial", 1) if resumed else 0
         self._fleet = Fleet(self._engine, config, spec, serial, self.node)
-        updates = config.ppo_epochs * config.ppo_minibatches if config.algorithm == "ppo" else 1
-        self._round = Round(config.quorum if config.sync == "on" else 0.5 / 1024, updates)
+        self._round = Round(config.quorum if config.sync == "on" else 0.5 / 1024, answers_per_turn(config))
         self._gradients: list[Gradient] = []
         self._model: Model | None = None
         self._shards: shards.Shards | None = None

@@ -25,6 +25,7 @@ _NEAR = 0.1  # seconds for a connection to another machine. Rounds wait meanwhil
 _SLICE = 0.5  # seconds of waiting between looks at the head
 _HELPERS = ("raylet", "gcs_server")  # processes of Ray that hold a machine and a cluster together
 _STORE = 512 * 2**20  # bytes of shared memory for weights and gradients, taken as they are needed
+_LOCAL_REMEDY = "free some space in /tmp and /dev/shm, or see Ray's logs in /tmp/ray/session_latest/logs"
 
 # Settings of a Ray that runs on this machine only. They are read when Ray is imported.
 _LOCAL = {
@@ -97,7 +98,9 @@ class Engine:
                 self._folder = context.address_info["session_dir"]
         except (OSError, RuntimeError, ValueError) as error:
             what = f"join the Ray cluster at {address}" if address else "start Ray on this machine"
-            raise ConfigError(f"cannot {what}: {str(error).splitlines()[0]}; check its address and token") from error
+            remedy = "start it with ray start --head, or check its address and token" if address else _LOCAL_REMEDY
+            reason = (str(error) or repr(error)).splitlines()[0].rstrip(".")
+            raise ConfigError(f"cannot {what}: {reason}; {remedy}") from error
 
     def machines(self) -> list[Machine]:
         """The machines that can run a node: all that are alive, except those started with `--num-cpus=0`.

@@ -121,7 +121,7 @@ class Fleet:
         actor = self._engine.actor(self._kind, machine=machine, share=share, calls=_CALLS)
         memory = self._config.memory_limit or (ram.limit(0) // sharing if not self._config.cluster else 0)
         fields = node_fields(self._config, self.serial, memory)
-        assignment = Assignment(VERSION, fields, self._spec)
+        assignment = Assignment(VERSION, fields, self._spec, self._config.seed)
         self.serial += 1
         self.replaced += slot in self._seen
         self._seen.add(slot)

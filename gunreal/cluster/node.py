@@ -10,19 +10,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gunreal.acting.predictor import BasePredictor
 from gunreal.cluster.exchange import Exchange
 from gunreal.cluster.flat import Flat, bounds
 from gunreal.cluster.moments import Limits
 from gunreal.config.schema import Config
-from gunreal.envs.make import describe
 from gunreal.experience.spec import Spec
+from gunreal.learning import devices
+from gunreal.learning.registry import interface
 from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.system import System
 from gunreal.runtime.trainer import Trainer
 from gunreal.tasks import registry
+from gunreal.tasks.base import AuxiliaryTask
 
 VERSION = importlib.metadata.version("gunreal")
 _ENDLESS = 2**62  # agent steps; the coordinator counts those of all nodes and ends the run
+_STREAM = 4  # fourth word of the seed for sampling actions, different from those of one machine and of the agents
 
 
 class Refused(Exception):
@@ -36,11 +40,13 @@ class Assignment(NamedTuple):
       version: version of the package.
       fields: configuration of the node.
       spec: interface of the environment.
+      seed: seed of the run, from which every node draws the same initial weights. `fields` has the node's own seed.
     """
 
     version: str
     fields: dict[str, Any]
     spec: Spec
+    seed: int
 
 
 class Description(NamedTuple):
@@ -91,8 +97,7 @@ class Node:
           ConfigError: the configuration cannot run on this machine.
         """
         config, spec = _checked(told)
-        tasks = registry.load_tasks(config.tasks, config.task)
-        system = System(config, spec, tasks, None, None)
+        system = _make_system(config, spec, registry.load_tasks(config.tasks, config.task), told.seed)
         learner = system.learner
         state = learner.get_state()
         shapes = {name: array.shape for name, array in state.items()}
@@ -162,7 +167,8 @@ def _checked(told: Assignment) -> tuple[Config, Spec]:
         config = Config(**told.fields)
     except TypeError as error:
         raise Refused(f"its gunreal has another configuration ({error}); install the same on all machines") from error
-    spec = describe(config)
+    devices.check_installed(config.backend)
+    spec = interface(config)[0]
     different = [name for name in Spec._fields if getattr(spec, name) != getattr(told.spec, name)]
     if different:
         name = different[0]
@@ -173,12 +179,20 @@ def _checked(told: Assignment) -> tuple[Config, Spec]:
     return config, spec
 
 
+def _make_system(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], seed: int) -> System:
+    """The parts of a node. The network has the `seed` of the run, and everything else the node's own."""
+    system = System(dataclasses.replace(config, seed=seed), spec, tasks, None, None)
+    system.config = config  # that of the agents, which have not started yet
+    system.predictors["base"] = BasePredictor(system.pool, system.learner, [config.seed, 0, 0, _STREAM])
+    return system
+
+
 def node_fields(config: Config, serial: int, share: int) -> dict[str, Any]:
     """The configuration of a node.
 
     Args:
       config: configuration of the run.
-      serial: number of the node, which no other node of the run has had. Node 0 has the seed of the run.
+      serial: number of the node, which no other node of the run has had. Seeds depend on it; node 0 has the run's.
       share: memory limit in bytes, 0 for the machine's.
     """
     seed = int(np.random.SeedSequence([config.seed, serial]).generate_state(1)[0] >> 1) if serial else config.seed

@@ -17,13 +17,12 @@ class Round:
 
     Args:
       quorum: share of the nodes that ends a round. 1 waits for all, without a deadline.
-      updates: number of updates with each batch. A node waits for new rollouts before the first of them, so this one
-        takes longer than the others.
+      turn: number of answers of a node of which at least one waits for new rollouts. It takes longer than the others.
     """
 
-    def __init__(self, quorum: float, updates: int = 1):
+    def __init__(self, quorum: float, turn: int = 1):
         self._quorum = quorum
-        self._latest: defaultdict[int, deque[float]] = defaultdict(lambda: deque(maxlen=updates))  # of each node
+        self._latest: defaultdict[int, deque[float]] = defaultdict(lambda: deque(maxlen=turn))  # of each node
         self._seconds: deque[float] = deque(maxlen=_REMEMBERED)
         self.began = 0.0
 
@@ -39,8 +38,8 @@ class Round:
     def deadline(self) -> float:
         """Seconds after which a round ends with any number of gradients.
 
-        This is twice the median time of recent answers. If a batch is used for several updates, the time of an answer
-        is the longest time of this node over that number of updates.
+        This is twice the median time of recent answers. The time of an answer is the longest time of its node over the
+        last turn, so that a wait for new rollouts is in time, even if most answers do not have to wait.
         """
         if self._quorum == 1 or len(self._seconds) < _FEWEST:
             return math.inf

@@ -3,9 +3,14 @@ from __future__ import annotations
 import types
 
 import numpy as np
+import pytest
+from ray_standin import Engine
 
-from gunreal.cluster.coordinator import Coordinator, Gradient
+from gunreal.cluster import coordinator
+from gunreal.cluster.coordinator import Coordinator, Gradient, answers_per_turn
 from gunreal.cluster.node import Answer, Description, Refused
+from gunreal.config.schema import Config
+from gunreal.experience.spec import Spec
 
 STATE = {"weights/a": np.zeros(3), "optimizer/000": np.array(0), "version": np.array(0)}
 
@@ -48,3 +53,28 @@ def test_moments_do_not_change_with_a_step_that_was_not_taken():
     found._gradients = [Gradient(types.SimpleNamespace(slot=0), [], answer)]
     found._update()
     assert found._model.moments.vector is answer.moments and updated == [(80,)]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "agents", "min_batch", "answers"),
+    [
+        ("a3c", 6, 20, 6),
+        ("a3c", 6, 80, 2),  # a batch of 4 rollouts
+        ("a3c", 2, 80, 1),  # each batch waits for two rollouts of each agent
+        ("ppo", 24, 480, 9),
+        ("ppo", 30, 480, 18),
+    ],
+)
+def test_a_turn_has_a_rollout_of_each_agent(algorithm, agents, min_batch, answers):
+    assert answers_per_turn(Config(algorithm=algorithm, agents=agents, min_batch=min_batch)) == answers
+
+
+def test_nodes_have_time_to_wait_for_rollouts(tmp_path, monkeypatch):
+    """Most gradients find their rollouts ready, because those of a group arrive together."""
+    monkeypatch.setattr(coordinator, "Engine", lambda config: Engine("a"))
+    config = Config(algorithm="a3c", agents=6, min_batch=20, nodes=2)
+    found = Coordinator(config, Spec((4,), 1, "float32", 2), (), tmp_path, None)
+    for _ in range(20):
+        for seconds in (0.3, 0.02, 0.02):
+            found._round.answered(0, seconds)
+    assert 0.6 <= found._round.deadline() < 0.65

@@ -18,9 +18,11 @@ class Quick:
 
     errors: list[Exception] = []  # noqa: RUF012  one list for all
     started: list[int] = []  # noqa: RUF012
+    drawn: list[int] = []  # noqa: RUF012
 
     def start(self, told):
         self.started.append(told.fields["seed"])
+        self.drawn.append(told.seed)
         if self.errors:
             raise self.errors.pop(0)
         return Description({}, {}, 1)
@@ -38,7 +40,7 @@ def clock(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(fleet.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(fleet.time, "sleep", lambda seconds: None)
-    Quick.errors, Quick.started = [], []
+    Quick.errors, Quick.started, Quick.drawn = [], [], []
     return now
 
 
@@ -61,6 +63,15 @@ def test_nodes_are_spread_over_the_machines(clock):
     assert [member.machine.host for member in found.ready()] == ["a", "b", "a", "b"]
     assert [member.slot for member in found.ready()] == [0, 1, 2, 3]
     assert len(set(Quick.started)) == 4 and found.serial == 4
+
+
+def test_all_nodes_are_told_the_seed_of_the_run(clock):
+    _, found = make("a", "b", nodes=3, seed=7)
+    look(found, clock)
+    found.ready()[0].actor.dead = True
+    for _ in range(4):
+        look(found, clock)
+    assert len(found.ready()) == 3 and Quick.drawn == [7] * 4 and len(set(Quick.started)) == 4
 
 
 def test_machines_that_join_get_a_node(clock):

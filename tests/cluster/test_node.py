@@ -3,33 +3,67 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from learners import BACKEND
 
-from gunreal.cluster.node import VERSION, Assignment, Refused, _checked, node_fields
-from gunreal.config.schema import Config
-from gunreal.envs.make import describe
+from gunreal.cluster.node import VERSION, Assignment, Refused, _checked, _make_system, node_fields
+from gunreal.config.schema import Config, ConfigError
+from gunreal.learning import devices
+from gunreal.learning.registry import interface
+from gunreal.runtime.system import build_learner
 
-CONFIG = Config(env="CartPole-v1", seed=7)
+CONFIG = Config(env="CartPole-v1", seed=7, hidden=16, agents=2, agents_per_process=2, backend=BACKEND)
+
+
+def told(config=CONFIG, serial=0):
+    return Assignment(VERSION, node_fields(config, serial, 0), interface(config)[0], config.seed)
 
 
 def test_another_version_is_refused():
     with pytest.raises(Refused, match=r"it has gunreal .* instead of 0\.0\.9; install the same version"):
-        _checked(Assignment("0.0.9", node_fields(CONFIG, 0, 0), describe(CONFIG)))
+        _checked(told()._replace(version="0.0.9"))
 
 
 def test_another_configuration_is_refused():
-    fields = node_fields(CONFIG, 0, 0) | {"colour": 1}
+    fields = told().fields | {"colour": 1}
     with pytest.raises(Refused, match="another configuration .*colour"):
-        _checked(Assignment(VERSION, fields, describe(CONFIG)))
+        _checked(told()._replace(fields=fields))
 
 
 def test_another_environment_is_refused():
-    spec = describe(CONFIG)._replace(num_actions=5)
+    spec = interface(CONFIG)[0]._replace(num_actions=5)
     with pytest.raises(Refused, match="its CartPole-v1 has num_actions 2 instead of 5; install the same environment"):
-        _checked(Assignment(VERSION, node_fields(CONFIG, 0, 0), spec))
+        _checked(told()._replace(spec=spec))
+
+
+def test_a_machine_without_the_backend_is_refused(monkeypatch):
+    monkeypatch.setattr(devices, "installed", lambda: ())
+    with pytest.raises(ConfigError, match=f"the backend {BACKEND} is not installed; run pip install {BACKEND}"):
+        _checked(told())
+
+
+def test_a_recurrent_network_takes_part():
+    """Its state belongs to the interface of the run, but not to that of the environment."""
+    config = dataclasses.replace(CONFIG, env="gunreal/Catch-v0", network="lstm")
+    _, spec = _checked(told(config))
+    assert spec == told(config).spec and spec.state == 32
+
+
+def test_all_nodes_start_with_the_weights_of_one_machine():
+    """Their agents and predictors draw numbers of their own."""
+    expected = build_learner(CONFIG, interface(CONFIG)[0], ()).weights_sha256()
+    drawn = set()
+    for serial in (0, 3):
+        config, spec = _checked(told(serial=serial))
+        system = _make_system(config, spec, (), CONFIG.seed)
+        assert system.learner.weights_sha256() == expected
+        assert system.config.seed == node_fields(CONFIG, serial, 0)["seed"]
+        drawn.add(float(system.predictors["base"].rng.random()))
+        system.close()
+    assert len(drawn) == 2
 
 
 def test_nodes_have_seeds_of_their_own():
-    """The first has the seed of the run, so that its initial weights are those of one machine."""
+    """The first has the seed of the run."""
     seeds = [node_fields(CONFIG, serial, 0)["seed"] for serial in range(50)]
     assert seeds[0] == 7 and len(set(seeds)) == 50 and all(0 <= seed < 2**31 for seed in seeds)
     others = dataclasses.asdict(CONFIG) | {"seed": seeds[3], "steps": 2**62, "memory_limit": 5}

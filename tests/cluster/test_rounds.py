@@ -32,7 +32,7 @@ def test_the_deadline_is_twice_the_median():
 
 
 def test_the_wait_for_new_rollouts_is_in_time():
-    clock = Round(0.9, updates=9)
+    clock = Round(0.9, turn=9)
     for _ in range(30):
         for update in range(9):
             clock.answered(0, 1.0 if update == 0 else 0.1)
@@ -40,6 +40,15 @@ def test_the_wait_for_new_rollouts_is_in_time():
             clock.answered(2, 1.0 if update == 1 else 0.1)
             clock.answered(3, 9.0)  # a slow node
     assert 2.0 <= clock.deadline() < 2.1
+
+
+def test_a_third_rollout_that_comes_later_is_in_time():
+    """Two groups of three agents deliver their rollouts, and each batch is one of them."""
+    clock = Round(0.9, turn=6)
+    for _ in range(20):
+        for seconds in (0.3, 0.02, 0.02):
+            clock.answered(0, seconds)
+    assert 0.6 <= clock.deadline() < 0.65
 
 
 def test_there_is_no_deadline_at_first():

@@ -32,6 +32,13 @@ def processes(run: Training, name: str) -> list[psutil.Process]:
     return found
 
 
+def process(run: Training, name: str) -> psutil.Process:
+    """The first of them; Ray changes the name of a process while it runs, so that there may be none for a moment."""
+    wait_until(lambda: processes(run, name), what=f"no process {name}\n{run.stderr}")
+    found = processes(run, name)
+    return found[0] if found else process(run, name)
+
+
 def last(run: Training, name: str, default=0):
     lines = run.lines()
     return lines[-1].get(name) if lines and lines[-1].get(name) is not None else default
@@ -49,10 +56,8 @@ def run(tmp_path_factory):
     """The run that all tests of this file disturb, one after the other."""
     folder = tmp_path_factory.mktemp("cluster")
     poisoned = ["--env", POISONED, "--env_args", f"marks={folder}"]
-    training = Training(folder, *poisoned, *CLUSTER, "--steps", "50M")
-    yield training
-    if training.popen.poll() is None:
-        training.popen.kill()
+    with Training(folder, *poisoned, *CLUSTER, "--steps", "50M") as training:
+        yield training
 
 
 def test_two_nodes_train_one_network(run):
@@ -94,14 +99,14 @@ def test_a_node_that_sends_nan_is_ignored_until_it_is_well(run):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_node_that_is_lost_is_replaced(run, number):
     before = last(run, "replaced")
-    processes(run, "Node")[0].send_signal(number)
+    process(run, "Node").send_signal(number)
     wait_until(lambda: last(run, "replaced") > before, what=f"nobody noticed\n{run.stderr}")
     goes_on(run, number.name)
 
 
 def test_a_reducer_that_is_lost_is_replaced(run):
     before, updates = last(run, "replaced"), last(run, "updates")
-    processes(run, "Reducer")[0].kill()
+    process(run, "Reducer").kill()
     wait_until(lambda: last(run, "replaced") > before, what=f"nobody noticed\n{run.stderr}")
     goes_on(run, "reducer")
     assert last(run, "updates") > updates
@@ -120,40 +125,37 @@ def test_ctrl_c_ends_all_processes_and_leaves_a_checkpoint(run):
 
 
 def test_a_coordinator_that_is_killed_leaves_nothing_and_two_nodes_go_on(tmp_path):
-    killed = Training(tmp_path, "--env", "CartPole-v1", *CLUSTER, "--steps", "50M", "--sync", "off")
-    wait_until(killed.checkpoints, what=f"no checkpoint\n{killed.stderr}")
-    wait_until(lambda: last(killed, "staleness") > 0, what="no gradient is stale")
-    children = psutil.Process(killed.popen.pid).children(recursive=True)
-    own = [child.pid for child in children if not child.cmdline()[0].endswith("Agent")]  # Ray's helpers end later
-    killed.popen.kill()
-    wait_until(lambda: all(map(is_gone, own)), 30, "processes are left")
+    with Training(tmp_path, "--env", "CartPole-v1", *CLUSTER, "--steps", "50M", "--sync", "off") as killed:
+        wait_until(killed.checkpoints, what=f"no checkpoint\n{killed.stderr}")
+        wait_until(lambda: last(killed, "staleness") > 0, what="no gradient is stale")
+        children = psutil.Process(killed.popen.pid).children(recursive=True)
+        own = [child.pid for child in children if not child.cmdline()[0].endswith("Agent")]  # Ray's helpers end later
+        killed.popen.kill()
+        wait_until(lambda: all(map(is_gone, own)), 30, "processes are left")
     step, updates = checkpoint.load(killed.path).step, int(checkpoint.load(killed.path).state["version"])
-    resumed = Training(tmp_path, "--resume", "run", "--steps", step + 200)
-    assert resumed.popen.wait(120) == 0, resumed.stderr
-    assert resumed.lines()[-1]["stopped_by"] == "steps" and resumed.lines()[-1]["updates"] > updates > 0
+    with Training(tmp_path, "--resume", "run", "--steps", step + 200) as resumed:
+        assert resumed.end() == 0, resumed.stderr
+        assert resumed.lines()[-1]["stopped_by"] == "steps" and resumed.lines()[-1]["updates"] > updates > 0
 
 
 def test_a_head_that_is_killed_ends_the_run_in_order(tmp_path):
     """Its reducer dies as well, so that another is wanted, and Ray would try to start it until it aborts the run."""
-    run = Training(tmp_path, "--env", "CartPole-v1", *CLUSTER, "--steps", "50M")
-    goes_on(run, "start")
-    children = psutil.Process(run.popen.pid).children(recursive=True)
-    processes(run, "Reducer")[0].kill()
-    next(child for child in children if child.name() == "gcs_server").kill()
-    assert run.end() == 1
-    assert "gunreal: the head of the Ray cluster at " in run.stderr.splitlines()[-1]
-    assert run.lines()[-1]["stopped_by"] == "error" and run.lines()[-1]["weights_sha256"]
-    assert checkpoint.load(run.path).step == run.lines()[-1]["step"] > 0
-    wait_until(lambda: all(is_gone(child.pid) for child in children), what="processes are left")
+    with Training(tmp_path, "--env", "CartPole-v1", *CLUSTER, "--steps", "50M") as run:
+        goes_on(run, "start")
+        children = psutil.Process(run.popen.pid).children(recursive=True)
+        process(run, "Reducer").kill()
+        next(child for child in children if child.name() == "gcs_server").kill()
+        assert run.end() == 1
+        assert "gunreal: the head of the Ray cluster at " in run.stderr.splitlines()[-1]
+        assert run.lines()[-1]["stopped_by"] == "error" and run.lines()[-1]["weights_sha256"]
+        assert checkpoint.load(run.path).step == run.lines()[-1]["step"] > 0
+        wait_until(lambda: all(is_gone(child.pid) for child in children), what="processes are left")
 
 
 def test_one_machine_goes_on_from_it(run):
     step, before = run.lines()[-1]["step"], checkpoint.load(run.path)
-    resumed = Training(
-        run.folder,
-        *("--resume", "run", "--steps", step + 400, "--nodes", 0),
-    )
-    assert resumed.popen.wait(120) == 0, resumed.stderr
+    with Training(run.folder, "--resume", "run", "--steps", step + 400, "--nodes", 0) as resumed:
+        assert resumed.end() == 0, resumed.stderr
     after = checkpoint.load(run.path)
     assert after.step >= step + 400 and after.state["version"] > before.state["version"]
     assert not np.array_equal(after.state["weights/policy/kernel"], before.state["weights/policy/kernel"])

@@ -162,7 +162,7 @@ _ALL = (
             "sync": Setting("synchronous, 4 nodes", {"nodes": 4, "sync": "on"}),
             "async": Setting("asynchronous, 4 nodes", {"nodes": 4, "sync": "off"}),
         },
-        common={"agents": 8, "agents_per_process": 8, "min_batch": 40, "tasks": ()},
+        common={"agents": 8, "agents_per_process": 8, "min_batch": 40, "tasks": (), "algorithm": "a3c"},
         steps=200_000,
         reference="sync",
     ),
