@@ -54,11 +54,17 @@ def _define() -> flags.FlagValues:
     protocols = FIELDS["protocol"].metadata["choices"]
     flags.DEFINE_integer("episodes", 30, "Number of episodes to play", lower_bound=1, **common)
     flags.DEFINE_string("checkpoint", "newest", "Checkpoint to load: newest, best, or a path", **common)
-    flags.DEFINE_enum("policy", "sample", ["sample", "argmax"], "Sampled or most probable actions", **common)
+    flags.DEFINE_enum(
+        "policy",
+        "sample",
+        ["sample", "argmax"],
+        "Actions: sample (drawn from the policy) or argmax (the most probable)",
+        **common,
+    )
     flags.DEFINE_enum("protocol", None, protocols, "Atari protocol (default: the run's own)", **common)
     flags.DEFINE_integer("seed", 1, "Random seed of the episodes", lower_bound=0, **common)
     flags.DEFINE_integer("max_steps", MAX_STEPS, "Maximum episode length in agent steps", lower_bound=1, **common)
-    flags.DEFINE_string("video", None, "FILE.mp4 for a video of the first episode", **common)
+    flags.DEFINE_string("video", None, "Name of an .mp4 file for a video of the first episode", **common)
     flags.DEFINE_boolean("json", False, "Output as one JSON object", **common)
     flags.DEFINE_string("logdir", Config.logdir, "Folder of runs, used if RUN is a name", **common)
     flags.DEFINE_boolean("help", False, "Show this help and exit", **common)

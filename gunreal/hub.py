@@ -29,7 +29,7 @@ _FILES = [folders.CONFIG, interface.FILE, metrics.FILE, "checkpoints/*.npz", _CU
 def push_to_hub(
     run: Run, repo_id: str, *, episodes: int = 30, private: bool = False, token: str | None = None, **options: Any
 ) -> str:
-    """Uploads a run with a model card to the Hugging Face Hub. Needs `pip install gunreal[hub,plot]`.
+    """Uploads a run with a model card to the Hugging Face Hub. Needs `pip install "gunreal[hub,plot]"`.
 
     The card holds the scores of new episodes, the learning curve, and the command that trains such a policy. The upload
     holds the configuration, the metrics and the run's checkpoint without replay. The repository is created if it does
@@ -65,7 +65,7 @@ def push_to_hub(
 
 
 def load_from_hub(repo_id: str, *, revision: str | None = None, token: str | None = None, trust: bool = False) -> Run:
-    """Downloads a run from the Hugging Face Hub. Needs `pip install gunreal[hub]`.
+    """Downloads a run from the Hugging Face Hub. Needs `pip install "gunreal[hub]"`.
 
     Nothing in the download is executed. However, a configuration may name functions of modules that are installed here,
     as in `env = "module:function"`, and the run would call them.
@@ -117,7 +117,7 @@ def _hub() -> Any:
     try:
         import huggingface_hub
     except ImportError:
-        raise ConfigError("the Hub needs the package huggingface_hub; run pip install gunreal[hub]") from None
+        raise ConfigError('the Hub needs the package huggingface_hub; run pip install "gunreal[hub]"') from None
     return huggingface_hub
 
 

@@ -103,7 +103,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
         "--group",
         default=SEED,
         metavar="REGEX",
-        help="end of names that differs between seeds; empty draws every run alone",
+        help="regular expression for the end of names that differs between seeds; empty draws every run alone",
     )
     add("--title", default="", help="title of the picture (default: none)")
     add("--out", type=Path, default=Path("curves.png"), help="picture to write (default: curves.png)")

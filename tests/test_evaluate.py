@@ -84,7 +84,7 @@ def test_video_of_a_run_that_has_none(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="needs image observations"):
         Recorder(tmp_path / "a.mp4", vectors)
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(ConfigError, match=r"pip install gunreal\[video\]"):
+    with pytest.raises(ConfigError, match=r'pip install "gunreal\[video\]"'):
         Recorder(tmp_path / "a.mp4", vectors)
     with pytest.raises(ConfigError, match="FILE.mp4"):  # a bad name needs no package
         Recorder(tmp_path / "a.avi", vectors)

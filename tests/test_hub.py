@@ -127,5 +127,5 @@ def test_a_refusal_is_one_line(monkeypatch):
 
 def test_the_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(gunreal.ConfigError, match=r"huggingface_hub; run pip install gunreal\[hub\]$"):
+    with pytest.raises(gunreal.ConfigError, match=r'huggingface_hub; run pip install "gunreal\[hub\]"$'):
         gunreal.load_from_hub("me/catch")

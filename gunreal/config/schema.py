@@ -38,7 +38,8 @@ class Config:
 
     # Environment
     env: str = field(
-        "ALE/Pong-v5", "Environment: a Gymnasium id, module:id to import a module first, or module:function"
+        "ALE/Pong-v5",
+        "Environment: a Gymnasium id, module:id to import a module first, module:function or module:Class",
     )
     env_args: dict[str, Any] = field({}, "Keyword arguments for gymnasium.make, as in key=value,key=value")
     protocol: str = field(
@@ -139,7 +140,7 @@ class Config:
     device_batches: int = field(
         0,
         "Number of groups of agents that update in turn in a device run. It divides t_max. 0 means one group with PPO, "
-        "and otherwise as many groups as can have a batch of at least min_batch agent steps",
+        "and otherwise as many groups as can have batches of at least 80 agent steps",
         low=0,
     )
     device_spread: int = field(
@@ -165,7 +166,7 @@ class Config:
     )
     optimizer: str = field("adam", "Optimizer for all weights", choices=("rmsprop", "adam"))
     learning_rate: float = field(5e-4, "Learning rate at the start of training", above=0)
-    learning_rate_end: float = field(0.0, "Learning rate at the end of training, which is approached linearly", low=0)
+    learning_rate_end: float = field(0.0, "Learning rate at the end of training. The rate changes linearly", low=0)
     rms_decay: float = field(0.99, "Decay rate of RMSProp's mean of squared gradients", low=0, below=1)
     rms_initial: float = field(
         0.0,
@@ -184,7 +185,7 @@ class Config:
         choices=("ppo", "a3c", "dqn"),
     )
     ppo_epochs: int = field(3, "Number of PPO epochs per batch", low=1, high=100)
-    ppo_minibatches: int = field(3, "Number of minibatches, and so of updates, per PPO epoch", low=1, high=1000)
+    ppo_minibatches: int = field(3, "Number of minibatches per PPO epoch, with one update for each", low=1, high=1000)
     ppo_overlap: int = field(
         1,
         "Number of a batch's last PPO epochs in which its agents take the next rollouts. With 0, they wait for all "
@@ -197,7 +198,9 @@ class Config:
     dqn_updates: int = field(4, "Number of DQN updates per turn of a device run", low=1, high=1000)
     dqn_steps: int = field(3, "Number of steps n of DQN's returns", low=1, high=100)
     dqn_target: int = field(100, "Number of updates between copies of the weights to DQN's target network", low=1)
-    dqn_double: bool = field(True, "Double DQN: the current network chooses the action that the target network values")
+    dqn_double: bool = field(
+        True, "Double DQN: the current network chooses the action that the target network evaluates"
+    )
     dqn_priority: float = field(0.0, "Exponent of DQN's replay priorities. 0 draws uniformly", low=0, high=1)
     dqn_exploration: float = field(0.02, "Final probability of a random action in DQN. It starts at 1", low=0, high=1)
     dqn_exploration_share: float = field(
@@ -209,9 +212,7 @@ class Config:
         "Reduction of the loss over the agent steps of a batch: mean, or sum (as in GA3C)",
         choices=("mean", "sum"),
     )
-    normalize_returns: bool = field(
-        True, "Scaling of values and advantages by the standard deviation of the returns (PopArt)"
-    )
+    normalize_returns: bool = field(True, "Normalization of returns to mean 0 and standard deviation 1 (PopArt)")
     value_weight: float = field(0.5, "Weight of the value loss 0.5 (R - V)^2", low=0)
     correction: str = field(
         "vtrace",
@@ -243,7 +244,10 @@ class Config:
         "", "Address of a running Ray cluster, as in auto or HOST:6379. If empty, all nodes run on this machine"
     )
     reducers: int = field(
-        0, "Number of processes that hold the weights. 0 chooses it by the size of the network", low=0, high=64
+        0,
+        "Number of processes that hold the weights. 0 means a number that suits the size of the network",
+        low=0,
+        high=64,
     )
     quorum: float = field(
         0.9, "Share of the nodes whose gradients end a round. Below 1, a deadline also ends it", above=0, high=1

@@ -10,11 +10,16 @@ import numpy as np
 from gymnasium import spaces
 
 from gunreal.config.schema import Config, ConfigError
+from gunreal.envs import catch_functional, maze_functional
 from gunreal.envs.functional import FunctionalEnv, adapted
 from gunreal.envs.raw import is_image
 from gunreal.experience.spec import Spec
 
 Frames = Callable[[Any], Any]
+_OWN: dict[str, Callable[..., FunctionalEnv]] = {
+    "gunreal/Catch-v0": catch_functional.make,
+    "gunreal/RareGoalMaze-v0": maze_functional.make,
+}
 
 
 def open_environment(config: Config, num_envs: int) -> FunctionalEnv:
@@ -27,17 +32,15 @@ def open_environment(config: Config, num_envs: int) -> FunctionalEnv:
         from gunreal.envs.atari_functional import AtariFunctional
 
         return AtariFunctional(config, num_envs)
+    if config.env in _OWN:
+        return _OWN[config.env](**config.env_args)
     module, _, name = config.env.rpartition(":")
-    if config.env == "gunreal/Catch-v0":
-        from gunreal.envs import catch_functional
-
-        return catch_functional.make(**config.env_args)
     if module:
         found = getattr(importlib.import_module(module), name, None)
         if callable(found) and (made := adapted(found(**config.env_args))):
             return made
     raise ConfigError(
-        f"{config.env} cannot run on a device; use an Atari game, gunreal/Catch-v0, module:function for an "
+        f"{config.env} cannot run on a device; use an Atari game, {', '.join(_OWN)}, module:function for an "
         "environment as JAX functions, or --runner parallel"
     )
 

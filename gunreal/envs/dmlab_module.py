@@ -49,7 +49,7 @@ def load_module(level: str) -> Any:
     twin = "SeekAvoid" if "seekavoid" in level else maze
     raise ConfigError(
         f"dmlab/{level} needs the module deepmind_lab, which is not on PyPI; build and install it from "
-        f"https://github.com/google-deepmind/lab, or run pip install gunreal[vizdoom] and use --env gunreal/{twin}-v0"
+        f'https://github.com/google-deepmind/lab, or run pip install "gunreal[vizdoom]" and use --env gunreal/{twin}-v0'
     )
 
 

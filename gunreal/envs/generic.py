@@ -130,7 +130,7 @@ def _register_vizdoom(config: Config) -> None:
     try:
         importlib.import_module("vizdoom.gymnasium_wrapper")
     except ModuleNotFoundError:
-        raise ConfigError(f"{config.env} needs a missing package; run pip install gunreal[vizdoom]") from None
+        raise ConfigError(f'{config.env} needs a missing package; run pip install "gunreal[vizdoom]"') from None
 
 
 def _unknown(env_id: str) -> str:

@@ -24,6 +24,9 @@ class RareGoalMaze(gymnasium.Env):
 
     Attributes:
       distance: int `[size, size]`, shortest path from each cell to the goal, in steps; -1 for walls.
+      starts: rows and columns of the cells on which episodes start.
+      picture: the observation without the agent.
+      cell: height and width of a cell, in pixels.
 
     Args:
       size: number of cells along each side, odd, including walls.
@@ -55,16 +58,16 @@ class RareGoalMaze(gymnasium.Env):
         self.distance = distances(free, self.goal)
         if min_distance is None:
             min_distance = int(self.distance.max()) // 2
-        self._starts = np.argwhere(self.distance >= max(min_distance, 1)).tolist()
-        if not self._starts:
+        self.starts = np.argwhere(self.distance >= max(min_distance, 1)).tolist()
+        if not self.starts:
             raise ValueError(f"RareGoalMaze: min_distance is {min_distance}, but must be at most {self.distance.max()}")
         self._free = free.tolist()  # indexing a list of lists is several times faster than indexing an array
-        self._cell = PIXELS // size
-        self._picture = np.zeros((PIXELS, PIXELS, 1), np.uint8)
+        self.cell = PIXELS // size
+        self.picture = np.zeros((PIXELS, PIXELS, 1), np.uint8)
         for row, column in np.argwhere(~free):
-            self._paint(self._picture, row, column, WALL)
-        self._paint(self._picture, *self.goal, GOAL)
-        self.row, self.column, self.time = *self._starts[0], 0
+            self._paint(self.picture, row, column, WALL)
+        self._paint(self.picture, *self.goal, GOAL)
+        self.row, self.column, self.time = *self.starts[0], 0
 
     @property
     def shortest_path_length(self) -> int:
@@ -74,7 +77,7 @@ class RareGoalMaze(gymnasium.Env):
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
         """Puts the agent on a random start cell."""
         super().reset(seed=seed)
-        self.row, self.column = self._starts[int(self.np_random.integers(len(self._starts)))]
+        self.row, self.column = self.starts[int(self.np_random.integers(len(self.starts)))]
         self.time = 0
         return self._draw(), {}
 
@@ -92,12 +95,12 @@ class RareGoalMaze(gymnasium.Env):
         return self._draw().repeat(3, axis=2) if self.render_mode == "rgb_array" else None
 
     def _draw(self) -> np.ndarray:
-        image = self._picture.copy()
+        image = self.picture.copy()
         self._paint(image, self.row, self.column, AGENT)
         return image
 
     def _paint(self, image: np.ndarray, row: int, column: int, gray: int) -> None:
-        cell = self._cell
+        cell = self.cell
         image[row * cell : (row + 1) * cell, column * cell : (column + 1) * cell] = gray
 
 

@@ -33,7 +33,7 @@ def load() -> ModuleType:
     try:
         import vizdoom
     except ModuleNotFoundError:
-        raise ConfigError("ViZDoom is not installed; run pip install gunreal[vizdoom]") from None
+        raise ConfigError('ViZDoom is not installed; run pip install "gunreal[vizdoom]"') from None
     return vizdoom
 
 

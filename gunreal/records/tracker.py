@@ -18,7 +18,7 @@ _FOLDER, _ID = "wandb", "gunreal-id.txt"
 def check(config: Config) -> None:
     """Raises ConfigError if the tracker's package is missing."""
     if config.track == "wandb" and importlib.util.find_spec("wandb") is None:
-        raise ConfigError("--track wandb needs the package wandb; run pip install gunreal[wandb]")
+        raise ConfigError('--track wandb needs the package wandb; run pip install "gunreal[wandb]"')
 
 
 def open_tracker(config: Config, run_dir: Path) -> Tracker | None:

@@ -126,7 +126,7 @@ def _check(path: Path) -> None:
     try:
         import imageio_ffmpeg  # noqa: F401
     except ImportError:
-        raise ConfigError("a video needs the package imageio-ffmpeg; run pip install gunreal[video]") from None
+        raise ConfigError('a video needs the package imageio-ffmpeg; run pip install "gunreal[video]"') from None
 
 
 def _even(side: int) -> int:

@@ -38,7 +38,7 @@ def check(path: str | Path) -> Path:
         raise ConfigError(f"cannot write {path}; choose a file in an existing, writable folder")
     missing = [name for name in _ONNX if importlib.util.find_spec(name) is None]
     if path.suffix == ".onnx" and missing:
-        raise ConfigError(f"an export to ONNX needs {' and '.join(missing)}; run pip install gunreal[onnx]")
+        raise ConfigError(f'an export to ONNX needs {" and ".join(missing)}; run pip install "gunreal[onnx]"')
     return path
 
 

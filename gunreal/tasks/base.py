@@ -5,8 +5,8 @@ The library uses a task in three places:
 1. Before anything starts, `check` is called once.
 2. In the agent processes (NumPy only), `sample` picks a sequence from the agent's replay ring. Once the bootstrap has
    come back from the task's prediction queue, `targets` turns the sequence into arrays of fixed shapes.
-3. In the server, `head` adds layers to the shared torso. `loss` is minimized together with the A3C loss,
-   `total = a3c + sum(weight_i * loss_i)`.
+3. In the server, `head` adds layers to the shared torso. `loss` is minimized together with the loss of the
+   actor-critic, `total = base + sum(weight_i * loss_i)`.
 
 `sample` and `targets` must not import Keras, because agent processes never load a framework. Import it inside `head`,
 `loss` and `bootstrap`. `gunreal.testing.check_task` tests a task against these rules.

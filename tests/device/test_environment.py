@@ -42,7 +42,7 @@ def test_images_are_not_resized():
         frames(Config(), Spec((1, 84, 84), 1, "uint8", 3), box((24, 24)))
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", "scripted_env:Scripted", "gunreal/RareGoalMaze-v0"])
+@pytest.mark.parametrize("env", ["CartPole-v1", "scripted_env:Scripted", "gunreal/NavMazeStatic-v0"])
 def test_others_are_refused(env):
     with pytest.raises(ConfigError, match=f"{env} cannot run on a device; use an Atari game"):
         open_environment(Config(env=env), 1)

@@ -94,7 +94,11 @@ def test_the_missing_module_has_an_equivalent(monkeypatch, level, twin):
     monkeypatch.setitem(sys.modules, "deepmind_lab", None)
     with pytest.raises(ConfigError) as error:
         describe(Config(env=f"dmlab/{level}"))
-    for part in (f"dmlab/{level} needs the module deepmind_lab", "pip install gunreal[vizdoom]", f"gunreal/{twin}-v0"):
+    for part in (
+        f"dmlab/{level} needs the module deepmind_lab",
+        'pip install "gunreal[vizdoom]"',
+        f"gunreal/{twin}-v0",
+    ):
         assert part in str(error.value)
     assert "\n" not in str(error.value)
 

@@ -84,7 +84,7 @@ def test_without_vizdoom_the_error_says_what_to_install(monkeypatch):
     for name in [name for name in gymnasium.registry if name.startswith("Vizdoom")]:
         monkeypatch.delitem(gymnasium.registry, name)
     for name in ("gunreal/NavMazeStatic-v0", "VizdoomMyWayHome-v1"):
-        with pytest.raises(ConfigError, match=r"pip install gunreal\[vizdoom\]"):
+        with pytest.raises(ConfigError, match=r'pip install "gunreal\[vizdoom\]"'):
             describe(Config(env=name))
 
 

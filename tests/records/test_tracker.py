@@ -93,5 +93,7 @@ def test_a_refusal_is_one_line(offline, tmp_path, monkeypatch):
 def test_a_missing_package_is_found_before_anything_starts(monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "wandb" else find(name, *rest))
-    with pytest.raises(ConfigError, match=r"^--track wandb needs the package wandb; run pip install gunreal\[wandb\]$"):
+    with pytest.raises(
+        ConfigError, match=r'^--track wandb needs the package wandb; run pip install "gunreal\[wandb\]"$'
+    ):
         prepare(TRACKED)

@@ -90,6 +90,6 @@ def test_bad_paths(tmp_path, name, message):
 
 def test_missing_packages_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tf2onnx" else name)
-    with pytest.raises(ConfigError, match=r"^an export to ONNX needs tf2onnx; run pip install gunreal\[onnx\]$"):
+    with pytest.raises(ConfigError, match=r'^an export to ONNX needs tf2onnx; run pip install "gunreal\[onnx\]"$'):
         check(tmp_path / "policy.onnx")
     assert check(tmp_path / "policy.keras").name == "policy.keras"

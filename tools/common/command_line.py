@@ -30,7 +30,7 @@ class Parser(argparse.ArgumentParser):
 
     def parse_with_training_flags(self, argv: Sequence[str]) -> tuple[argparse.Namespace, Config, flags.Extras]:
         """Parses the command's own options, and all other flags with `flags.from_flags`. Raises ConfigError."""
-        self.epilog = "All flags of python -m gunreal.train are accepted, too."
+        self.epilog = "All flags of gunreal train are accepted, too."
         options, rest = self.parse_known_args(argv)
         return options, *flags.from_flags([self.prog, *rest])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.table import GamesExperiment, LearningExperiment, Setting
+from experiments.table import ALL, TASKS, GamesExperiment, LearningExperiment, Setting
 
 _PARALLEL, _DEVICE = {"runner": "parallel"}, {"runner": "device", "backend": "jax"}
 _A3C = {"algorithm": "a3c", "correction": "vtrace"}
@@ -45,8 +45,8 @@ def _cule(agents: int, batches: int, t_max: int) -> Setting:
     return Setting(label, {**_DEVICE, "agents": agents, "device_batches": batches, "t_max": t_max})
 
 
-def _catch(label: str, runner: Mapping[str, Any], algorithm: Mapping[str, Any]) -> Setting:
-    return Setting(f"{label}, {runner['runner']} runner", {**runner, **algorithm})
+def _on(runner: Mapping[str, Any], label: str, of: Mapping[str, Any]) -> Setting:
+    return Setting(f"{label}, {runner['runner']} runner", {**runner, **of})
 
 
 _ALL = (
@@ -57,16 +57,33 @@ _ALL = (
         "V-trace, and 480 with PPO. DQN exists in device runs only.",
         envs=("gunreal/Catch-v0",),
         settings={
-            "a3c": _catch("A3C and V-trace", _DEVICE, {**_A3C, "device_batches": 4, "learning_rate": 2e-3}),
-            "a3c-parallel": _catch("A3C and V-trace", _PARALLEL, {**_A3C, "min_batch": 120, "learning_rate": 2e-3}),
-            "ppo": _catch("PPO", _DEVICE, {"algorithm": "ppo"}),
-            "ppo-parallel": _catch("PPO", _PARALLEL, {"algorithm": "ppo"}),
-            "dqn": _catch("DQN", _DEVICE, {"algorithm": "dqn"}),
+            "a3c": _on(_DEVICE, "A3C and V-trace", {**_A3C, "device_batches": 4, "learning_rate": 2e-3}),
+            "a3c-parallel": _on(_PARALLEL, "A3C and V-trace", {**_A3C, "min_batch": 120, "learning_rate": 2e-3}),
+            "ppo": _on(_DEVICE, "PPO", {"algorithm": "ppo"}),
+            "ppo-parallel": _on(_PARALLEL, "PPO", {"algorithm": "ppo"}),
+            "dqn": _on(_DEVICE, "DQN", {"algorithm": "dqn"}),
         },
         common={"network": "mlp", "hidden": 64, "frame_stack": 1, "agents": 24, "metrics_seconds": 1.0},
         steps=80_000,
         reference="a3c-parallel",
         goal=0.9,
+        panels=(("step", "score_mean"),),
+    ),
+    LearningExperiment(
+        name="device-maze",
+        title="Agent steps to a score of 0.8 in the rare-goal maze: device runs and the parallel runner",
+        shows="Both runners train with PPO on batches of 480 agent steps.",
+        envs=("gunreal/RareGoalMaze-v0",),
+        settings={
+            "base": _on(_DEVICE, "no task", {"tasks": ()}),
+            "base-parallel": _on(_PARALLEL, "no task", {"tasks": ()}),
+            ALL: _on(_DEVICE, "pc+vr+rp", {"tasks": TASKS}),
+            f"{ALL}-parallel": _on(_PARALLEL, "pc+vr+rp", {"tasks": TASKS}),
+        },
+        common={"agents": 24, "metrics_seconds": 1.0},
+        steps=150_000,
+        reference="base-parallel",
+        goal=0.8,
         panels=(("step", "score_mean"),),
     ),
     GamesExperiment(
