@@ -48,7 +48,8 @@ class Run:
     @cached_property
     def tasks(self) -> tuple[AuxiliaryTask, ...]:
         """The auxiliary tasks, with their options set."""
-        return registry.load_tasks(self.config.tasks, self.config.task)
+        with devices.preferred(self._usable.backend):
+            return registry.load_tasks(self.config.tasks, self.config.task)
 
     @cached_property
     def spec(self) -> Spec:
@@ -169,7 +170,7 @@ class Run:
         return np.array([episode.score for episode in sorted(ended)])
 
     def video(self, path: str | Path, **options: Any) -> Path:
-        """Plays one new episode and writes a video of it. Needs `pip install gunreal[video]`.
+        """Plays one new episode and writes a video of it. Needs `pip install "gunreal[video]"`.
 
         Args:
           path: name of the `.mp4` file. An existing file is replaced.
@@ -195,7 +196,7 @@ class Run:
         `gunreal.learning.portable.portable` for the names of inputs and outputs.
 
         Args:
-          path: `FILE.keras` for Keras 3 with any backend, or `FILE.onnx`, which needs `pip install gunreal[onnx]`.
+          path: `FILE.keras` for Keras 3 with any backend, or `FILE.onnx`, which needs `pip install "gunreal[onnx]"`.
 
         Returns:
           The path.
@@ -209,7 +210,7 @@ class Run:
         return exporting.export(self._usable, self.spec, self.learner.get_state(), out)
 
     def plot(self, path: str | Path | None = None, *, x: str = "step", y: str = "score_mean", smooth: int = 1) -> Path:
-        """Draws a learning curve. Needs `pip install gunreal[plot]`.
+        """Draws a learning curve. Needs `pip install "gunreal[plot]"`.
 
         Args:
           path: picture to write, in the format of its name. The default is `curve.png` in the run's folder.

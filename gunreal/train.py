@@ -58,7 +58,8 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     if is_device(config):
         _select_device(config)
     tracker.check(config)
-    tasks = registry.load_tasks(config.tasks, config.task)
+    with devices.preferred(config.backend):
+        tasks = registry.load_tasks(config.tasks, config.task)
     spec, raw = interface(config)
     if is_device(config):
         from gunreal.device.system import check_device
@@ -248,9 +249,9 @@ def _close(system: Record, run: Any, ticker: Ticker | None) -> None:
     except BaseException as error:
         system.fail(error)
     finally:
-        if ticker:
-            ticker.close()
-        system.close()
+        with contextlib.closing(system):  # no process may stay
+            if ticker:
+                ticker.close()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

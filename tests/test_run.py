@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import shutil
 import subprocess
 import sys
@@ -156,6 +157,33 @@ def test_a_checkpoint_of_another_run(run, tmp_path):
     other = checkpoint.save(tmp_path, 7, {"weights/conv1/kernel": np.zeros(3), "version": np.array(1)}, {})
     with pytest.raises(gunreal.ConfigError, match="is not a checkpoint of .*catch: the state does not fit"):
         _ = gunreal.load(run.path, other).learner
+
+
+TASK = """
+from keras import ops
+from gunreal.tasks.value_replay import ValueReplay
+
+class Mine(ValueReplay):
+    name = "mine"
+"""
+
+
+@pytest.mark.parametrize("command", ["gunreal.Run('.', config).tasks", "prepare(config)"])
+def test_a_task_that_imports_keras_gets_the_backend_of_the_run(tmp_path, command):
+    """TensorFlow is Keras's own choice."""
+    pytest.importorskip("jax")
+    (tmp_path / "of_keras.py").write_text(TASK)
+    code = (
+        "import os, sys, gunreal\n"
+        "from gunreal.train import prepare\n"
+        "config = gunreal.Config(env='gunreal/Catch-v0', backend='jax', tasks=('of_keras:Mine',))\n"
+        f"{command}\n"
+        "print(sys.modules['keras'].backend.backend(), 'tensorflow' in sys.modules, 'KERAS_BACKEND' in os.environ)"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout == "jax False False\n", done.stderr
 
 
 def test_another_backend_than_the_loaded_one(run, monkeypatch):

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import scripted_env  # noqa: F401
@@ -16,8 +18,8 @@ import gunreal
 from gunreal.config import folders
 from gunreal.config.files import save
 from gunreal.config.schema import Config
-from gunreal.records import checkpoint
-from gunreal.train import main
+from gunreal.records import checkpoint, interface
+from gunreal.train import _close, main
 
 TOML = {
     "key.toml": 'env = "CartPole-v1"\nlearnin_rate = 0.1\n',
@@ -134,6 +136,29 @@ def test_a_run_that_is_being_trained_can_not_be_resumed(tmp_path, capfd):
         assert main(["train", "--resume", str(run_dir), "--steps", "7"]) == 2
     assert capfd.readouterr().err.endswith("stop that one first, or start a new run\n")
     assert (run_dir / "config.toml").read_bytes() == before
+
+
+def test_a_full_disk_at_the_start_is_one_line(tmp_path, monkeypatch, capfd):
+    """The name of the run is free afterward."""
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(interface.os, "replace", full)
+    monkeypatch.setattr(folders, "save", lambda config, path: None)
+    assert main(["train", *CARTPOLE.split(), "--name", "new"]) == 2
+    err = capfd.readouterr().err
+    assert err == "gunreal: cannot write to runs/new: No space left on device; free some space in runs/new\n"
+    assert not (tmp_path / "runs" / "new").exists()
+
+
+def test_everything_is_closed_if_the_ticker_cannot_be():
+    closed = []
+    system = SimpleNamespace(metrics=SimpleNamespace(step=0), failure=KeyError(), close=lambda: closed.append(1))
+    with pytest.raises(ZeroDivisionError):
+        _close(system, None, SimpleNamespace(close=lambda: 1 / 0))
+    assert closed == [1]
 
 
 def test_a_run_that_was_killed_before_its_first_checkpoint_starts_at_step_0(tmp_path, capfd):

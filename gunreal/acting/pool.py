@@ -75,6 +75,14 @@ class Member:
         self.segment.close()
 
 
+def close_all(members: Collection[Member]) -> None:
+    """Closes members. All of them are told first, so that their processes end at the same time."""
+    for member in members:
+        member.leave()
+    for member in members:
+        member.close()
+
+
 def rollouts_that_wait(rollouts: int, agents: int, together: int) -> int:
     """The minimum number of waiting rollouts per agent with which `agents` can always fill a batch of `rollouts`.
 
@@ -105,7 +113,7 @@ class Local(Member):
 
 
 class Remote(Member):
-    """Agents in a separate process. Its error output is kept for the message in case it dies.
+    """Agents in a separate process, which waits for `start`. Its output is kept for the message in case it dies.
 
     Attributes:
       failures: number of predecessors in a row that died right after their start.
@@ -132,14 +140,13 @@ class Remote(Member):
             env=environment,
             start_new_session=True,  # the server handles a terminal's Ctrl-C
         )
-        assert self.popen.stdin is not None
         fds = self.segment.fd, self.wake.read_fd
-        assignment = Assignment(config, layout, process, *fds, outbox, self._folder.name)
-        self._start(assignment)
+        self._assignment = Assignment(config, layout, process, *fds, outbox, self._folder.name)
 
-    def _start(self, assignment: Assignment) -> None:
+    def start(self) -> None:
+        """Lets the agents begin. Requests of a process that is not in the pool are dropped, so add it before."""
         with contextlib.suppress(BrokenPipeError):  # it died immediately; `exited` reports this
-            self.popen.stdin.write(pickle.dumps(sys.path) + pickle.dumps(assignment))  # type: ignore[union-attr]
+            self.popen.stdin.write(pickle.dumps(sys.path) + pickle.dumps(self._assignment))  # type: ignore[union-attr]
             self.popen.stdin.flush()  # type: ignore[union-attr]
 
     def exited(self) -> bool:

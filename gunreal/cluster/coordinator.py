@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import time
@@ -244,9 +245,8 @@ class Coordinator(Record):
         return self._model.sha256(self._shards.whole().weights)
 
     def close(self) -> None:
-        """Closes the files of metrics and ends all nodes. Ends Ray, too, if it was started for this run."""
-        super().close()
-        try:
+        """Ends all nodes, and Ray if it was started for this run. Closes the files of metrics."""
+        with contextlib.ExitStack() as last:
+            last.callback(super().close)  # a tracker may wait for its network
+            last.callback(self._engine.close)
             self._fleet.close()
-        finally:
-            self._engine.close()

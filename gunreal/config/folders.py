@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import fcntl
 import os
 import re
@@ -66,7 +67,18 @@ def save_resumed(config: Config, run_dir: str | Path) -> None:
     try:
         save(config, Path(run_dir) / CONFIG)
     except OSError as error:
-        raise ConfigError(f"cannot write to {run_dir}: {error.strerror}; make the folder writable") from error
+        raise unwritable(run_dir, error) from error
+
+
+def unwritable(run_dir: str | Path, error: OSError) -> ConfigError:
+    """The error for the folder of a run, or for a file in it, that cannot be written."""
+    return ConfigError(f"cannot write to {error.filename or run_dir}: {error.strerror}; {remedy(run_dir, error)}")
+
+
+def remedy(run_dir: str | Path, error: OSError) -> str:
+    """What to do about a failed write in the folder of a run."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return f"free some space in {run_dir}" if full else f"make {run_dir} and its files writable"
 
 
 def _make(config: Config) -> Path:
@@ -76,7 +88,7 @@ def _make(config: Config) -> Path:
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):
             raise ConfigError(
-                f"{path} already holds a run; continue it with --resume {config.name} or choose another --name"
+                f"{path} already holds a run; continue it with gunreal resume {path} or choose another --name"
             )
         return path
     logdir.mkdir(parents=True, exist_ok=True)

@@ -96,6 +96,22 @@ def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
         tf.config.experimental.enable_op_determinism()
 
 
+@contextlib.contextmanager
+def preferred(backend: str) -> Iterator[None]:
+    """If a file that is imported in this context, such as a task's, imports Keras, Keras loads this backend.
+
+    Unlike `select`, this loads no framework itself.
+    """
+    before = os.environ.get("KERAS_BACKEND")
+    os.environ["KERAS_BACKEND"] = backend
+    try:
+        yield
+    finally:
+        os.environ.pop("KERAS_BACKEND")
+        if before is not None:
+            os.environ["KERAS_BACKEND"] = before
+
+
 def select_for(config: Config) -> None:
     """Selects the backend of a run. See `select`."""
     alone = config.serial or is_device(config)  # reproducible, with nothing else beside it

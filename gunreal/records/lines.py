@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gunreal.config.folders import unwritable
 from gunreal.config.schema import ConfigError
 from gunreal.records.metrics import FILE, read
 from gunreal.records.tensorboard import EventFile
@@ -44,7 +45,7 @@ class MetricsWriter:
                 _rewind(path, step)
             self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         except OSError as error:
-            raise ConfigError(f"cannot write {path}: {error.strerror}; make its folder writable") from error
+            raise unwritable(self._run_dir, error) from error
         except ValueError as error:
             raise ConfigError(f"{path} is damaged: {error}; move it away") from error
         self._sinks: list[EventFile | Tracker] = [EventFile(self._run_dir, step), *([tracker] if tracker else [])]

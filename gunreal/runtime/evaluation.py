@@ -18,6 +18,7 @@ import tempfile
 import time
 from typing import IO, Any
 
+from gunreal.config.folders import remedy
 from gunreal.records import checkpoint
 from gunreal.runtime.record import Record, warn
 
@@ -51,7 +52,7 @@ class Evaluation:
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._step = 0
-        self._found: dict[str, Any] = {}
+        self._found: list[dict[str, Any]] = []
 
     def _multiple_after(self, step: int) -> int:
         size = self._config.eval_steps
@@ -65,9 +66,12 @@ class Evaluation:
             self._start()
 
     def take(self) -> dict[str, Any]:
-        """The scores for the next line of metrics, by `KEYS`. They are null if no evaluation has ended since."""
-        found, self._found = self._found, {}
-        return {key: found.get(key) for key in KEYS}
+        """The scores of the oldest evaluation that is in no line of metrics yet, by `KEYS`. Null if there is none."""
+        return self._found.pop(0) if self._found else dict.fromkeys(KEYS)
+
+    def left(self) -> int:
+        """Number of evaluations whose scores have not been taken."""
+        return len(self._found)
 
     def finish(self) -> None:
         """Waits for the current evaluation and for one that is due. A signal ends the wait."""
@@ -81,11 +85,10 @@ class Evaluation:
     def close(self) -> None:
         """Ends the current evaluation, if there is one, and removes its files."""
         if self._popen:
-            assert self._popen.stdin
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._popen.pid, signal.SIGKILL)
             self._popen.wait()
-            self._popen.stdin.close()
+            _close_input(self._popen)
             self._popen = None
         self._output.close()
         self._errors.close()
@@ -104,14 +107,24 @@ class Evaluation:
         try:
             path = checkpoint.save(self._folder, self._step, system.state(), {})
         except OSError as error:
-            warn(f"no evaluation at step {self._step}: {error}; free some space in {system.run_dir}")
+            warn(f"no evaluation at step {self._step}: {error}; {remedy(system.run_dir, error)}")
             return
         run, episodes = str(system.run_dir.resolve()), str(self._config.eval_episodes)
         command = ["evaluate", run, "--checkpoint", str(path.resolve()), "--episodes", episodes, "--json"]
         for file in (self._output, self._errors):
             os.ftruncate(file.fileno(), 0)
             file.seek(0)
-        self._popen = subprocess.Popen(
+        try:
+            self._popen = self._process()
+        except OSError as error:
+            warn(f"no evaluation at step {self._step}: {error}; free some memory, or stop other processes")
+            return
+        with contextlib.suppress(BrokenPipeError):  # it died immediately, which `tick` reports
+            self._popen.stdin.write(pickle.dumps((sys.path, command)))  # type: ignore[union-attr]
+            self._popen.stdin.flush()  # type: ignore[union-attr]
+
+    def _process(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
             [sys.executable, "-c", _BOOT],
             stdin=subprocess.PIPE,
             stdout=self._output,
@@ -119,21 +132,22 @@ class Evaluation:
             process_group=0,  # not a session of its own: Linux weighs nice values within a session only
             env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu"},
         )
-        assert self._popen.stdin
-        with contextlib.suppress(BrokenPipeError):  # it died immediately, which `tick` reports
-            self._popen.stdin.write(pickle.dumps((sys.path, command)))
-            self._popen.stdin.flush()
 
     def _collect(self, ended: subprocess.Popen[bytes]) -> None:
-        assert ended.stdin
-        ended.stdin.close()
+        _close_input(ended)
         self._popen = None
         result = None if ended.returncode else _result(_end(self._output))
         if result is None:
             reason = (_end(self._errors).strip() or f"exit code {ended.returncode}").splitlines()[-1]
             warn(f"the evaluation at step {self._step} failed: {reason}")
             return
-        self._found = dict(zip(KEYS, (result[key] for key in ("step", "mean", "std", "mean_length")), strict=True))
+        scores = (result[key] for key in ("step", "mean", "std", "mean_length"))
+        self._found.append(dict(zip(KEYS, scores, strict=True)))
+
+
+def _close_input(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(BrokenPipeError):  # it died before it had read everything
+        process.stdin.close()  # type: ignore[union-attr]
 
 
 def _end(file: IO[bytes]) -> str:

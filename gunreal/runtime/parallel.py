@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from gunreal.acting.pool import AgentFailure, Remote
+from gunreal.acting.pool import AgentFailure, Remote, close_all
 from gunreal.acting.process import EXIT_BAD_INPUT
 from gunreal.config.derived import per_process
 from gunreal.config.schema import ConfigError
@@ -24,6 +24,7 @@ _PROCESS = 100 * 2**20  # bytes per agent process without its rings; Python, Num
 _FILES = 5  # open files per agent process: its memory, both ends of its wake pipe, its input, its error output
 _OTHER_FILES = 256  # open files for checkpoints, logs, libraries, and processes that are restarted
 _FAILURES = 3  # early failures in a row after which the run gives up
+_STARTS_FROM = ("agents", "agents_per_process", "predictors", "trainers")  # fields that give the first counts
 _GIVE_WAY = 5  # nice value of predictors if training takes the most work; rollouts would otherwise wait and grow old
 
 
@@ -44,10 +45,17 @@ class ParallelRunner:
         self.counts = Counts(config.agents // per_process(config), config.predictors, config.trainers)
         policy = self._make_policy()
         self._steering = Steering(system, self.crews["base"], self.trainers, policy) if policy else None
-        saved = system.resumed.extra.get("scheduler") if system.resumed else None
-        if saved and policy and saved["kind"] == config.scheduler:
-            self.counts = Counts(*saved["counts"])
-            policy.set_state(saved["state"])
+        if policy and system.resumed:
+            self._resume(policy, system.resumed.extra)
+
+    def _resume(self, policy: scheduler.Scheduler, saved: Mapping[str, Any]) -> None:
+        """Lets the scheduler go on, unless it is another one or the user has changed a number it starts from."""
+        config, found = self.system.config, saved.get("scheduler")
+        if not found or found["kind"] != config.scheduler:
+            return
+        if all(getattr(config, name) == saved["config"][name] for name in _STARTS_FROM):
+            self.counts = Counts(*found["counts"])
+            policy.set_state(found["state"])
 
     def _make_policy(self) -> scheduler.Scheduler | None:
         config = self.system.config
@@ -76,6 +84,8 @@ class ParallelRunner:
         try:
             while not self.system.stopped_by:
                 time.sleep(0.1)
+                if self.system.stopped_by:  # the signal may have ended the agents too
+                    break
                 self._supervise()
                 if self._steering and (counts := self._steering.tick(self.counts, self.remotes())):
                     self.apply(counts)
@@ -112,7 +122,9 @@ class ParallelRunner:
 
     def _start_process(self, failures: int = 0) -> None:
         system = self.system
-        system.pool.add(Remote(system.pool.next_process(), system.config, system.layout, system.outbox, failures))
+        remote = Remote(system.pool.next_process(), system.config, system.layout, system.outbox, failures)
+        system.pool.add(remote)
+        remote.start()
 
     def remotes(self) -> list[Remote]:
         """The agent processes, oldest first."""
@@ -122,12 +134,13 @@ class ParallelRunner:
         """Restarts agent processes that have died or hang. Gives up if one keeps dying right after its start."""
         timeout = self.system.config.env_timeout
         for remote in self.remotes():
-            remote.trim_errors()
             if remote.exited():
                 self._restart(remote, f"ended with code {remote.popen.returncode}")
             elif remote.stuck_for() > timeout:
                 remote.kill()
                 self._restart(remote, f"did not finish a step within {timeout:g} s")
+            else:
+                remote.trim_errors()
 
     def _restart(self, remote: Remote, why: str) -> None:
         system = self.system
@@ -145,11 +158,16 @@ class ParallelRunner:
         self._start_process(failures)
 
     def apply(self, counts: Counts) -> None:
-        """Starts and stops processes and threads to reach `counts`."""
-        for _ in range(counts.processes - self.counts.processes):
+        """Starts and stops processes and threads to reach `counts`. Too few open files allow no further processes."""
+        new = counts.processes - self.counts.processes
+        if new > 0:
+            try:
+                allow_open_files(new)
+            except ConfigError:  # advice for the start of a run, not a reason to end it
+                new, counts = 0, counts._replace(processes=self.counts.processes)
+        for _ in range(new):
             self._start_process()
-        for remote in self.remotes()[counts.processes :]:
-            self.system.pool.remove(remote.process).close()
+        close_all([self.system.pool.remove(remote.process) for remote in self.remotes()[counts.processes :]])
         for crew in self.crews.values():
             crew.resize(counts.predictors)
         self.trainers.resize(counts.trainers)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gunreal.config.folders import remedy
 from gunreal.config.schema import Config
 from gunreal.records import checkpoint
 from gunreal.records.lines import MetricsWriter
@@ -67,7 +68,7 @@ class Record:
                 keep=self.config.keep_checkpoints,
             )
         except OSError as error:
-            warn(f"no checkpoint at step {self.metrics.step}: {error}; free some space in {self.run_dir}")
+            warn(f"no checkpoint at step {self.metrics.step}: {error}; {remedy(self.run_dir, error)}")
 
     def finish(self, line: dict[str, Any]) -> dict[str, Any]:
         """Writes the last line of metrics and returns it."""

@@ -14,7 +14,7 @@ from gunreal.acting.predictor import BasePredictor
 from gunreal.config.derived import per_process
 from gunreal.experience import queues
 from gunreal.runtime import lockstep, ram
-from gunreal.runtime.system import System
+from gunreal.runtime.system import System, unfit
 
 
 class SerialRunner:
@@ -101,7 +101,10 @@ class SerialRunner:
         base.rng = saved["rng"]
         for member, worker, replies in zip(self.members, saved["workers"], saved["replies"], strict=True):
             for name, array in member.segment.arrays.items():
-                array[...] = system.resumed.state[f"ring{member.process}/{name}"]
+                ring = system.resumed.state.get(f"ring{member.process}/{name}")
+                if ring is None or ring.shape != array.shape:
+                    raise unfit(system.resumed, f"{name} has another shape")
+                array[...] = ring
             member.worker.set_state(worker)
             queues.put(member.wake.write_fd, replies)
         system.batcher.add(saved["waiting"])

@@ -54,7 +54,8 @@ def handled() -> Iterator[Interruption]:
     if threading.current_thread() is not threading.main_thread():
         yield interruption
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) or signal.SIG_DFL for number in numbers}  # None is a handler set in C
     if before[signal.SIGHUP] == signal.SIG_IGN:
         del before[signal.SIGHUP]
 

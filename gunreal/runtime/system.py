@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from gunreal.acting.agent import BASE, Outbox, group_slices
-from gunreal.acting.pool import Member, Pool, rollouts_that_wait
+from gunreal.acting.pool import Member, Pool, close_all, rollouts_that_wait
 from gunreal.acting.predictor import BasePredictor, TaskPredictor
-from gunreal.config.derived import batch_steps, per_process
-from gunreal.config.schema import Config
+from gunreal.config.derived import batch_steps, largest_share, per_process
+from gunreal.config.schema import Config, ConfigError
 from gunreal.experience import queues
 from gunreal.experience.replay import blank_past
 from gunreal.experience.segment import Layout
@@ -81,6 +81,33 @@ def make_metrics(tasks: tuple[AuxiliaryTask, ...], resumed: checkpoint.Checkpoin
     return RunMetrics(prediction_queues(tasks), losses, resumed.extra["metrics"] if resumed else None)
 
 
+def restore(learner: backend.Learner, resumed: checkpoint.Checkpoint) -> None:
+    """Sets the learner's state to that of a checkpoint.
+
+    Raises:
+      ConfigError: it does not fit the network.
+    """
+    try:
+        learner.set_state(resumed.learned())
+    except ValueError as error:
+        raise unfit(resumed, str(error)) from error
+
+
+def unfit(resumed: checkpoint.Checkpoint, why: str) -> ConfigError:
+    """The error for a checkpoint whose arrays have other names or shapes than those of the run."""
+    return ConfigError(
+        f"the environment, the network or a task has changed since {resumed.path}: {why}; install the former version, "
+        "or start a new run"
+    )
+
+
+def _next_process(resumed: checkpoint.Checkpoint, agents: int) -> int:
+    """The first number of a process of `agents` agents with which no agent has the seeds of one before the resume."""
+    saved = resumed.extra["config"]
+    before = resumed.extra["processes"] * largest_share(saved["agents"], saved["agents_per_process"])
+    return -(-before // agents)
+
+
 _STREAM = 2  # fourth word of the seed for sampling actions, different from those of `acting.episodes` and the agents
 
 
@@ -99,11 +126,11 @@ class System(Record):
         self.learner = build_learner(config, spec, tasks)
         self.layout = make_layout(config, spec, tasks, self.learner)
         if resumed:
-            self.learner.set_state(resumed.learned())
+            restore(self.learner, resumed)
         metrics = make_metrics(tasks, resumed)
         super().__init__(config, metrics, run_dir, resumed)  # opens the run's files, so the state has to fit before
 
-        first = resumed.extra["processes"] if resumed and not config.serial else 0  # avoids reusing seeds
+        first = _next_process(resumed, self.layout.agents) if resumed and not config.serial else 0
         share = 1.0 if config.algorithm == "ppo" else 0.25  # PPO's many updates per batch make other rollouts old
         self.pool = Pool(rollouts_per_batch(config), first, share)
         base, *bootstrapping = prediction_queues(tasks)
@@ -123,11 +150,16 @@ class System(Record):
         self.batcher = Batcher(self.pool, config, spec, tasks, self.rollouts)
         # More would not be faster. A GPU computes one update at a time while a second trainer prepares its batch.
         self.at_once = 1 if backend.has_gpu() else backend.cores()
-        self.trainer = Trainer(self.learner, config, self.metrics, self.learner.network.lengths, self.at_once)
+        lengths = self.learner.network.lengths
+        self.trainer = Trainer(self.learner, config, self.metrics, lengths, self.at_once, self._hurried)
         largest = max(group.stop - group.start for group in group_slices(self.layout.agents))
         self.groups_at_once = max(1, config.max_batch // largest)  # groups whose observations fit into one prediction
         self.memory_limit = ram.limit(config.memory_limit)
         self._waits = Reader()
+
+    def _hurried(self) -> bool:
+        """Whether trainers leave their batches unfinished. A serial run finishes them, because it goes on exactly."""
+        return self.in_haste and not self.config.serial
 
     def warm_up(self) -> None:
         """Compiles the updates with a blank batch. Call it before predictors and trainers start."""
@@ -179,12 +211,10 @@ class System(Record):
         return self.learner.weights_sha256()
 
     def close(self) -> None:
-        """Closes the files of metrics, stops every agent process and frees all memory."""
-        super().close()
-        members = [self.pool.remove(member.process) for member in self.pool.members()]
-        for member in members:
-            member.leave()  # tell all of them first, so that they end at the same time
-        for member in members:
-            member.close()
-        for pipe in itertools.chain(self.requests.values(), (self.rollouts, self.episodes)):
-            pipe.close()
+        """Stops every agent process, frees all memory and closes the files of metrics."""
+        try:
+            close_all([self.pool.remove(member.process) for member in self.pool.members()])
+            for pipe in itertools.chain(self.requests.values(), (self.rollouts, self.episodes)):
+                pipe.close()
+        finally:
+            super().close()  # last, because a tracker may wait for its network

@@ -41,7 +41,7 @@ class Ticker:
             self._evaluation.tick()
         if now - self._measured >= config.metrics_seconds:
             self._measured = now
-            line = self._system.writer.write(self._line())
+            line = self._system.writer.write(self._run.snapshot() | self._scores())
             if self._display:
                 self._display.update(line)
             if self._on_metrics:
@@ -53,8 +53,8 @@ class Ticker:
             self._saved, self._is_new = now, False
             self._run.save()
 
-    def _line(self) -> dict[str, Any]:
-        return self._run.snapshot() | (self._evaluation.take() if self._evaluation else {})
+    def _scores(self) -> dict[str, Any]:
+        return self._evaluation.take() if self._evaluation else {}
 
     def wait(self) -> None:
         """Waits for evaluations at the end of the budget."""
@@ -63,10 +63,14 @@ class Ticker:
             self._evaluation.finish()
 
     def finish(self) -> None:
-        """Writes the last line of metrics."""
-        line = self._system.finish(self._line())
+        """Writes the last line of metrics, and the same line before it for each further evaluation that has ended."""
+        now, lines = self._run.snapshot(), []
+        while self._evaluation and self._evaluation.left() > 1:
+            lines.append(self._system.writer.write(now | self._scores()))
+        lines.append(self._system.finish(now | self._scores()))
         if self._on_metrics:
-            self._on_metrics(line)
+            for line in lines:
+                self._on_metrics(line)
 
     def close(self) -> None:
         """Ends an evaluation that still runs."""

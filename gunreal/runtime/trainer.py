@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -67,8 +67,11 @@ class Batcher:
 
     def add(self, records: np.ndarray) -> None:
         """Adds rollouts `[n]` to those waiting for a batch. Rollouts of removed processes are dropped."""
+        # A removal in mid-loop would split a group, and later batches would not be made of whole groups. Agents may
+        # then wait for ever with PPO, where few rollouts of each may wait for the trainers.
+        members = {process: self._pool.get(process) for process in set(records["process"].tolist())}
         for process, agent, first in records.tolist():
-            member = self._pool.get(process)
+            member = members[process]
             if member is not None:
                 self.waiting.append((member, agent, first))
 
@@ -231,12 +234,20 @@ class Trainer:
       metrics: metrics that receive the results.
       lengths: `Network.lengths`, the number of rows of each part of a batch.
       at_once: maximum number of gradients computed at the same time. Each needs about 100 MB with three tasks.
+      hurried: returns whether to leave the rest of a batch unused, because the run should end soon.
     """
 
     def __init__(
-        self, learner: Updates, config: Config, metrics: RunMetrics, lengths: Mapping[str, int], at_once: int = 1
+        self,
+        learner: Updates,
+        config: Config,
+        metrics: RunMetrics,
+        lengths: Mapping[str, int],
+        at_once: int = 1,
+        hurried: Callable[[], bool] = lambda: False,
     ):
         self._learner, self._config, self._metrics, self._lengths = learner, config, metrics, lengths
+        self._hurried = hurried
         self._turns = threading.BoundedSemaphore(at_once)
 
     def warm_up(self, batch: dict[str, Any]) -> None:
@@ -259,6 +270,8 @@ class Trainer:
         parts = min(config.ppo_minibatches, len(batch["base"]["mask"]))
         alone = parts * max(0, config.ppo_epochs - config.ppo_overlap) if config.algorithm == "ppo" else 0
         for number, part in enumerate(updates(batch, config, self._lengths, self._learner.version)):
+            if self._hurried():
+                break
             if number >= alone:
                 batch.release()
             new = min(unused, part["base"]["mask"].size)  # the first epoch comes first

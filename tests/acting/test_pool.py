@@ -49,6 +49,7 @@ class Server:
     def start(self, config, layout=LAYOUT):
         remote = Remote(self.pool.next_process(), config, layout, self.outbox)
         self.pool.add(remote)
+        remote.start()
         return remote
 
     def close(self):

@@ -25,7 +25,7 @@ def test_a_name_is_taken_once(tmp_path):
     config = Config(logdir=str(tmp_path), name="mine")
     (tmp_path / "mine").mkdir()  # an empty folder is no run
     assert folders.prepare_run_dir(config) == tmp_path / "mine"
-    with pytest.raises(ConfigError, match="--resume mine"):
+    with pytest.raises(ConfigError, match="continue it with gunreal resume .*/mine or choose another --name"):
         folders.prepare_run_dir(config)
 
 

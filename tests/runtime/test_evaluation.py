@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -25,7 +28,7 @@ BOOT = evaluation._BOOT
 
 
 def boot(text):
-    return f"import pickle, sys; path, command = pickle.load(sys.stdin.buffer); {text}"
+    return f"import json, pickle, sys; path, command = pickle.load(sys.stdin.buffer); {text}"
 
 
 @pytest.fixture
@@ -122,6 +125,57 @@ def test_a_result_that_is_missing_does_not_end_the_run(make, capfd):
     one.finish()
     assert capfd.readouterr().err.endswith("gunreal: the evaluation at step 10 failed: exit code 0\n")
     assert one.take() == dict.fromkeys(KEYS)
+
+
+def test_scores_that_are_not_taken_are_kept(make):
+    """Those of an evaluation that is still running at the end of a run, for example, after which another one is due."""
+    one, system = make(f"at = int(command[3][-16:-4]); print(json.dumps({RESULT} | {{'step': at}}))", eval_steps=10)
+    system.metrics.step = 10
+    one.tick()
+    one._popen.wait()
+    system.metrics.step = 20
+    one.finish()
+    assert one.left() == 2 and [one.take()["eval_step"] for _ in range(3)] == [10, 20, None] and one.left() == 0
+
+
+@pytest.mark.parametrize("collected", [True, False])
+def test_a_process_that_dies_before_it_has_read_anything(make, monkeypatch, tmp_path, capfd, collected):
+    one, system = make(eval_steps=10)
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho no such luck >&2\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(sys, "path", sys.path[:1])  # so little that closing its input tries again to write it
+    start = one._process
+
+    def dead():
+        process = start()
+        process.wait()
+        return process
+
+    monkeypatch.setattr(one, "_process", dead)
+    system.metrics.step = 10
+    one.tick()
+    if collected:
+        one.finish()
+        assert capfd.readouterr().err.endswith("gunreal: the evaluation at step 10 failed: no such luck\n")
+    one.close()
+
+
+def test_a_process_that_cannot_be_started_does_not_end_the_run(make, monkeypatch, capfd):
+    def full(*_, **__):
+        raise OSError(12, os.strerror(12))
+
+    one, system = make(eval_steps=10)
+    system.metrics.step = 10
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", full)
+        one.tick()
+    err = capfd.readouterr().err
+    assert err.startswith("gunreal: no evaluation at step 10: ") and "Cannot allocate" in err and err.count("\n") == 1
+    system.metrics.step = 20
+    one.finish()
+    assert one.take()["eval_score_mean"] == 1.5
 
 
 def test_a_failure_is_one_line_and_the_run_goes_on(make, capfd):

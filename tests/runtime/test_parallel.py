@@ -1,54 +1,22 @@
 from __future__ import annotations
 
+import os
 import resource
 import threading
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
+from fake_remotes import MIB, FakeRemote, make_run
 
-from gunreal.acting.pool import AgentFailure, Pool
+from gunreal.acting.pool import AgentFailure
 from gunreal.acting.process import EXIT_BAD_INPUT
+from gunreal.config.derived import batch_steps
 from gunreal.config.schema import Config, ConfigError
-from gunreal.records.metrics import RunMetrics
-from gunreal.runtime import parallel, ram
+from gunreal.runtime import parallel, ram, scheduler
 from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.scheduler import Counts
 from gunreal.runtime.system import System
 from gunreal.train import prepare
-
-MIB = 2**20
-
-
-class FakeRemote:
-    """An agent process that does what a test says."""
-
-    def __init__(self, process, config, layout, outbox, failures=0):
-        self.process, self.failures, self.started = process, failures, 0.0
-        self.segment = SimpleNamespace(
-            end=np.zeros(2, np.int64), layout=SimpleNamespace(agents=2, slots=1), allowance=1
-        )
-        self.popen = SimpleNamespace(returncode=None, pid=1)
-        self.stuck, self.log = 0.0, []
-
-    def exited(self):
-        return self.popen.returncode is not None
-
-    def stuck_for(self):
-        return self.stuck
-
-    def errors(self):
-        return "Traceback: it hurts"
-
-    def trim_errors(self):
-        self.log.append("trim")
-
-    def kill(self):
-        self.log.append("kill")
-        self.popen.returncode = -9
-
-    def close(self):
-        self.log.append("close")
 
 
 @pytest.fixture
@@ -60,31 +28,19 @@ def clock(monkeypatch):
     return now
 
 
-def make_run(memory_limit=100_000 * MIB, **options):
-    config = Config(agents=6, agents_per_process=2, env_timeout=30, t_max=5, **options)
-    system = SimpleNamespace(
-        config=config,
-        spec=SimpleNamespace(t_max=5),
-        layout=SimpleNamespace(agents=2, nbytes=lambda: 50 * MIB),
-        requests={"base": None, "pc": None},
-        batcher=SimpleNamespace(next=None),
-        trainer=SimpleNamespace(work=None),
-        at_once=2,
-        resumed=None,
-        pool=Pool(rollouts=4),
-        metrics=RunMetrics(),
-        memory_limit=memory_limit,
-        outbox=None,
-        fail=None,
-    )
-    return ParallelRunner(system)
-
-
 def test_all_processes_are_started_where_memory_allows(clock, capsys):
     run = make_run()
     run._start_affordable()
     assert [remote.process for remote in run.remotes()] == [0, 1, 2] and run.counts == Counts(3, 1, 1)
     assert capsys.readouterr().err == ""
+
+
+def test_a_process_is_known_before_it_starts(clock, monkeypatch):
+    """Its first requests would be dropped, and it would wait for ever."""
+    run, known = make_run(), []
+    monkeypatch.setattr(FakeRemote, "start", lambda self: known.append(run.system.pool.get(self.process) is self))
+    run._start_affordable()
+    assert known == [True] * 3
 
 
 def test_as_many_processes_as_memory_allows(clock, capsys):
@@ -114,7 +70,8 @@ def test_dead_and_hanging_processes_are_replaced(clock, capsys):
     dead.popen.returncode, hanging.stuck, well.stuck = -11, 31.0, 29.0
     run._supervise()
     assert [remote.process for remote in run.remotes()] == [2, 3, 4]
-    assert dead.log == ["trim", "close"] and hanging.log == ["trim", "kill", "close"] and well.log == ["trim"]
+    assert dead.log == ["start", "close"] and hanging.log == ["start", "kill", "close"]  # with all of their output
+    assert well.log == ["start", "trim"]
     err = capsys.readouterr().err
     assert "agent process 0 ended with code -11; restarting it with empty replay:\nTraceback: it hurts\n" in err
     assert "agent process 1 did not finish a step within 30 s; restarting" in err
@@ -163,6 +120,20 @@ def test_single_failures_do_not_end_the_run(clock):
     assert [(remote.process, remote.failures) for remote in run.remotes()] == [(6, 2), (7, 2), (8, 2)]
 
 
+def test_agents_that_end_with_the_run_are_not_restarted(clock, monkeypatch):
+    """A signal that ends the run may have been sent to all processes. None of them is restarted."""
+    run = make_run()
+    run.crews, run.trainers = {}, SimpleNamespace(resize=lambda size: None, stop=lambda: None)
+
+    def sleep(seconds):
+        run.system.stopped_by = "SIGTERM"
+        run.remotes()[0].popen.returncode = -15
+
+    monkeypatch.setattr(parallel.time, "sleep", sleep)
+    run.run(lambda: None)
+    assert [(remote.process, remote.log) for remote in run.remotes()] == [(n, ["start"]) for n in range(3)]
+
+
 def test_bad_input_ends_the_run(clock):
     run = make_run()
     run._start_affordable()
@@ -181,9 +152,50 @@ def test_apply(clock, monkeypatch):
     run.apply(Counts(5, 2, 3))
     assert [remote.process for remote in run.remotes()] == [0, 1, 2, 3, 4] and run.counts == Counts(5, 2, 3)
     assert sizes == {"base": 2, "pc": 2, "train": 3}
+    done = []
+    for remote in run.remotes():
+        remote.log = done
     run.apply(Counts(1, 2, 2))  # the newest go
-    assert run.remotes() == first[:1] and first[1].log == first[2].log == ["close"] and first[0].log == []
-    assert sizes == {"base": 2, "pc": 2, "train": 2}
+    assert run.remotes() == first[:1] and sizes == {"base": 2, "pc": 2, "train": 2}
+    assert done == ["leave"] * 4 + ["close"] * 4  # so that they end at the same time
+
+
+def test_a_hard_limit_of_open_files_bounds_the_scheduler(clock, monkeypatch):
+    """The run goes on with the processes that it has."""
+    run, asked = make_run(), []
+    run.crews, run.trainers = {}, SimpleNamespace(resize=lambda size: None)
+    run._start_affordable()
+
+    def allow(processes):
+        asked.append(processes)
+        if processes > 1:
+            raise ConfigError("raise it")
+
+    monkeypatch.setattr(parallel, "allow_open_files", allow)
+    run.apply(Counts(4, 1, 1))
+    run.apply(Counts(6, 2, 1))
+    run.apply(Counts(2, 2, 1))
+    assert asked == [1, 2] and len(run.remotes()) == 2 and run.counts == Counts(2, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("saved", "counts"),
+    [
+        ({}, Counts(7, 3, 2)),
+        ({"agents": 8}, Counts(3, 1, 1)),
+        ({"agents_per_process": 1}, Counts(3, 1, 1)),
+        ({"predictors": 2}, Counts(3, 1, 1)),
+        ({"trainers": 2}, Counts(3, 1, 1)),
+        ({"scheduler": "annealing"}, Counts(3, 1, 1)),
+    ],
+)
+def test_the_scheduler_goes_on_unless_a_number_is_given(saved, counts):
+    """A run that had these options, and counts of 7, 3 and 2, is resumed with the usual ones."""
+    options = {"agents": 6, "agents_per_process": 2, "predictors": 1, "trainers": 1, "scheduler": "queue"} | saved
+    state = {**scheduler.Balancing().get_state(), "ceiling": [9, 9, 9]}
+    found = {"kind": options["scheduler"], "counts": [7, 3, 2], "state": state}
+    run = make_run(resumed=SimpleNamespace(extra={"config": options, "scheduler": found}), scheduler="queue")
+    assert run.counts == counts and (run._steering.policy.ceiling is not None) == (not saved)
 
 
 def test_one_batch_more_is_ready_than_are_computed():
@@ -205,16 +217,19 @@ def test_removed_agents_return_their_memory(tmp_path):
     system = System(config, *prepare(config)[:2], tmp_path, None)
     seen = {}
 
+    def held():  # without what the tests themselves hold, which changes from one moment to the next
+        return run.memory_in_use() - ram.own(os.getpid())
+
     def tick():
         ends = [remote.segment.end.min() for remote in run.remotes()]
         if not seen and len(ends) == 4 and min(ends) > 1050:  # the rings are full
             seen["rings"] = 3 * system.layout.nbytes()
             seen["own"] = sum(ram.own(remote.popen.pid) for remote in run.remotes()[1:])
-            seen["before"] = run.memory_in_use()
+            seen["before"] = held()
             run.apply(Counts(1, 1, 1))
-            seen["steps"] = system.metrics.step
-        elif seen and system.metrics.step > seen["steps"] + 100:  # those that are left go on
-            seen["after"] = run.memory_in_use()
+            seen["trained"] = system.metrics.steps_trained
+        elif seen and system.metrics.steps_trained > seen["trained"] + 5 * batch_steps(config):
+            seen["after"] = held()  # those that are left go on, and no batch has rollouts of the others any more
             system.stop("steps")
 
     try:

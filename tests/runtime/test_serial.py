@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
+from trained import short_run
 from training import Training
 
+import gunreal
 from gunreal.records import checkpoint, metrics
+from gunreal.train import main
 
 # The same run whole, and stopped by SIGTERM in the middle of rollouts; then the stopped one again from the start.
 PROGRAM = """
@@ -74,3 +78,16 @@ def test_a_failed_run_saves_no_half_round(tmp_path):
         assert run.end() == 1
         assert run.stderr.endswith("RuntimeError: the emulator is on fire\n") and "scripted_env.py" in run.stderr
         assert run.lines()[-1]["stopped_by"] == "error" and not run.checkpoints()
+
+
+def test_rings_that_do_not_fit_are_one_line(tmp_path, capfd):
+    """A task's targets may change between a run and its resumption."""
+    run = short_run(tmp_path, "run", steps=40, tasks=("pc",))
+    saved = checkpoint.load(run.path)
+    state = saved.state | {"ring0/pc:action": np.zeros(3, np.int32)}
+    checkpoint.save(run.path, saved.step, state, saved.extra, saved.blobs)
+    before = run.metrics
+    assert main(["train", "--resume", str(run.path), "--steps", "80"]) == 2
+    err = capfd.readouterr().err
+    assert err.count("\n") == 1 and "pc:action has another shape; install the former version" in err
+    assert gunreal.load(run.path).metrics[:-1] == before

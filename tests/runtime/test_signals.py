@@ -61,6 +61,17 @@ def test_an_ignored_hangup_stays_ignored():
     assert stopped == [] and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
 
+def test_a_handler_set_in_c_becomes_the_default(monkeypatch):
+    """Python does not know such a handler, and cannot set it again."""
+    monkeypatch.setattr(signal, "getsignal", lambda number: None)
+    stopped = []
+    with handled() as interruption:
+        interruption.stops(stopped.append)
+        os.kill(os.getpid(), signal.SIGTERM)
+    monkeypatch.undo()
+    assert stopped == ["SIGTERM"] and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
 def test_another_thread_handles_none():
     before, seen = signal.getsignal(signal.SIGTERM), []
 

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
+import contextlib
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from helpers import Bench, FakeLearner
 
 from gunreal.acting.pool import Member
-from gunreal.config.schema import Config
+from gunreal.config.derived import per_process
+from gunreal.config.schema import Config, ConfigError
 from gunreal.experience import waits
 from gunreal.experience.spec import Spec
 from gunreal.learning import backend
 from gunreal.records import checkpoint
-from gunreal.runtime.system import System, make_layout
+from gunreal.runtime.system import System, _next_process, make_layout
 from gunreal.tasks.registry import load_tasks
 from gunreal.train import prepare
 
@@ -178,6 +181,54 @@ def test_a_checkpoint_goes_on(system, tmp_path):
     assert other.learner.weights_sha256() == system.learner.weights_sha256()
     assert other.metrics.step == 60 and other.pool.next == 1  # agents get new seeds
     system.close(), other.close()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "first"), [((12, 4), (12, 3), 7), ((12, 3), (12, 4), 4), ((7, 4), (8, 2), 3)]
+)
+def test_no_agent_gets_the_seeds_of_one_before_the_resume(before, after, first):
+    """After five processes. Seven agents have a process each; the number of an agent is in its seeds."""
+    saved = dict(zip(("agents", "agents_per_process"), before, strict=True))
+    resumed = SimpleNamespace(extra={"config": saved, "processes": 5})
+    config = Config(agents=after[0], agents_per_process=after[1])
+    assert _next_process(resumed, per_process(config)) == first
+
+
+def test_a_checkpoint_that_does_not_fit_is_one_line(system, tmp_path):
+    """The shapes of an environment or a plug-in may change between a run and its resumption."""
+    system.save()
+    system.close()
+    with pytest.raises(
+        ConfigError, match=r"changed since .*/step_000000000000\.npz: .*; install the former .*"
+    ) as caught:
+        make_system(tmp_path, checkpoint.load(tmp_path), hidden=16)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("reason", "serial", "updates"), [("SIGINT", False, 0), ("SIGINT", True, 9), ("steps", False, 9)]
+)
+def test_a_signal_ends_the_updates_of_a_batch(tmp_path, reason, serial, updates):
+    """A serial run finishes them, because it goes on exactly."""
+    system = make_system(tmp_path, serial=serial, tasks=())
+    system.stop(reason)
+    with contextlib.closing(Member(0, system.layout)) as blank:
+        system.trainer.work(system.batcher.gather([(blank, i % 2, 0) for i in range(system.batcher.rollouts)]))
+    assert system.metrics.snapshot({}, {})["updates"] == updates
+    system.close()
+
+
+def test_trackers_are_closed_when_nothing_else_is_left(system, monkeypatch):
+    """They may wait for their network. Nothing that goes wrong before leaves them open."""
+    left = []
+    system.pool.add(Member(system.pool.next_process(), system.layout))
+    with monkeypatch.context() as patch:
+        patch.setattr(system.writer, "close", lambda: left.append(len(system.pool.members())))
+        patch.setattr(system.rollouts, "close", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            system.close()
+    assert left == [0]
+    system.rollouts.close(), system.episodes.close()
 
 
 def test_a_full_disk_is_reported(system, monkeypatch, capsys):

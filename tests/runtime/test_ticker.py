@@ -1,12 +1,15 @@
-"""The callback of `gunreal.train`; the rest is seen in whole runs (test_train.py, test_evaluation.py)."""
+"""The callback of `gunreal.train`, and the last lines; the rest is seen in whole runs (test_train.py)."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import gunreal
 from gunreal.records import checkpoint
+from gunreal.runtime.ticker import Ticker
 
 
 def train(folder, on_metrics, **options):
@@ -42,3 +45,24 @@ def test_an_error_in_a_callback_ends_the_run_and_is_raised(tmp_path):
     with pytest.raises(ZeroDivisionError):
         train(tmp_path, lambda line: 1 / 0, steps=10**9)
     assert gunreal.load(tmp_path / "run").metrics[-1]["stopped_by"] == "error"
+
+
+def test_the_scores_of_every_evaluation_are_in_a_line():
+    """Several may have ended since the last regular line. The run's own last line comes last."""
+    written, seen = [], []
+
+    def write(line):
+        written.append(line)
+        return line
+
+    system = SimpleNamespace(
+        config=gunreal.Config(),
+        resumed=None,
+        writer=SimpleNamespace(write=write),
+        finish=lambda line: write(line | {"stopped_by": "steps"}),
+    )
+    ticker = Ticker(system, SimpleNamespace(snapshot=lambda: {"step": 30}), None, seen.append)
+    scores = [{"eval_step": 10}, {"eval_step": 20}]
+    ticker._evaluation = SimpleNamespace(left=lambda: len(scores), take=lambda: scores.pop(0))
+    ticker.finish()
+    assert written == seen == [{"step": 30, "eval_step": 10}, {"step": 30, "eval_step": 20, "stopped_by": "steps"}]

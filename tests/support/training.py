@@ -102,7 +102,7 @@ class Training:
         try:
             return self.popen.wait(seconds)
         except subprocess.TimeoutExpired:
-            pytest.fail(f"training did not end:\n{self.stderr}")
+            pytest.fail(f"training did not end: {json.dumps(self.lines()[-1:])}\n{self.stderr}")
 
     def signal(self, number: signal.Signals, seconds: float) -> int:
         """Sends a signal and gives the process so many seconds to end; returns its exit code."""

@@ -1,0 +1,179 @@
+"""Batches: which rollouts they have, and what is gathered for these. test_trainer.py has what is done with them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers import Bench, task_bootstrap
+
+from gunreal.config.schema import Config
+from gunreal.experience import queues
+from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED
+from gunreal.experience.spec import Spec
+from gunreal.runtime.trainer import Batcher, _rollouts, rollouts_per_batch
+
+
+def test_returns_by_hand():
+    """gamma 1/2, rewards clipped to 1, row 4 worth 10. Step 1 terminates, row 2 only resets, step 3 is truncated."""
+    spec = Spec((1,), 1, "float32", 2, t_max=4, discount=0.5, reward_clip=1.0)
+    arrays = {
+        "action": np.array([[1, 0, 1, 1, 0]]),
+        "reward": np.array([[1, 3, 0, -2, 0]], np.float32),
+        "flags": np.array([[0, TERMINATED, RESET, TRUNCATED, RESET]], np.uint8),
+        "value": np.array([[7, 7, 7, 7, 10]], np.float32),
+        "version": np.array([[4, 4, 5, 5, 5]]),
+    }
+    arrays["log_mu"] = np.zeros((1, 5), np.float32)
+    base = _rollouts(arrays, spec, np.array([[0]]), np.arange(5)[None], Config(algorithm="a3c", correction="epsilon"))
+    returns, mask = base["returns"][0], base["mask"][0]
+    assert returns[[0, 1, 3]].tolist() == [1.5, 1.0, 4.0]
+    assert mask.tolist() == [1, 1, 0, 1]
+    assert base["action"].tolist() == [[1, 0, 1, 1]] and base["version"].tolist() == [[4, 4, 5, 5]]
+    assert {name: array.dtype.name for name, array in base.items()} == {
+        "action": "int64", "returns": "float32", "mask": "float32", "version": "int64"
+    }  # fmt: skip
+
+
+def spy(batcher):
+    """Which (member, agent, first step) each row of the next batches is of."""
+    seen, gather = [], batcher._gather_member
+
+    def gather_member(member, agents, firsts, outs):
+        seen.extend(zip([member.process] * len(agents), agents.tolist(), firsts.tolist(), strict=True))
+        return gather(member, agents, firsts, outs)
+
+    batcher._gather_member = gather_member
+    return seen
+
+
+def check_batch(bench, batch, rows, histories):
+    spec, tasks = bench.spec, bench.tasks
+    lengths = [spec.t_max, *(task.length(spec.t_max) for task in tasks)]
+    observations = np.split(batch["observations"], np.cumsum([len(rows) * n for n in lengths])[:-1])
+    assert batch["observations"].dtype == np.float32 and list(batch) == [
+        "base", *(task.name for task in tasks), "observations"
+    ]  # fmt: skip
+    present = {task.name: 0 for task in tasks}
+    for b, (member, agent, first) in enumerate(rows):
+        history = histories[member][agent]
+        steps = range(first, first + spec.t_max)
+        returns, mask = history.returns(first, spec.t_max, spec)
+        used = np.array(mask, bool)
+        assert batch["base"]["mask"][b].tolist() == mask
+        np.testing.assert_allclose(batch["base"]["returns"][b][used], np.array(returns)[used], rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(batch["base"]["action"][b], [history.action[k] for k in steps])
+        np.testing.assert_array_equal(
+            observations[0].reshape(len(rows), spec.t_max, -1)[b], [history.observation(k, spec.stack) for k in steps]
+        )
+        for task, length, seen in zip(tasks, lengths[1:], observations[1:], strict=True):
+            part = batch[task.name]
+            if not part["mask"][b].any():
+                continue  # nothing was sampled: whatever is lent stays masked
+            present[task.name] += 1
+            start, count = part["sequence"][b]
+            assert 1 <= count <= length and start + count <= first + spec.t_max
+            picked = [start + min(row, count - 1) for row in range(length)]
+            wanted = [history.observation(k, spec.stack) for k in picked]
+            np.testing.assert_array_equal(seen.reshape(len(rows), length, -1)[b], wanted)
+            masked = [float(row < count and not history.is_final(start + row)) for row in range(length)]
+            assert part["mask"][b].tolist() == masked
+            assert not any(history.truncated[start + row] for row in range(count - 1))
+            if "bootstrap" in part:
+                behind = history.observation(start + count, spec.stack)[None]
+                assert part["bootstrap"][b] == task_bootstrap(behind)[0]
+    return present
+
+
+@pytest.mark.parametrize(("agents", "min_batch"), [(4, 8), (2, 24), (1, 12), (3, 20)])
+@pytest.mark.parametrize("clip", [1.0, 0.0])
+def test_batches_are_what_a_slow_reconstruction_says(agents, min_batch, clip):
+    """Rings that wrap many times, every place of an episode's end in a rollout, several slots, sequences and none."""
+    names = ("helpers:Tracer", "helpers:Lone")
+    options = {"task": {"lone": {"rows": 6}}, "replay_size": 10, "reward_clip": clip, "run_ahead": 5}
+    with Bench(
+        "--T -----t T t ---t", names, members=2, agents=agents, stack=3, min_batch=min_batch, **options
+    ) as bench:
+        histories, seen = bench.record(), spy(bench.batcher)
+        bench.start()
+        total, present = 0, {"tracer": 0, "lone": 0}
+        for _ in range(90):
+            for batch in bench.step():
+                size = rollouts_per_batch(bench.config)
+                rows, seen[:size] = seen[:size], []
+                for name, count in check_batch(bench, batch, rows, histories).items():
+                    present[name] += count
+                total += size
+            assert not seen
+        assert total >= 2 * agents * (90 // 4 - 3)
+        for count in present.values():  # an empty sequence's start can be a row that only resets
+            assert 0.5 * total < count < 0.85 * total
+
+
+def test_every_rollout_is_trained_on_once():
+    with Bench("--T", members=2, agents=3, min_batch=12) as bench:
+        seen = spy(bench.batcher)
+        bench.start()
+        bench.step(40)
+        for member in range(2):
+            for agent in range(3):
+                firsts = [first for m, a, first in seen if (m, a) == (member, agent)]
+                assert firsts == list(range(0, 4 * len(firsts), 4)) and len(firsts) >= 8
+                assert bench.members[member].segment.trained[agent] == len(firsts)
+
+
+def test_agents_without_a_sequence_lend_masked_rows():
+    with Bench("--T", ["vr", "rp"], agents=2, replay_size=16, replay_fill="full") as bench:
+        bench.start()
+        batches = bench.step(30)
+        early, late = batches[0], batches[-1]
+        assert early["vr"]["mask"].shape == (2, 4) and early["rp"]["mask"].shape == (2, 3)
+        assert not early["vr"]["mask"].any() and not early["rp"]["mask"].any()
+        assert np.isfinite(early["observations"]).all() and early["base"]["mask"].any()
+        assert late["vr"]["mask"].any() and late["rp"]["mask"].all()
+
+
+def test_next_waits_for_a_whole_batch():
+    with Bench("~", agents=4, min_batch=12) as bench:  # 3 rollouts
+        bench.start()
+        batcher: Batcher = bench.batcher
+        records = np.array([(0, agent, 0) for agent in range(4)], queues.ROLLOUT)
+        bench.rollouts.put(records[:2])
+        assert batcher.next(0) is None and batcher.next(0.01) is None
+        assert [(agent, first) for _, agent, first in batcher.waiting] == [(0, 0), (1, 0)]
+        bench.rollouts.put(records[2:])
+        assert len(batcher.next(0)["base"]["mask"]) == 3
+        assert batcher.waiting == [] and len(bench.rollouts) == 1  # no more than it needed
+        assert batcher.collect() == 1 and batcher.next(0) is None
+
+
+def test_rollouts_of_removed_processes_are_dropped():
+    with Bench("~", members=2, agents=2) as bench:
+        bench.start()
+        bench.pool.remove(0)
+        bench.rollouts.put(np.array([(0, 0, 0), (1, 0, 0), (0, 1, 0)], queues.ROLLOUT))
+        assert bench.batcher.next(0) is None
+        assert [(member.process, agent) for member, agent, _ in bench.batcher.waiting] == [(1, 0)]
+
+
+def test_a_removal_during_a_read_splits_no_group(monkeypatch):
+    """Otherwise batches would not be made of whole groups any more."""
+    with Bench("~", agents=6, min_batch=24) as bench:  # 6 rollouts, in two groups
+        bench.start()
+        found = [bench.pool.get(0)]
+        monkeypatch.setattr(bench.pool, "get", lambda process: found.pop() if found else None)
+        bench.batcher.add(np.array([(0, agent, 0) for agent in range(3)], queues.ROLLOUT))
+        assert len(bench.batcher.waiting) == 3
+        bench.batcher.add(np.array([(0, agent, 0) for agent in range(3, 6)], queues.ROLLOUT))
+        assert len(bench.batcher.waiting) == 3
+
+
+@pytest.mark.parametrize(("min_batch", "t_max", "rollouts"), [(80, 20, 4), (81, 20, 5), (1, 20, 1), (20, 20, 1)])
+def test_rollouts_per_batch(min_batch, t_max, rollouts):
+    assert rollouts_per_batch(Config(min_batch=min_batch, t_max=t_max)) == rollouts
+
+
+def test_a_run_shorter_than_a_batch_trains_on_its_steps():
+    with Bench("~", agents=2, min_batch=1000, steps=8) as bench:
+        bench.start()
+        batches = bench.step(9)
+        assert [batch["base"]["mask"].shape for batch in batches] == [(2, 4), (2, 4)]

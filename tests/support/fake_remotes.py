@@ -1,0 +1,75 @@
+"""A parallel run of agent processes that do what a test says."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from gunreal.acting.pool import Pool
+from gunreal.config.schema import Config
+from gunreal.records.metrics import RunMetrics
+from gunreal.runtime.parallel import ParallelRunner
+
+MIB = 2**20
+
+
+class FakeRemote:
+    """An agent process that does what a test says."""
+
+    def __init__(self, process, config, layout, outbox, failures=0):
+        self.process, self.failures, self.started = process, failures, 0.0
+        self.segment = SimpleNamespace(
+            end=np.zeros(2, np.int64), layout=SimpleNamespace(agents=2, slots=1), allowance=1
+        )
+        self.popen = SimpleNamespace(returncode=None, pid=1)
+        self.stuck, self.log = 0.0, []  # the log is of what was done to it
+
+    def exited(self):
+        return self.popen.returncode is not None
+
+    def stuck_for(self):
+        return self.stuck
+
+    def errors(self):
+        return "Traceback: it hurts"
+
+    def trim_errors(self):
+        self.log.append("trim")
+
+    def kill(self):
+        self.log.append("kill")
+        self.popen.returncode = -9
+
+    def start(self):
+        self.log.append("start")
+
+    def leave(self):
+        self.log.append("leave")
+
+    def close(self):
+        self.log.append("close")
+
+
+def make_run(memory_limit=100_000 * MIB, resumed=None, **options):
+    """A run of three processes with two agents each. Most of its other parts are missing."""
+    config = Config(agents=6, agents_per_process=2, env_timeout=30, t_max=5, **options)
+    system = SimpleNamespace(
+        config=config,
+        spec=SimpleNamespace(t_max=5),
+        layout=SimpleNamespace(agents=2, nbytes=lambda: 50 * MIB),
+        requests={"base": None, "pc": None},
+        batcher=SimpleNamespace(next=None),
+        trainer=SimpleNamespace(work=None),
+        at_once=2,
+        resumed=resumed,
+        pool=Pool(rollouts=4),
+        metrics=RunMetrics(),
+        memory_limit=memory_limit,
+        outbox=None,
+        fail=None,
+        stopped_by="",
+        warm_up=lambda: None,
+        drain_episodes=lambda: None,
+    )
+    return ParallelRunner(system)
