@@ -42,6 +42,7 @@ from gunreal.train import prepare
 
 SIZES, SAMPLE = (256, 1024, 4096, 16384, 32768), ("breakout", "ms_pacman", "montezuma_revenge", "seaquest")
 DEVICE_AGENTS = (4096, 256, 32768)
+DEVICE_RUN = {"algorithm": "a3c", "t_max": 16}  # 16 groups of agents. A batch of all, as PPO's, would not fit
 TASK_SETS = {"base": (), "pc,vr,rp": ("pc", "vr", "rp")}
 
 
@@ -157,7 +158,7 @@ def run(report: Report, options: argparse.Namespace, device: Any, configs: dict[
         work = partial(emulator.rate, seconds=seconds / 3, **of)
         report.add(f"{', '.join(of['games'])}, {of['consoles']} consoles{details}", work, 10, kind="rate", **of)
     for agents in (8,) if options.dry else DEVICE_AGENTS:
-        fields = {"runner": "device", "env": options.env, "agents": agents}
+        fields = {"runner": "device", "env": options.env, "agents": agents, **DEVICE_RUN}
         work = partial(training_rate, fields, seconds / 3, 300.0 if options.dry else 90.0)
         report.add(f"device run, {agents} agents", work, 45, kind="device", agents=agents)
     for name, config in configs.items():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from gunreal.config.schema import Config
 
+SMALL_BATCH = 80  # agent steps of a batch of A3C, and at least those of a group in a device run without PPO
+
 
 def per_process(config: Config) -> int:
     """Number of agents per process: the largest divisor of `agents` that is at most `agents_per_process`."""
@@ -12,7 +14,7 @@ def per_process(config: Config) -> int:
 
 def batch_steps(config: Config) -> int:
     """Minimum size of a training batch, in agent steps: `min_batch`, or what suits the algorithm."""
-    return config.min_batch or (480 if config.algorithm == "ppo" else 80)
+    return config.min_batch or (480 if config.algorithm == "ppo" else SMALL_BATCH)
 
 
 def entropy_weight(config: Config) -> float:
@@ -25,7 +27,7 @@ def device_groups(config: Config) -> int:
     if config.device_batches or config.algorithm == "ppo":
         return config.device_batches or 1
     groups = (n for n in range(config.t_max, 0, -1) if config.t_max % n == config.agents % n == 0)
-    return next((n for n in groups if config.agents // n * config.t_max >= batch_steps(config)), 1)
+    return next((n for n in groups if config.agents // n * config.t_max >= SMALL_BATCH), 1)
 
 
 def largest_share(agents: int, most: int) -> int:

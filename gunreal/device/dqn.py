@@ -101,12 +101,14 @@ def _draw(config: Config, replay: BatchReplay, draws: Any) -> Drawn:
         return Drawn(uniform_sequences(replay, draws), jnp.ones(len(draws)))
     allowed = ~has(replay.window("flags"), RESET) & (replay.steps >= replay.oldest)
     share = jnp.where(allowed, replay.window("priority") ** config.dqn_priority, 0.0)
-    sums = jnp.cumsum(share, axis=1)
-    index = jnp.minimum(jnp.sum(sums <= draws[:, :1] * sums[:, -1:], axis=1), replay.size - 1)
+    # Parallel sums can differ by rounding where nothing is added. A step without a share must not be drawn for that.
+    sums = jnp.where(share > 0, jnp.cumsum(share, axis=1), 0.0)
+    total = sums.max(axis=1, keepdims=True)
+    index = jnp.argmax(sums > draws[:, :1] * total, axis=1)
     first = replay.end - replay.size + index
     full = replay.end - replay.oldest >= replay.spec.t_max
     length = jnp.where(full, replay.sequence_length(first, replay.spec.t_max), 0)
-    chance = jnp.take_along_axis(share, index[:, None], 1)[:, 0] / jnp.maximum(sums[:, -1], 1e-9)
+    chance = jnp.take_along_axis(share, index[:, None], 1)[:, 0] / jnp.maximum(total[:, 0], 1e-9)
     weight = (1.0 / jnp.maximum(allowed.sum(1) * chance, 1e-9)) ** _CORRECTION
     return Drawn(Sequences(first, length), weight / weight.max())
 

@@ -19,8 +19,9 @@ _LARGEST = 2**30  # bytes of steps in a checkpoint
 
 def arrays(program: Program, spec: Spec, loop: Loop) -> dict[str, Any]:
     """The arrays of a checkpoint by name. Of a store above 1 GiB, they contain the newest rollouts only."""
-    if sum(array.nbytes for array in loop.store.values()) > _LARGEST:
-        loop = loop._replace(store=store.resized(loop.store, spec, store.ring_size(spec, 0, program.block)))
+    rows = store.ring_size(spec, 0, program.block)
+    if rows < len(loop.store["age"]) and sum(array.nbytes for array in loop.store.values()) > _LARGEST:
+        loop = loop._replace(store=_resized(program, spec, loop.store, rows))
     return dict(_named(loop))
 
 
@@ -41,8 +42,16 @@ def restored(program: Program, spec: Spec, saved: Mapping[str, np.ndarray]) -> L
     loop: Loop = jax.tree.unflatten(jax.tree.structure(shapes), found)
     ring = wanted.store["age"].shape[0]
     if rows != ring:
-        loop = loop._replace(store=store.resized(jax.tree.map(jax.numpy.asarray, loop.store), spec, ring))
+        kept = jax.device_put(loop.store, program.places.store)
+        loop = loop._replace(store=_resized(program, spec, kept, ring))
     return jax.device_put(loop, program.places)
+
+
+def _resized(program: Program, spec: Spec, kept: store.Store, rows: int) -> store.Store:
+    """`store.resized` as one compiled call, because the rows may not fit into the memory of a single device."""
+    compiled = jax.jit(lambda kept: store.resized(kept, spec, rows), out_shardings=program.places.store)
+    resized: store.Store = compiled(kept)
+    return resized
 
 
 def _named(loop: Loop) -> Iterator[tuple[str, Any]]:

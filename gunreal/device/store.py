@@ -99,11 +99,12 @@ def resized(store: Store, spec: Spec, rows: int) -> Store:
     ring = len(store["age"])
     kept = min(ring, rows)
     steps = store["end"] - kept + jnp.arange(kept)
-    found = {
-        name: jnp.zeros((rows, *array.shape[1:]), array.dtype).at[steps % rows].set(array[steps % ring])
-        for name, array in store.items()
-        if array.ndim
-    }
+
+    def moved(array: Any) -> Any:
+        blank = jnp.zeros((rows, *array.shape[1:]), array.dtype)
+        return blank.at[steps % rows].set(array[steps % ring], unique_indices=True)
+
+    found = {name: moved(array) for name, array in store.items() if array.ndim}
     whole = jnp.maximum(store["start"], store["end"] - kept + max(spec.stack - 1, 1))
     scalars = {name: array for name, array in store.items() if not array.ndim}
     return found | scalars | {"start": jnp.where(kept < ring, whole, store["start"])}

@@ -25,12 +25,14 @@ from gunreal.learning.jax_learner import JaxLearner
 from gunreal.records import checkpoint
 from gunreal.runtime import ram
 from gunreal.runtime.record import Record
-from gunreal.runtime.system import build_learner, make_metrics
+from gunreal.runtime.system import build_learner, make_metrics, restore
 from gunreal.runtime.trainer import anneal
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.batch_contract import has_batch_form
 
-_SMALLER = "--agents, --t_max or --replay_size"  # flags that need less memory
+# What to do if the memory is too small. A resumed run keeps the size of its arrays.
+_OF_NEW = "lower --agents, --t_max or --replay_size"
+_OF_RESUMED = f"resume the run on more or larger devices, or start a new one and {_OF_NEW}"
 
 
 def check_device(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> None:
@@ -63,7 +65,7 @@ class DeviceSystem(Record):
         assert isinstance(learner, JaxLearner)
         self.learner, self._spec = learner, spec
         if resumed:
-            learner.set_state(resumed.learned())
+            restore(learner, resumed)
         env = open_environment(config, config.agents)
         places = Places(config)
         learner.replace(jax.device_put(learner.arrays, places.whole))
@@ -72,8 +74,9 @@ class DeviceSystem(Record):
         program = QProgram if self._explores else Program
         self.program = program(config, spec, tasks, learner, env, convert, places)
         self._memory_limit = ram.limit(config.memory_limit)
-        _check_memory(self.program, places, self._memory_limit)
-        with _enough_memory():
+        self._remedy = _OF_RESUMED if resumed else _OF_NEW
+        _check_memory(self.program, places, self._memory_limit, self._remedy)
+        with _enough_memory(self._remedy):
             self.loop = saving.restored(self.program, spec, resumed.state) if resumed else self.program.start()
         super().__init__(config, make_metrics(tasks, resumed), run_dir, resumed)
         self._number = int(self.loop.store["end"]) // self.program.block  # of turns
@@ -84,7 +87,7 @@ class DeviceSystem(Record):
         """Runs until it is stopped. `tick` is called between turns, about ten times per second."""
         last = 0.0
         while not self.stopped_by:
-            with _enough_memory():
+            with _enough_memory(self._remedy):
                 self._turn()
                 while len(self._turns) > 1:
                     self._read(*self._turns.popleft())
@@ -152,22 +155,22 @@ class DeviceSystem(Record):
         return self.learner.weights_sha256()
 
 
-def _check_memory(program: Program, places: Places, limit: int) -> None:
+def _check_memory(program: Program, places: Places, limit: int, remedy: str) -> None:
     """Raises ConfigError if the state of the loop alone does not fit into the memory of the devices."""
     stats = jax.local_devices()[0].memory_stats() or {}
     room = stats["bytes_limit"] * places.count if "bytes_limit" in stats else limit
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(program.shapes))
     if size > room:
         sizes = f"{size / 2**30:.1f} GiB of the devices' {room / 2**30:.1f} GiB"
-        raise ConfigError(f"the agents take {sizes}; lower {_SMALLER}")
+        raise ConfigError(f"the agents take {sizes}; {remedy}")
 
 
 @contextlib.contextmanager
-def _enough_memory() -> Iterator[None]:
+def _enough_memory(remedy: str) -> Iterator[None]:
     """Turns the error of a full device to one line."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        raise ConfigError(f"the memory of the device is full; lower {_SMALLER}") from error
+        raise ConfigError(f"the memory of the device is full; {remedy}") from error

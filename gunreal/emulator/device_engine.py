@@ -47,8 +47,7 @@ class DeviceEngine:
         from gunreal.emulator.ffi import DeviceAtari
 
         self._jax, self._games, self._of, self._device = jax, games, of, device
-        with jax.default_device(device):
-            self._atari = DeviceAtari.of_settings(games, of)
+        self._atari = DeviceAtari.of_settings(games, of, device)
         self._init, self._select = jax.jit(self._atari.init), jax.jit(self._selected, donate_argnums=0)
         self._observe, self._step = jax.jit(self._looked), jax.jit(self._stepped, donate_argnums=0)
         self._state: Any = None

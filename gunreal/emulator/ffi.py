@@ -68,17 +68,24 @@ class DeviceAtari:
         if lanes not in range(33):
             raise ValueError(f"lanes is {lanes}, but must be 0 to 32")
         games = several(game, **options)
-        self._load(games, games_of(len(games), num_envs), lanes)
+        self._load(games, games_of(len(games), num_envs), jax.devices()[0], lanes)
 
     @classmethod
-    def of_settings(cls, games: Sequence[Settings], of: np.ndarray) -> DeviceAtari:
-        """Returns consoles of loaded games. `of` is the index in `games` of each console's game, int32 `[num_envs]`."""
+    def of_settings(cls, games: Sequence[Settings], of: np.ndarray, device: jax.Device) -> DeviceAtari:
+        """Returns consoles of loaded games on a device.
+
+        Args:
+          games: games with equal settings.
+          of: index in `games` of each console's game, int32 `[num_envs]`.
+          device: device of JAX.
+        """
         self = cls.__new__(cls)
-        self._load(games, of)
+        with jax.default_device(device):
+            self._load(games, of, device)
         return self
 
-    def _load(self, games: Sequence[Settings], of: np.ndarray, lanes: int = 0) -> None:
-        _register()
+    def _load(self, games: Sequence[Settings], of: np.ndarray, device: jax.Device, lanes: int = 0) -> None:
+        _register(device)
         self._lanes = np.int32(lanes)
         self.num_envs, self.num_actions = len(of), max(len(game.actions) for game in games)
         self.observation_shape = games[0].shape
@@ -146,11 +153,11 @@ def _call(
     return jax.ffi.ffi_call(f"gunreal_atari_{name}", outputs, input_output_aliases=aliases)(*arguments, **attributes)
 
 
-def _register() -> None:
-    """Registers the functions for the CPU and, if JAX uses a GPU, for that."""
+def _register(device: jax.Device) -> None:
+    """Registers the functions for the CPU and, if `device` is a GPU, for that."""
     _register_for("cpu", "")
-    if jax.default_backend() == "gpu":
-        _register_for("CUDA", architecture(jax.devices()[0]))
+    if device.platform == "gpu":
+        _register_for("CUDA", architecture(device))
 
 
 @functools.cache

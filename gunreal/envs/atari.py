@@ -23,7 +23,8 @@ from gunreal.envs.raw import Raw
 from gunreal.envs.resize import AreaResize
 from gunreal.envs.step import Step
 
-# noop_max: an episode starts with 1 to noop_max no-op frames.
+# noop_max: an episode starts with 1 to noop_max no-op frames, and with 1 if it is 0. ALE needs this one, because its
+# saved states do not hold a screen that is half drawn.
 # "deterministic": Mnih et al. 2015/2016, as in GA3C, UNREAL and GUNREAL. "v5": sticky actions, Machado et al. 2018.
 PROTOCOLS = {
     "deterministic": {"repeat_action_probability": 0.0, "noop_max": 30},
@@ -224,7 +225,8 @@ def _options(config: Config) -> dict:
     """The options of the protocol, overridden by `env_args`."""
     if config.protocol not in PROTOCOLS:
         raise ConfigError(f"unknown protocol {config.protocol!r}; available: {sorted(PROTOCOLS)}")
-    options = {**_DEFAULTS, **PROTOCOLS[config.protocol]}
+    options: dict = {**_DEFAULTS, **PROTOCOLS[config.protocol]}
     if unknown := set(config.env_args) - set(options):
         raise ConfigError(f"unknown env_args {sorted(unknown)} for {config.env}; available: {sorted(options)}")
-    return {**options, **config.env_args}
+    options |= config.env_args
+    return {**options, "noop_max": max(options["noop_max"], 1)}

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from gunreal.config.checks import check
-from gunreal.config.derived import batch_steps, device_groups, entropy_weight, per_process
-from gunreal.config.schema import Config
+from gunreal.config.derived import SMALL_BATCH, batch_steps, device_groups, entropy_weight, per_process
+from gunreal.config.schema import FIELDS, Config
 
 
 @pytest.mark.parametrize(("algorithm", "min_batch", "batch"), [("ppo", 0, 480), ("a3c", 0, 80), ("ppo", 40, 40)])
@@ -28,6 +28,12 @@ def test_device_runs_have_small_batches_except_with_ppo(agents, groups):
         assert device_groups(Config(runner="device", algorithm=algorithm, agents=agents)) == groups
     assert device_groups(Config(runner="device", agents=agents)) == 1
     assert device_groups(Config(runner="device", agents=agents, algorithm="a3c", device_batches=2)) == 2
+
+
+def test_the_groups_follow_the_batch_that_the_help_names():
+    """Device runs refuse `min_batch`, because it has no effect there."""
+    assert f"batches of at least {SMALL_BATCH} agent steps" in FIELDS["device_batches"].metadata["help"]
+    assert device_groups(Config(runner="device", algorithm="a3c", agents=24, min_batch=480)) == 4
 
 
 @pytest.mark.parametrize(

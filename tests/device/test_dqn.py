@@ -11,7 +11,7 @@ pytest.importorskip("jax")
 import jax  # noqa: E402
 from device_runs import configure, interface, keras_on_jax, make_acting, make_program, value_of  # noqa: E402
 
-from gunreal.device import dqn, store  # noqa: E402
+from gunreal.device import dqn, sequences, store  # noqa: E402
 from gunreal.experience.replay import RESET, TERMINATED  # noqa: E402
 
 pytestmark = keras_on_jax
@@ -121,6 +121,26 @@ def test_sequences_with_large_errors_are_drawn_more_often():
         moved = np.asarray(changed["priority"]) != priority
         assert not moved[:, 0].any() and 0 < moved[:, 1].sum() <= 4  # at most one step of each agent of the group
     assert hits >= 0.9 * 40 and 0 < min(weights) <= max(weights) == 1
+
+
+@pytest.mark.parametrize("off", [-0.5, 0.5])
+def test_rounding_of_the_sums_draws_no_step_without_a_share(monkeypatch, off):
+    """The sum of a reset is too large or too small here, and the draw lies between that and the sum before."""
+    config, spec, kept, _ = played(dqn_priority=1.0)
+    replay = sequences.replay(kept, spec, config.replay_size, 1)
+    resets = np.asarray(replay.window("flags")) & RESET != 0
+    assert (np.asarray(replay.window("priority")) == 1).all() and int(replay.oldest) == int(replay.steps[0])
+    exact, cumsum = np.cumsum(~resets, axis=1), jax.numpy.cumsum
+    agent, step = np.argwhere(resets[:, 1:-1])[0] + (0, 1)
+
+    def rounded(x, **options):
+        sums = cumsum(x, **options)
+        return sums.at[agent, step].add(off) if x.dtype == "float32" else sums
+
+    monkeypatch.setattr(dqn.jnp, "cumsum", rounded)
+    draws = np.full((len(resets), 1), (exact[agent, step] + off / 2) / exact[agent, -1], np.float32)
+    first = dqn._draw(config, replay, jax.numpy.asarray(draws)).sequences.first
+    assert not resets[agent, int(first[agent] - replay.steps[0])]
 
 
 def test_an_error_that_is_not_finite_leaves_the_priorities():

@@ -62,6 +62,29 @@ def test_of_a_large_store_the_newest_rollouts_are_saved(monkeypatch):
     assert len(turn.values) == 1
 
 
+def test_the_rows_of_a_store_are_moved_in_compiled_calls(monkeypatch):
+    """On several devices, all of the rows may not fit into the memory of one."""
+    program, spec = begin()
+    monkeypatch.setattr(saving, "_LARGEST", 100)
+    compiled, resized = [], store.resized
+
+    def watched(kept, *sizes):
+        compiled.append(isinstance(kept["age"], jax.core.Tracer))
+        return resized(kept, *sizes)
+
+    monkeypatch.setattr(store, "resized", watched)
+    restored = saving.restored(program, spec, as_numpy(saving.arrays(program, spec, after_turns(program))))
+    assert compiled == [True] * 3  # for the checkpoint, its shapes, and the restored store
+    assert restored.store["frame"].sharding == program.places.store["frame"]
+
+
+def test_a_large_store_without_a_replay_is_saved_as_it_is(monkeypatch):
+    program, _ = make_program(configure())
+    loop = program.start()
+    monkeypatch.setattr(saving, "_LARGEST", 100)
+    assert saving.arrays(program, interface(configure()), loop)["device.store['frame']"] is loop.store["frame"]
+
+
 def test_another_size_of_the_replay_is_no_hindrance():
     program, spec = begin()
     saved = as_numpy(saving.arrays(program, spec, after_turns(program)))

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("jax")
 import jax  # noqa: E402
-from device_runs import configure  # noqa: E402
+from device_runs import KnownLearner, configure, interface  # noqa: E402
 
 from gunreal.config.schema import ConfigError  # noqa: E402
 from gunreal.device import system  # noqa: E402
@@ -19,28 +19,46 @@ SHAPES = [jax.ShapeDtypeStruct((2**18, 3), "float32"), jax.ShapeDtypeStruct((2**
 
 def test_steps_that_do_not_fit_are_refused_before_anything_is_allocated():
     program, places = SimpleNamespace(shapes=SHAPES), Places(configure())
-    system._check_memory(program, places, 2**22)
+    system._check_memory(program, places, 2**22, "do this")
     with pytest.raises(ConfigError) as error:
-        system._check_memory(program, places, 2**22 - 1)
-    wanted = "the agents take 0.0 GiB of the devices' 0.0 GiB; lower --agents, --t_max or --replay_size"
-    assert str(error.value) == wanted
+        system._check_memory(program, places, 2**22 - 1, "do this")
+    assert str(error.value) == "the agents take 0.0 GiB of the devices' 0.0 GiB; do this"
 
 
 def test_the_memory_is_that_of_all_devices(monkeypatch):
     device = SimpleNamespace(memory_stats=lambda: {"bytes_limit": 2**21})
     monkeypatch.setattr(system.jax, "local_devices", lambda: [device, device])
     program = SimpleNamespace(shapes=SHAPES)
-    system._check_memory(program, SimpleNamespace(count=2), 0)
-    with pytest.raises(ConfigError, match="of the devices' 0.0 GiB; lower"):
-        system._check_memory(program, SimpleNamespace(count=1), 2**30)
+    system._check_memory(program, SimpleNamespace(count=2), 0, "do this")
+    with pytest.raises(ConfigError, match="of the devices' 0.0 GiB; do this"):
+        system._check_memory(program, SimpleNamespace(count=1), 2**30, "do this")
 
 
 def test_a_device_that_is_full_after_the_start_is_one_line():
-    with pytest.raises(ConfigError) as error, system._enough_memory():
+    with pytest.raises(ConfigError) as error, system._enough_memory("do this"):
         jax.numpy.zeros(2**50, "uint8")
-    assert str(error.value) == "the memory of the device is full; lower --agents, --t_max or --replay_size"
+    assert str(error.value) == "the memory of the device is full; do this"
+
+
+@pytest.mark.parametrize(
+    ("resumed", "remedy"),
+    [
+        (False, "lower --agents, --t_max or --replay_size"),
+        (True, "resume the run on more or larger devices, or start a new one and lower --agents, --t_max or --replay"),
+    ],
+)
+def test_the_remedy_is_one_that_the_run_allows(monkeypatch, resumed, remedy):
+    """A resumed run cannot change the size of its arrays."""
+    config, learner = configure(), KnownLearner(interface(configure()))
+    monkeypatch.setattr(system, "JaxLearner", KnownLearner)
+    monkeypatch.setattr(system, "build_learner", lambda *_: learner)
+    monkeypatch.setattr(system.ram, "limit", lambda _: 1000)
+    learner.set_state = lambda state: None
+    state = SimpleNamespace(learned=dict) if resumed else None
+    with pytest.raises(ConfigError, match=f"of the devices' 0.0 GiB; {remedy}"):
+        system.DeviceSystem(config, interface(config), (), None, state)
 
 
 def test_other_errors_of_the_device_are_not_hidden():
-    with pytest.raises(jax.errors.JaxRuntimeError), system._enough_memory():
+    with pytest.raises(jax.errors.JaxRuntimeError), system._enough_memory("do this"):
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")

@@ -1,5 +1,7 @@
 """`DeviceAtari` inside compiled JAX programs, beside `VectorAtari`."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from gunreal.emulator import VectorAtari
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
+from gunreal.emulator import ffi  # noqa: E402
 from gunreal.emulator.ffi import AtariState, DeviceAtari  # noqa: E402
 
 
@@ -68,6 +71,15 @@ def test_an_action_that_the_game_lacks_is_no_action():
     state = env.init(np.zeros(3))
     after, *_ = env.step(state, jnp.array([0, env.num_actions, -1]))
     np.testing.assert_array_equal(after.players[1:], np.repeat(after.players[:1], 2, axis=0))
+
+
+@pytest.mark.parametrize(("platform", "wanted"), [("cpu", []), ("gpu", [("CUDA", "sm_90")])])
+def test_the_functions_are_registered_for_the_device_of_the_consoles(monkeypatch, platform, wanted):
+    """Which need not be the default device of JAX."""
+    registered = []
+    monkeypatch.setattr(ffi, "_register_for", lambda *of: registered.append(of))
+    ffi._register(SimpleNamespace(platform=platform, compute_capability="9.0"))
+    assert registered == [("cpu", ""), *wanted]
 
 
 def test_bad_arguments_are_one_line():

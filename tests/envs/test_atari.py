@@ -97,6 +97,19 @@ def test_protocols():
     env.close()
 
 
+@pytest.mark.parametrize("emulator", ["own", "ale"])
+def test_without_no_ops_an_episode_starts_with_the_one_that_is_needed(emulator):
+    """Of both emulators and of device runs."""
+    first = []
+    for noop_max in (0, 1):
+        env = make(Config(env="ALE/Qbert-v5", emulator=emulator, env_args={"noop_max": noop_max}), 1)
+        for seed in (1, 2):
+            first += [step(env, 0, reset=True, seed=seed).frame, step(env, 2).frame]
+        env.close()
+    assert all((frame == first[k % 2]).all() for k, frame in enumerate(first))
+    assert atari.game_options(Config(env="ALE/Qbert-v5", env_args={"noop_max": 0}))[1]["noop_max"] == 1
+
+
 def test_action_sets_and_size():
     assert describe(Config(env="ALE/Breakout-v5")).num_actions == 4
     assert describe(Config(env="ALE/Breakout-v5", env_args={"full_action_space": True})).num_actions == 18

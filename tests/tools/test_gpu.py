@@ -8,16 +8,25 @@ import gpu
 import pytest
 from emulation import gpu_page
 
+from gunreal.config.checks import check
+from gunreal.config.derived import device_groups
+from gunreal.config.schema import Config
+
 jax = pytest.importorskip("jax")
 from emulation import device  # noqa: E402
 
 ROW = {"env": 1000.0, "predict": 2000.0, "train": 3000.0, "pps": 400.0, "tps": 410.0}
 
 
+def rate_of(fields, *limits):
+    assert fields.items() >= gpu.DEVICE_RUN.items()
+    return {"steps": 500.0 + fields["agents"], "start": 3.0}
+
+
 def run(monkeypatch, *flags):
     """Runs the command with small measurements, and without those of the whole system."""
     monkeypatch.setattr(gpu.measure, "row", lambda config, seconds: ROW)
-    monkeypatch.setattr(gpu, "training_rate", lambda fields, *limits: {"steps": 500.0 + fields["agents"], "start": 3.0})
+    monkeypatch.setattr(gpu, "training_rate", rate_of)
     monkeypatch.setattr(device, "rate", lambda rate=device.rate, **of: rate(**of | {"seconds": 0.0}))
     return gpu.main(["--dry", "--env", "gunreal/Catch-v0", "--json", "x.json", "--page", "x.md", *flags])
 
@@ -38,6 +47,14 @@ def test_a_dry_run_does_all_parts_on_the_cpu(tmp_path, monkeypatch):
         and "| pong | 8 | chosen | no |" in page
         and "| pong | 8 | 32 | yes |" in page
     )
+
+
+@pytest.mark.parametrize("agents", gpu.DEVICE_AGENTS)
+def test_the_batches_of_device_runs_fit_into_the_memory(agents):
+    config = Config(runner="device", agents=agents, **gpu.DEVICE_RUN)
+    check(config)
+    assert 80 <= agents // device_groups(config) * config.t_max <= 2**15
+    assert config.algorithm != "ppo"  # which would train on all agents at once
 
 
 def test_a_difference_is_found_and_named(tmp_path, monkeypatch):

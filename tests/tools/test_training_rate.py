@@ -32,6 +32,18 @@ def test_the_rate_is_that_after_the_first_lines(tmp_path, monkeypatch):
     assert found == {"steps": 400.0, "updates": 2.0, "start": 1.5, "gpu": [80.0, 80.0]}
 
 
+def test_the_run_writes_no_checkpoint(monkeypatch):
+    left, metrics = [], training_rate._metrics
+
+    def watched(path):
+        left.extend(path.parent.glob("checkpoints/*"))
+        return metrics(path)
+
+    monkeypatch.setattr(training_rate, "_metrics", watched)
+    fields = {"env": "CartPole-v1", "serial": True, "agents": 2, "hidden": 8}
+    assert training_rate.training_rate(fields, 0.5, 120.0)["steps"] > 0 and not left
+
+
 def test_a_run_that_fails_tells_its_last_line():
     pytest.importorskip("jax")
     with pytest.raises(RuntimeError, match="NoSuchGame"):
