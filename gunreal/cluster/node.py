@@ -97,7 +97,9 @@ class Node:
           ConfigError: the configuration cannot run on this machine.
         """
         config, spec = _checked(told)
-        system = _make_system(config, spec, registry.load_tasks(config.tasks, config.task), told.seed)
+        with devices.preferred(config.backend):
+            tasks = registry.load_tasks(config.tasks, config.task)
+        system = _make_system(config, spec, tasks, told.seed)
         learner = system.learner
         state = learner.get_state()
         shapes = {name: array.shape for name, array in state.items()}
