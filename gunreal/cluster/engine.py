@@ -11,7 +11,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from typing import Any, NamedTuple
 
 import psutil
@@ -117,7 +118,7 @@ class Engine:
                 found["Resources"].get("GPU", 0),
                 (found["NodeManagerAddress"], found["NodeManagerPort"]),
             )
-            for found in self.ray.nodes()
+            for found in self._asked(self.ray.nodes)
             if found["Alive"] and (found["Resources"].get("CPU") or not self._joins)
         ]
         return self._known
@@ -141,6 +142,25 @@ class Engine:
             return False
         self._heard = now
         return True
+
+    def _asked(self, call: Callable[[], Any]) -> Any:
+        """The result of a call that needs the head. If the head dies in the meantime, such a call never returns.
+
+        Raises:
+          HeadLost: the head has not answered for some seconds.
+        """
+        answer: Future[Any] = Future()
+
+        def work() -> None:
+            try:
+                answer.set_result(call())
+            except BaseException as error:
+                answer.set_exception(error)
+
+        threading.Thread(target=work, daemon=True).start()
+        while not wait([answer], _SLICE).done:
+            self._has_head()
+        return answer.result()
 
     def reaches(self, machine: Machine) -> bool:
         """Whether the network to a machine is there, even if Ray on it is not."""
@@ -189,7 +209,7 @@ class Engine:
             time.sleep(_SLICE)
         there = NodeAffinitySchedulingStrategy(machine.id, soft=False)  # a soft one may be ignored
         options = {"num_cpus": 0, "num_gpus": share, "max_concurrency": calls, "scheduling_strategy": there}
-        return self.ray.remote(kind).options(**options).remote(*args)
+        return self._asked(lambda: self.ray.remote(kind).options(**options).remote(*args))
 
     def kill(self, actor: Any) -> None:
         """Ends the process of an actor. Without the head, Ray ends all processes itself.
@@ -198,7 +218,7 @@ class Engine:
           HeadLost: the head has not answered for some seconds.
         """
         if self._has_head():
-            self.ray.kill(actor)
+            self._asked(lambda: self.ray.kill(actor))
 
     def close(self) -> None:
         """Ends all actors. A Ray that was started here ends too, and its folder is removed."""

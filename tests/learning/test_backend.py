@@ -114,7 +114,8 @@ def test_threads_of_an_operation(name):
 
 
 FRAMEWORK_FILES = ("devices.py", "tensorflow_learner.py", "jax_learner.py")
-JAX_FILES = ("functional.py", "catch_functional.py", "ffi.py", "device_engine.py")  # besides those of device/
+# Besides those of device/
+JAX_FILES = ("functional.py", "catch_functional.py", "maze_functional.py", "ffi.py", "device_engine.py")
 
 
 def test_only_the_backend_imports_frameworks():
