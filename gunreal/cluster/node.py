@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gunreal.acting.predictor import BasePredictor
 from gunreal.cluster.exchange import Exchange
 from gunreal.cluster.flat import Flat, bounds
 from gunreal.cluster.moments import Limits
@@ -22,11 +21,9 @@ from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.system import System
 from gunreal.runtime.trainer import Trainer
 from gunreal.tasks import registry
-from gunreal.tasks.base import AuxiliaryTask
 
 VERSION = importlib.metadata.version("gunreal")
 _ENDLESS = 2**62  # agent steps; the coordinator counts those of all nodes and ends the run
-_STREAM = 4  # fourth word of the seed for sampling actions, different from those of one machine and of the agents
 
 
 class Refused(Exception):
@@ -99,7 +96,7 @@ class Node:
         config, spec = _checked(told)
         with devices.preferred(config.backend):
             tasks = registry.load_tasks(config.tasks, config.task)
-        system = _make_system(config, spec, tasks, told.seed)
+        system = System(config, spec, tasks, None, None, told.seed)
         learner = system.learner
         state = learner.get_state()
         shapes = {name: array.shape for name, array in state.items()}
@@ -179,14 +176,6 @@ def _checked(told: Assignment) -> tuple[Config, Spec]:
             "install the same environment on all machines"
         )
     return config, spec
-
-
-def _make_system(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], seed: int) -> System:
-    """The parts of a node. The network has the `seed` of the run, and everything else the node's own."""
-    system = System(dataclasses.replace(config, seed=seed), spec, tasks, None, None)
-    system.config = config  # that of the agents, which have not started yet
-    system.predictors["base"] = BasePredictor(system.pool, system.learner, [config.seed, 0, 0, _STREAM])
-    return system
 
 
 def node_fields(config: Config, serial: int, share: int) -> dict[str, Any]:

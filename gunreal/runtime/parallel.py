@@ -45,6 +45,7 @@ class ParallelRunner:
         self.counts = Counts(config.agents // per_process(config), config.predictors, config.trainers)
         policy = self._make_policy()
         self._steering = Steering(system, self.crews["base"], self.trainers, policy) if policy else None
+        self._bounded = False  # whether the limit of open files has kept the scheduler from starting processes
         if policy and system.resumed:
             self._resume(policy, system.resumed.extra)
 
@@ -163,7 +164,10 @@ class ParallelRunner:
         if new > 0:
             try:
                 allow_open_files(new)
-            except ConfigError:  # advice for the start of a run, not a reason to end it
+            except ConfigError as error:  # no reason to end the run
+                if not self._bounded:
+                    warn(f"the scheduler starts no more agents: {error}")
+                self._bounded = True
                 new, counts = 0, counts._replace(processes=self.counts.processes)
         for _ in range(new):
             self._start_process()

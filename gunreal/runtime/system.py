@@ -31,8 +31,10 @@ from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.recorded import recorded_fields
 
 
-def build_learner(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...]) -> backend.Learner:
-    """Builds the network on its accelerator, with newly initialized weights."""
+def build_learner(
+    config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], seed: int | None = None
+) -> backend.Learner:
+    """Builds the network on its accelerator, with weights newly initialized from `seed`, by default the run's."""
     backend.select_for(config)
     from gunreal.learning.network import Network  # Keras loads the backend that was just selected
 
@@ -44,7 +46,7 @@ def build_learner(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...]) 
         precision=config.precision,
         normalize_observations=config.normalize_observations,
         normalize_returns=config.normalize_returns,
-        seed=config.seed,
+        seed=config.seed if seed is None else seed,
         fuse=None if backend.has_gpu() else backend.fused,  # on a GPU the plain pass is faster than fusing
         side_by_side=backend.side_by_side(),
     )
@@ -112,7 +114,16 @@ _STREAM = 2  # fourth word of the seed for sampling actions, different from thos
 
 
 class System(Record):
-    """The parts of a run. `gunreal.runtime.serial` and `gunreal.runtime.parallel` decide when to call them."""
+    """The parts of a run. `gunreal.runtime.serial` and `gunreal.runtime.parallel` decide when to call them.
+
+    Args:
+      config: configuration of the run.
+      spec: shapes and constants.
+      tasks: the auxiliary tasks.
+      run_dir: folder of the run, or None to write nothing.
+      resumed: the checkpoint to go on from.
+      weights_seed: seed of the initial weights, by default the run's.
+    """
 
     def __init__(
         self,
@@ -121,9 +132,10 @@ class System(Record):
         tasks: tuple[AuxiliaryTask, ...],
         run_dir: Path | None,
         resumed: checkpoint.Checkpoint | None,
+        weights_seed: int | None = None,
     ):
         self.spec, self.tasks = spec, tasks
-        self.learner = build_learner(config, spec, tasks)
+        self.learner = build_learner(config, spec, tasks, weights_seed)
         self.layout = make_layout(config, spec, tasks, self.learner)
         if resumed:
             restore(self.learner, resumed)

@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 from learners import BACKEND
 
-from gunreal.cluster.node import VERSION, Assignment, Refused, _checked, _make_system, node_fields
+from gunreal.cluster.node import VERSION, Assignment, Refused, _checked, node_fields
 from gunreal.config.schema import Config, ConfigError
 from gunreal.learning import devices
 from gunreal.learning.registry import interface
-from gunreal.runtime.system import build_learner
+from gunreal.runtime.system import System, build_learner
 
 CONFIG = Config(env="CartPole-v1", seed=7, hidden=16, agents=2, agents_per_process=2, backend=BACKEND)
 
@@ -54,7 +54,7 @@ def test_all_nodes_start_with_the_weights_of_one_machine():
     drawn = set()
     for serial in (0, 3):
         config, spec = _checked(told(serial=serial))
-        system = _make_system(config, spec, (), CONFIG.seed)
+        system = System(config, spec, (), None, None, told(serial=serial).seed)
         assert system.learner.weights_sha256() == expected
         assert system.config.seed == node_fields(CONFIG, serial, 0)["seed"]
         drawn.add(float(system.predictors["base"].rng.random()))

@@ -160,8 +160,8 @@ def test_apply(clock, monkeypatch):
     assert done == ["leave"] * 4 + ["close"] * 4  # so that they end at the same time
 
 
-def test_a_hard_limit_of_open_files_bounds_the_scheduler(clock, monkeypatch):
-    """The run goes on with the processes that it has."""
+def test_a_hard_limit_of_open_files_bounds_the_scheduler(clock, monkeypatch, capsys):
+    """The run goes on with the processes that it has, and says so once."""
     run, asked = make_run(), []
     run.crews, run.trainers = {}, SimpleNamespace(resize=lambda size: None)
     run._start_affordable()
@@ -174,8 +174,10 @@ def test_a_hard_limit_of_open_files_bounds_the_scheduler(clock, monkeypatch):
     monkeypatch.setattr(parallel, "allow_open_files", allow)
     run.apply(Counts(4, 1, 1))
     run.apply(Counts(6, 2, 1))
+    run.apply(Counts(6, 2, 1))
     run.apply(Counts(2, 2, 1))
-    assert asked == [1, 2] and len(run.remotes()) == 2 and run.counts == Counts(2, 2, 1)
+    assert capsys.readouterr().err == "gunreal: the scheduler starts no more agents: raise it\n"
+    assert asked == [1, 2, 2] and len(run.remotes()) == 2 and run.counts == Counts(2, 2, 1)
 
 
 @pytest.mark.parametrize(
