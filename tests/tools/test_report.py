@@ -31,6 +31,7 @@ def test_numbers(tmp_path):
     assert pc["scores"] == [5, 6, 0] and pc["finished"] == [False] * 3 and pc["steps"] == [300, 400, 400]
     assert pc["steps_to_target"] == 300 and pc["ratio"] == 0.75 and pc["steps_per_second"] == 50
     assert pc["runs"] == ["ablation-pc-s1", "ablation-pc-s2", "ablation-pc-s3"]
+    assert "| 3 | 3.00 (2.00 to 4.00) |" in report.table(results)
 
 
 def test_table(tmp_path):
@@ -39,7 +40,7 @@ def test_table(tmp_path):
         make_run(training, *curve(0, 20, 10), FINISHED)
     text = report.table(report.measure(experiment, tmp_path))
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    numbers = ["1", "2.00 (2.00 to 2.00)", "200", "1.00", "0.1", "1,001", "0.0", "25", "-"]
+    numbers = ["1", "2.00", "200", "1.00", "0.1", "1,001", "0.0", "25", "-"]
     assert rows[1] == ["base (GA3C) (reference)", *numbers]
     assert rows[2][0] == "pc+vr+rp (GUNREAL)" and rows[2][-2:] == ["27", "0.27"]
     assert text.splitlines()[0] == f"**{experiment.title}** on `{CATCH}`, 1,000 agent steps per run."
@@ -63,4 +64,4 @@ def test_numbers_without_the_reference(tmp_path):
     make_run(plan(tmp_path, small("pc"))[0], *curve(1, 2))
     results = report.measure(small("pc"), tmp_path)
     assert results["target"] is None and results["settings"]["pc"]["ratio"] is None
-    assert "| pc (pixel control) | 1, 1 unfinished | 2.00 (2.00 to 2.00) | not reached |" in report.table(results)
+    assert "| pc (pixel control) | 1, 1 unfinished | 2.00 | not reached |" in report.table(results)

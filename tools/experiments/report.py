@@ -121,7 +121,7 @@ def table(results: dict[str, Any]) -> str:
         cells = [
             row["label"] + (" (reference)" if setting == results["reference"] else ""),
             seeds(row["finished"]),
-            f"{row['score']:.2f} ({row['interval'][0]:.2f} to {row['interval'][1]:.2f})",
+            _score(row),
             number(row["steps_to_target"], ",.0f", "not reached"),
             number(row["ratio"], ".2f"),
             number(row["seconds_to_target"] and row["seconds_to_target"] / 60, ",.1f"),
@@ -134,6 +134,12 @@ def table(results: dict[str, Any]) -> str:
     about = "The table shows medians over seeds. A score is the mean raw score of the last 100 episodes."
     lines += ["", f"{about} {results['paper']}".strip()]
     return "\n".join(lines) + "\n"
+
+
+def _score(row: dict[str, Any]) -> str:
+    """The final score with its interval over seeds, if there are several."""
+    interval = f" ({row['interval'][0]:.2f} to {row['interval'][1]:.2f})" if len(row["scores"]) > 1 else ""
+    return f"{row['score']:.2f}{interval}"
 
 
 def seeds(finished: Sequence[bool]) -> str:
