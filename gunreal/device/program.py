@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -147,6 +148,21 @@ class Program:
             lags.append(report[1])
         self._learner.replace(arrays)
         return loop._replace(version=version, key=key), Turn(scores, values, lags, take_part)
+
+    def lowered(self) -> dict[str, tuple[jax.stages.Lowered, int]]:
+        """The calls of a turn with all tasks, lowered without a run, and how often a turn makes each of them."""
+        arrays = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self._learner.arrays)
+        number, rate, with_tasks = np.int32(0), np.float32(0), bool(self._tasks)
+        batch, orders, acted, _ = jax.eval_shape(
+            functools.partial(self._batch, with_tasks=with_tasks), arrays[0], self.shapes, number
+        )
+        place = np.zeros(2, np.int32)
+        update = arrays, self.shapes.version, batch, orders, place, acted, rate, with_tasks
+        return {
+            "act": (self._act.lower(arrays[0], self.shapes, rate), 1),
+            "gather": (self._gather.lower(arrays[0], self.shapes, number, with_tasks), 1),
+            "update": (self._update.lower(*update), self._orders[0] * self._orders[1]),
+        }
 
     def _play(self, weights: Any, loop: Loop, exploration: Any) -> tuple[Loop, Any]:
         actors, block, scores = self._acting.play(weights, loop.actors, self.block, exploration)

@@ -47,6 +47,22 @@ def check_device(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> 
             raise ConfigError(f"task {task.name!r} {why}; leave it out of device runs, or use --runner parallel")
 
 
+def make_program(
+    config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], resumed: checkpoint.Checkpoint | None = None
+) -> tuple[Program, JaxLearner, Places]:
+    """The program of a run, its learner with new weights or those of a checkpoint, and the places of arrays."""
+    learner = build_learner(config, spec, tasks)
+    assert isinstance(learner, JaxLearner)
+    if resumed:
+        restore(learner, resumed)
+    env = open_environment(config, config.agents)
+    places = Places(config)
+    learner.replace(jax.device_put(learner.arrays, places.whole))
+    convert = frames(config, spec, env.observation_space)
+    program = QProgram if config.algorithm == "dqn" else Program
+    return program(config, spec, tasks, learner, env, convert, places), learner, places
+
+
 class DeviceSystem(Record):
     """The parts of a device run, and what runs them. The host only starts turns and reads their metrics.
 
@@ -61,18 +77,8 @@ class DeviceSystem(Record):
         run_dir: Path,
         resumed: checkpoint.Checkpoint | None,
     ):
-        learner = build_learner(config, spec, tasks)
-        assert isinstance(learner, JaxLearner)
-        self.learner, self._spec = learner, spec
-        if resumed:
-            restore(learner, resumed)
-        env = open_environment(config, config.agents)
-        places = Places(config)
-        learner.replace(jax.device_put(learner.arrays, places.whole))
-        convert = frames(config, spec, env.observation_space)
-        self._explores = config.algorithm == "dqn"
-        program = QProgram if self._explores else Program
-        self.program = program(config, spec, tasks, learner, env, convert, places)
+        self.program, self.learner, places = make_program(config, spec, tasks, resumed)
+        self._spec, self._explores = spec, config.algorithm == "dqn"
         self._memory_limit = ram.limit(config.memory_limit)
         self._remedy = _OF_RESUMED if resumed else _OF_NEW
         _check_memory(self.program, places, self._memory_limit, self._remedy)
