@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scripted_env import FAILING
-from training import TESTS, Training, holders, is_gone, wait_until
+from training import TESTS, Training, holders, is_gone, left_in_shared_memory, wait_until
 
 CATCH = ("--env", "gunreal/Catch-v0", "--agents", 4, "--agents_per_process", 2, "--metrics_seconds", 0.3)
 SMALL = (
@@ -37,6 +37,7 @@ def failing(marks: Path, how: str, at: int, times: int) -> tuple:
 def test_signals_and_resume(tmp_path):
     """SIGINT stops a run in order; it goes on although its newest checkpoint is damaged; SIGTERM stops it again."""
     flags = (*CATCH, "--tasks", "pc,vr,rp", "--checkpoint_minutes", 0.01)
+    others = left_in_shared_memory()
     with Training(tmp_path, *flags) as run:
         run.wait_for(lambda lines: lines[-1]["updates"] >= 3 and len(run.checkpoints()) >= 2)
         agents, memory = run.agents(), run.memory()
@@ -44,6 +45,7 @@ def test_signals_and_resume(tmp_path):
         os.killpg(run.popen.pid, signal.SIGINT)  # as a terminal does
         assert run.end(5) == 0
         assert all(map(is_gone, agents)) and not holders(memory)
+        wait_until(lambda: not left_in_shared_memory() - others, what="something is left in /dev/shm")
         *earlier, last = run.lines()
         assert last["stopped_by"] == "SIGINT" and len(last["weights_sha256"]) == 64
         assert last["agents"] == 4 and last["restarts"] == 0

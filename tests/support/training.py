@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -125,6 +126,15 @@ class Training:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def left_in_shared_memory() -> set[str]:
+    """Names in /dev/shm that no process has mapped: those of processes that have ended, also of other tests."""
+    names, mapped = set(os.listdir("/dev/shm")), ""
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):  # the process has ended
+            mapped += maps.read_text()
+    return {name for name in names if f"/dev/shm/{name}" not in mapped}
 
 
 def holders(inodes: set[int]) -> list[str]:
