@@ -25,11 +25,13 @@ TOOL = Path(__file__).parents[2] / "tools" / "cluster_faults.py"
 @pytest.mark.timeout(600)
 def test_training_goes_on_and_all_nodes_take_part_again():
     # In a process of its own: Ray takes its settings and its token once per process.
-    command = [sys.executable, TOOL, "--faults", "run-disk-full,network-cut"]
+    command = [sys.executable, TOOL, "--faults", "run-disk-full,node-disk-full,network-cut"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     head, _, *rows = ([cell.strip() for cell in line.split("|")] for line in done.stdout.splitlines())
-    full, cut = (dict(zip(head, row, strict=True)) for row in rows)
+    full, other, cut = (dict(zip(head, row, strict=True)) for row in rows)
     assert full["what fails"].startswith("the disk of the run") and cut["what fails"].startswith("the network")
-    assert float(full["back"]) > 0 and float(cut["back"]) > 0 and float(cut["pause"]) >= 0
-    assert full["pause"] == full["gone"] == cut["ended"] == ""  # they do not apply
+    assert other["what fails"].startswith("the disk of a computer")
+    assert float(full["back"]) > 0 and full["pause"] == full["ended"] == full["gone"] == ""  # they do not apply
+    for row in (other, cut):
+        assert float(row["back"]) > 0 and float(row["pause"]) >= 0 and row["ended"] == row["gone"] == ""

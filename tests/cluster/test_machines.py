@@ -4,24 +4,54 @@ from __future__ import annotations
 
 import os
 import secrets
+from pathlib import Path
 
 import pytest
-from training import Training, wait_until
+import scripted_env
+from training import TESTS, Training, wait_until
 
 LOCAL = {"RAY_AUTH_MODE": "token", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-FLAGS = ["--env", "CartPole-v1", "--agents", 2, "--agents_per_process", 2, "--hidden", 16, "--min_batch", 20]
+FLAGS = ["--env", scripted_env.SCRIPTED, "--agents", 2, "--agents_per_process", 2, "--hidden", 16, "--min_batch", 20]
 CLUSTER = [*FLAGS, "--t_max", 5, "--metrics_seconds", 1, "--steps", "50M"]
 
 
 @pytest.fixture
 def machines(monkeypatch):
     """A cluster with one machine."""
-    for name, value in {**LOCAL, "RAY_AUTH_TOKEN": secrets.token_hex(32)}.items():
+    for name, value in {**LOCAL, "RAY_AUTH_TOKEN": secrets.token_hex(32), "PYTHONPATH": str(TESTS)}.items():
         monkeypatch.setenv(name, os.environ.get(name, value))
     utils = pytest.importorskip("ray.cluster_utils")
     cluster = utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     yield cluster
     cluster.shutdown()
+
+
+def installed_first(folder: Path, name: str, text: str) -> dict[str, str]:
+    """Environment variables of a machine on which this file hides another one of the same name."""
+    path = folder / name
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    return {"PYTHONPATH": os.pathsep.join([str(folder), os.environ["PYTHONPATH"]])}
+
+
+NO_TENSORFLOW = """
+import importlib.util
+
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *args: None if name == "tensorflow" else find_spec(name, *args)
+"""
+
+
+def different_machines(folder: Path) -> dict[str, dict[str, str]]:
+    """Machines that cannot take part: why, and their environment variables."""
+    version = "Metadata-Version: 2.1\nName: gunreal\nVersion: 0.0.9\n"
+    return {
+        "it has gunreal 0.0.9 instead of ": installed_first(
+            folder / "old", "gunreal-0.0.9.dist-info/METADATA", version
+        ),
+        "its scripted_env:Scripted-v0 has num_actions 4 instead of 3": {scripted_env.ACTIONS: "4"},
+        "the backend tensorflow is not installed": installed_first(folder / "bare", "sitecustomize.py", NO_TENSORFLOW),
+    }
 
 
 def test_machines_leave_and_join(machines, tmp_path):
@@ -39,16 +69,13 @@ def test_machines_leave_and_join(machines, tmp_path):
     goes_on(2)
     machines.remove_node(worker, allow_graceful=False)  # kills all of its processes
     goes_on(1)
-    other = tmp_path / "other" / "gunreal-0.0.9.dist-info"
-    other.mkdir(parents=True)
-    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: gunreal\nVersion: 0.0.9\n")
-    path = os.pathsep.join([str(other.parent), os.environ.get("PYTHONPATH", "")])
-    machines.add_node(num_cpus=1, env_vars={"PYTHONPATH": path})
-    line = "takes no part: it has gunreal 0.0.9 instead of "
-    wait_until(lambda: line in run.stderr, what=f"not refused\n{run.stderr}")
+    reasons = {f"takes no part: {why}": variables for why, variables in different_machines(tmp_path).items()}
+    for line, variables in reasons.items():
+        machines.add_node(num_cpus=1, env_vars=variables)
+        wait_until(lambda line=line: line in run.stderr, what=f"not refused\n{run.stderr}")
     machines.add_node(num_cpus=1)
     goes_on(2)
-    assert run.stderr.count(line) == 1
+    assert all(run.stderr.count(line) == 1 for line in reasons)
     run.popen.terminate()
     assert run.popen.wait(60) == 0, run.stderr
     assert run.lines()[-1]["stopped_by"] == "SIGTERM" and run.checkpoints()

@@ -16,6 +16,7 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 SCRIPTED, FAILING = "scripted_env:Scripted-v0", "scripted_env:Failing-v0"
 POISONED = "scripted_env:Poisoned-v0"
+ACTIONS = "SCRIPTED_ENV_ACTIONS"  # environment variable: the number of actions on a machine with another version of it
 
 
 def reward(t: int, action: int) -> float:
@@ -31,7 +32,7 @@ class Scripted(gymnasium.Env):
     """
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float32)
-    action_space = gymnasium.spaces.Discrete(3)
+    action_space = gymnasium.spaces.Discrete(int(os.environ.get(ACTIONS, 3)))
 
     def __init__(self, script: str = "---T", log: str = ""):
         self._words, self._log = script.split(), log

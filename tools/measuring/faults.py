@@ -19,6 +19,7 @@ from measuring.cluster_run import NODES, PATIENCE, POLL, Back, Run, title
 
 CUT = 15.0  # seconds without a network, or with a full disk
 _DISK = 64  # MiB of a disk that is filled
+_SILENCE = 600.0  # seconds until processes must have ended that cannot reach Ray's head
 
 
 class Result(NamedTuple):
@@ -92,12 +93,32 @@ def _ends(*names: str) -> Callable[[Run], Result]:
         except subprocess.TimeoutExpired as error:
             raise ConfigError("the run did not end") from error
         ended = time.monotonic() - begun
-        left = psutil.wait_procs(children, PATIENCE)[1]
-        if left:
-            raise ConfigError(f"processes are left: {[title(process) for process in left]}")
+        _wait_for(children)
         return Result(ended=ended, gone=time.monotonic() - begun)
 
     return fault
+
+
+def _lose_first(run: Run) -> Result:
+    """Cuts the network as well, so that the others cannot learn of its end from closed connections."""
+    assert run.network
+    run.settle()
+    others = range(1, NODES + 1)
+    left = [psutil.Process(pid) for place in others for pid in run.network.pids(place)]
+    for place in others:
+        run.network.cut(place)
+    begun = time.monotonic()
+    run.network.kill(0)
+    run.popen.kill()
+    _wait_for(left, _SILENCE)
+    return Result(gone=time.monotonic() - begun)
+
+
+def _wait_for(processes: list[psutil.Process], seconds: float = PATIENCE) -> None:
+    """Waits until processes have ended. Raises ConfigError if they do not."""
+    left = psutil.wait_procs(processes, seconds)[1]
+    if left:
+        raise ConfigError(f"processes are left: {[title(process) for process in left]}")
 
 
 def fill(folder: Path) -> Path:
@@ -164,6 +185,7 @@ FAULTS = {
     "node-stopped": Fault("the process of a node is stopped (SIGSTOP)", _loses("Node", signal.SIGSTOP)),
     "reducer-killed": Fault("a reducer is killed", _loses("Reducer", signal.SIGKILL)),
     "computer-lost": Fault("all processes of a computer are killed, and Ray starts again", _lose_computer, "network"),
+    "first-lost": Fault("the first computer is lost", _lose_first, "network"),
     "network-cut": Fault(f"the network of a computer is cut for {CUT:g} s", _cuts(False), "network"),
     "reducer-cut": Fault(f"the network of the reducer's computer is cut for {CUT:g} s", _cuts(True), "network"),
     "run-disk-full": Fault(f"the disk of the run's folder is full for {CUT:g} s", _fill_run, "disk"),
