@@ -7,9 +7,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
-from emulation.verify import compare  # noqa: E402
+import numpy as np  # noqa: E402
+from emulation.verify import compare, oracle  # noqa: E402
 from emulator import TWENTY, main  # noqa: E402
 
+from gunreal.emulator.console import Console  # noqa: E402
 from gunreal.emulator.games import games  # noqa: E402
 
 
@@ -42,6 +44,19 @@ def test_the_comparison_sees_games_over_and_resets():
     result = compare("asterix", 4_000, seed=0)
     assert not result.difference
     assert result.games_over and result.rewards and result.lives_lost
+
+
+def test_finished_holes_of_miniature_golf_have_equal_rewards():
+    """Holes are only finished by actions that are held for some time."""
+    rng, ale, ours = np.random.default_rng(20), oracle("miniature_golf"), Console("miniature_golf")
+    ale.reset_game()
+    ours.reset_game()
+    action, rewards = 0, []
+    for _ in range(11_000):
+        action = int(rng.integers(18)) if rng.random() < 1 / 20 else action
+        rewards.append((ale.act(action), ours.act(action)))
+    assert [theirs for theirs, _ in rewards if theirs] == [-14, -11, -30]
+    assert all(theirs == mine for theirs, mine in rewards)
 
 
 @pytest.mark.parametrize("name", ["pitfall2", "no_such_game"])
