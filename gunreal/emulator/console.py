@@ -23,7 +23,8 @@ class _Description(ctypes.Structure):
         *((name, _CODE) for name in ("over", "score", "reward", "lives", "flag")),
         ("initial", ctypes.c_int32 * len(VARIABLES)),
         *((name, ctypes.c_char_p) for name in ("start", "first_start")),
-        *((name, ctypes.c_int32) for name in ("start_length", "first_length", "difficulty", "right_port", "ignored")),
+        *((name, ctypes.c_int32) for name in ("start_length", "first_length", "difficulty", "right_port", "ignored",
+                                              "paddle_high")),
     ]  # fmt: skip
 
 
@@ -49,6 +50,7 @@ class LoadedGame:
             initial=(ctypes.c_int32 * len(VARIABLES))(*game.initial),
             start=start, start_length=len(start), first_start=first, first_length=len(first), difficulty=difficulty,
             right_port=game.right_port, ignored=sum(1 << action for action in game.ignored),
+            paddle_high=game.paddle_high,
             **{name: code.ctypes.data_as(_CODE) for name, code in rules.items()},
         )  # fmt: skip
         self._library = library()

@@ -37,6 +37,7 @@ class Game:
     reward: str = ""
     initial: tuple[int, ...] = (0,) * len(VARIABLES)
     paddles: int = 0
+    paddle_high: int = 790_196
     pal: bool = False
     first_line: int = 34
     height: int = 210

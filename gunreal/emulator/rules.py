@@ -2,9 +2,10 @@
 
 The emulator evaluates the compiled rules with a stack machine. Rules may use
 
-- `m(a)`, the byte at address `a` (0x80 to 0xFF),
+- `m(a)`, the byte at address `a` (0x80 to 0xFF, or 0xF080 to 0xF0FF for the RAM of the cartridge),
 - `bcd(a)`, this byte as two decimal digits,
 - `lo(a)` and `hi(a)`, the lower and the upper four bits of this byte,
+- `has(a, b, value)`, whether one of the bytes from `a` to `b` (0x80 to 0xFF) equals `value`,
 - `score` and `new`, the scores after the previous and the current frame,
 - `lives`, `over` and `flag`, the latest values of these rules.
 """
@@ -18,12 +19,12 @@ import numpy as np
 VARIABLES = ("score", "new", "lives", "over", "flag")
 STACK = 24
 _LOADS = {"m": 2, "bcd": 3, "lo": 4, "hi": 5}
-_BINARY = {ast.Add: 7, ast.Sub: 8, ast.Mult: 9, ast.FloorDiv: 10, ast.Mod: 11, ast.BitAnd: 12, ast.BitOr: 13,
-           ast.BitXor: 14, ast.LShift: 15, ast.RShift: 16}  # fmt: skip
-_UNARY = {ast.USub: 17, ast.Not: 18}
-_COMPARE = {ast.Eq: 19, ast.NotEq: 20, ast.Lt: 21, ast.LtE: 22, ast.Gt: 23, ast.GtE: 24}
-_BOOL = {ast.And: 25, ast.Or: 26}
-_END, _CONSTANT, _VARIABLE, _SELECT = 0, 1, 6, 27
+_BINARY = {ast.Add: 8, ast.Sub: 9, ast.Mult: 10, ast.FloorDiv: 11, ast.Mod: 12, ast.BitAnd: 13, ast.BitOr: 14,
+           ast.BitXor: 15, ast.LShift: 16, ast.RShift: 17}  # fmt: skip
+_UNARY = {ast.USub: 18, ast.Not: 19}
+_COMPARE = {ast.Eq: 20, ast.NotEq: 21, ast.Lt: 22, ast.LtE: 23, ast.Gt: 24, ast.GtE: 25}
+_BOOL = {ast.And: 26, ast.Or: 27}
+_END, _CONSTANT, _VARIABLE, _HAS, _SELECT = 0, 1, 6, 7, 28
 
 
 def compile_rule(expression: str) -> np.ndarray:
@@ -42,9 +43,14 @@ def _emit(node: ast.AST) -> tuple[list[int], int]:
         case ast.Name(id=name) if name in VARIABLES:
             return [_VARIABLE, VARIABLES.index(name)], 1
         case ast.Call(func=ast.Name(id=load), args=[ast.Constant(value=int(address))]) if load in _LOADS:
-            if not 0x80 <= address <= 0xFF:
-                raise ValueError(f"{load}({address:#x}): the address must be 0x80 to 0xFF")
-            return [_LOADS[load], address & 127], 1
+            if not (0x80 <= address <= 0xFF or 0xF080 <= address <= 0xF0FF):
+                raise ValueError(f"{load}({address:#x}): the address must be 0x80 to 0xFF, or 0xF080 to 0xF0FF")
+            return [_LOADS[load], address & 127 | address >> 8 & 128], 1
+        case ast.Call(func=ast.Name(id="has"), args=arguments):
+            first, last, value = (ast.literal_eval(argument) for argument in arguments)
+            if not 0x80 <= first <= last <= 0xFF:
+                raise ValueError(f"{ast.unparse(node)}: the addresses must ascend from 0x80 to 0xFF")
+            return [_HAS, first & 127 | (last & 127) << 8 | value << 16], 1
         case ast.BinOp(left=left, op=operator, right=right):
             return _join([left, right], _BINARY[type(operator)])
         case ast.UnaryOp(op=operator, operand=operand):

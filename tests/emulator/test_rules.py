@@ -8,22 +8,23 @@ from gunreal.emulator.games import find_game, games
 from gunreal.emulator.rules import VARIABLES, compile_rule
 
 
-def by_python(expression, ram, variables):
+def by_python(expression, memory, variables):
     def m(address):
-        return int(ram[address - 0x80])
+        return int(memory[address - 0x80 if address < 0x100 else address - 0xF080 + 128])
 
     names = {
         "m": m,
         "lo": lambda a: m(a) & 15,
         "hi": lambda a: m(a) >> 4,
         "bcd": lambda a: (m(a) >> 4) * 10 + (m(a) & 15),
+        "has": lambda a, b, value: any(m(address) == value for address in range(a, b + 1)),
     }
     return int(eval(expression, {**names, **dict(zip(VARIABLES, variables, strict=True))}))
 
 
-def by_library(expression, ram, variables):
+def by_library(expression, memory, variables):
     code, values = compile_rule(expression), np.array(variables, np.int32)
-    return library().atari_evaluate(code.ctypes.data, ram.ctypes.data, values.ctypes.data)
+    return library().atari_evaluate(code.ctypes.data, memory.ctypes.data, values.ctypes.data)
 
 
 @pytest.mark.parametrize("game", games())
@@ -31,12 +32,13 @@ def test_a_games_rules_mean_what_they_say(game):
     rng, entry = np.random.default_rng(0), find_game(game)
     for text in (entry.score, entry.lives, entry.over, entry.reward, entry.flag):
         for _ in range(20 if text else 0):
-            ram = rng.choice(np.array([0, 1, 5, 0x40, 0x80, 0xFF, *rng.integers(256, size=6)], np.uint8), 128)
+            memory = rng.choice(np.array([0, 1, 5, 0x40, 0x80, 0xFF, *rng.integers(256, size=6)], np.uint8), 256)
             variables = rng.integers(-5, 300, size=len(VARIABLES)).tolist()
-            assert by_library(text, ram, variables) == by_python(text, ram, variables), text
+            assert by_library(text, memory, variables) == by_python(text, memory, variables), text
 
 
-@pytest.mark.parametrize("bad", ["m(3)", "nothing + 1", "print(1)", "1.5", "m(x)"])
+@pytest.mark.parametrize("bad", ["m(3)", "m(0xF000)", "m(0x1080)", "has(0x90, 0x80, 1)", "has(0x70, 0x80, 1)",
+                                 "has(0x80)", "nothing + 1", "print(1)", "1.5", "m(x)"])  # fmt: skip
 def test_invalid_rules_are_rejected(bad):
     with pytest.raises(ValueError):
         compile_rule(bad)

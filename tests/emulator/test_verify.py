@@ -30,8 +30,9 @@ def test_modes_and_difficulties_are_equal(game, mode, difficulty):
     assert not compare(game, 500, 3, mode, difficulty).difference
 
 
-@pytest.mark.parametrize("game", ["haunted_house", "pacman", "skiing", "surround", "tic_tac_toe_3d", "wizard_of_wor"])
-def test_kept_memory_ignored_actions_the_right_port_and_unfinished_frames_are_equal(game):
+@pytest.mark.parametrize("game", ["backgammon", "blackjack", "casino", "haunted_house", "klax", "pacman", "skiing",
+                                  "surround", "tic_tac_toe_3d", "video_checkers", "wizard_of_wor"])  # fmt: skip
+def test_kept_memory_ignored_actions_both_ports_paddles_and_unfinished_frames_are_equal(game):
     assert not compare(game, 600, seed=11).difference
 
 
@@ -57,6 +58,30 @@ def test_finished_holes_of_miniature_golf_have_equal_rewards():
         rewards.append((ale.act(action), ours.act(action)))
     assert [theirs for theirs, _ in rewards if theirs] == [-14, -11, -30]
     assert all(theirs == mine for theirs, mine in rewards)
+
+
+@pytest.mark.parametrize("game, memory, reward", [
+    ("backgammon", {0x80: 0xF1, 0x86: 0, 0x89: 0, 0x8F: 0, 0x9B: 0}, 1),
+    ("backgammon", {0x8E: 15, 0x81: 0, 0x8D: 0, 0x94: 0, 0x97: 0}, -1),
+    ("blackjack", {0x86: 11, 0x89: 187}, -200),
+    ("blackjack", {0x86: 0x10}, 800),
+    ("casino", {0x8C: 0}, -1000),
+    ("video_checkers", dict.fromkeys((*range(0x80, 0x93), 0xA3), 0), -1),
+    ("video_checkers", dict.fromkeys(range(0x93, 0xA3), 0), 1),
+])  # fmt: skip
+def test_ends_that_random_actions_do_not_reach_are_equal(game, memory, reward):
+    ale, ours = oracle(game), Console(game)
+    ale.reset_game()
+    ours.reset_game()
+    for _ in range(300):
+        ale.act(0)
+        ours.act(0)
+    for address, value in memory.items():
+        ale.setRAM(address - 0x80, value)
+        ours._ram[address - 0x80] = value
+    assert ale.act(0) == ours.act(0) == reward
+    assert ale.game_over() and ours.game_over()
+    assert ale.lives() == ours.lives() == 0
 
 
 @pytest.mark.parametrize("name", ["pitfall2", "no_such_game"])

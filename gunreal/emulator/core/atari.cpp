@@ -15,7 +15,7 @@ struct Description {
   const int32_t *over, *score, *reward, *lives, *flag;
   int32_t initial[kVariables];
   const uint8_t *start, *first_start;
-  int32_t start_length, first_length, difficulty, right_port, ignored;
+  int32_t start_length, first_length, difficulty, right_port, ignored, paddle_high;
 };
 
 // Owns the data that a Game points to.
@@ -53,6 +53,7 @@ struct OwnedGame {
     game.difficulty = uint8_t(d.difficulty);
     game.right_port = uint8_t(d.right_port);
     game.ignored = uint32_t(d.ignored);
+    game.paddle_high = d.paddle_high;
     Noise noise(4753849);
     start.screens.assign(size_t(2) * d.height * kWidth, 0);
     boot(start.player, game, noise);
@@ -179,8 +180,8 @@ int atari_player_offset(int field) {
   return int(offsets[field]);
 }
 
-int atari_evaluate(const int32_t* code, const uint8_t* ram, const int32_t* variables) {
-  return evaluate(code, ram, variables);
+int atari_evaluate(const int32_t* code, const uint8_t* memory, const int32_t* variables) {
+  return evaluate(code, {memory, memory + 128}, variables);
 }
 
 OwnedGame* atari_game_new(const Description* d) { return new OwnedGame(*d); }

@@ -16,6 +16,7 @@ struct Game {
   uint8_t difficulty;             // bits 0 and 1: left and right switch at A
   uint8_t right_port;             // bool: the joystick is plugged in on the right
   uint32_t ignored;               // a bit for each action that acts as none, except at the start
+  int32_t paddle_high;            // highest resistance of the paddle
 };
 
 // Plain data: a copy is a snapshot.
@@ -49,7 +50,7 @@ ATARI_INLINE void hold(Player& p, const Game& game, uint32_t action) {
   if (action == kSelectSwitch) in.port_b &= ~2;
   in.fire[0] = in.fire[1] = 0x80;
   if (game.cart.paddles) {
-    if (stick & kLeft) p.paddle = p.paddle + kPaddleStep < kPaddleHigh ? p.paddle + kPaddleStep : kPaddleHigh;
+    if (stick & kLeft) p.paddle = p.paddle + kPaddleStep < game.paddle_high ? p.paddle + kPaddleStep : game.paddle_high;
     if (stick & kRight) p.paddle = p.paddle - kPaddleStep > kPaddleLow ? p.paddle - kPaddleStep : kPaddleLow;
     in.paddle_wait[game.cart.paddles - 1] = paddle_wait(p.paddle);
     if (stick & kFire) in.port_a &= game.cart.paddles == 1 ? 0x7F : 0xBF;
@@ -66,14 +67,15 @@ ATARI_INLINE void release(Player& p, const Game& game) {
   in.port_a = 0xFF;
   in.port_b = uint8_t(0x3F | game.difficulty << 6);
   in.fire[0] = in.fire[1] = 0x80;
-  p.paddle = kPaddleStart;
-  for (int k = 0; k < 4; k++) in.paddle_wait[k] = !game.cart.paddles ? ~0u : k < 2 ? paddle_wait(kPaddleStart) : 0;
+  p.paddle = (kPaddleLow + game.paddle_high) / 2;
+  const uint32_t other = game.cart.paddles == 2 ? 0 : ~0u;  // the other port: charged at once, or never
+  for (int k = 0; k < 4; k++) in.paddle_wait[k] = game.cart.paddles && k < 2 ? paddle_wait(p.paddle) : other;
 }
 
 // Follows each frame; returns its reward.
 ATARI_INLINE int32_t count_frame(Player& p, const Game& game) {
   p.frames++;
-  return judge(game.rules, p.s.riot.ram, p.variables);
+  return judge(game.rules, {p.s.riot.ram, p.s.cart_ram}, p.variables);
 }
 
 // One frame of `action`; returns the reward.

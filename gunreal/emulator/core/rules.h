@@ -6,7 +6,7 @@ namespace atari {
 
 // Operations of a stack machine on int32; an operation with an operand is followed by it.
 enum Operation : int32_t {
-  kEnd, kConstant, kByte, kDecimal, kLow, kHigh, kVariable,                          // the upper ones have an operand
+  kEnd, kConstant, kByte, kDecimal, kLow, kHigh, kVariable, kHas,                    // the upper ones have an operand
   kAdd, kSub, kMul, kDiv, kMod, kAnd, kOr, kXor, kShl, kShr, kNeg, kNot,
   kEq, kNe, kLt, kLe, kGt, kGe, kBothTrue, kAnyTrue, kSelect,
 };
@@ -17,21 +17,34 @@ struct Rules {
   const int32_t *over, *score, *reward, *lives, *flag;  // in the order of their evaluation; null: nothing to do
 };
 
-ATARI_FN inline int32_t evaluate(const int32_t* code, const uint8_t* ram, const int32_t* variables) {
+struct Memory {
+  const uint8_t *ram, *cart_ram;  // of 128 bytes each; rules address them as 0 to 127 and as 128 to 255
+};
+
+// Whether one of the bytes from `first` to `last` has a value. The operand holds first, last and value.
+ATARI_FN inline int32_t has(const uint8_t* ram, int32_t operand) {
+  for (int32_t k = operand & 127; k <= (operand >> 8 & 127); k++)
+    if (ram[k] == operand >> 16) return 1;
+  return 0;
+}
+
+ATARI_FN inline int32_t evaluate(const int32_t* code, Memory memory, const int32_t* variables) {
   int32_t stack[kStack];
   int top = -1;
   for (;;) {
     const int32_t op = *code++;
     if (op == kEnd) return stack[0];
-    if (op <= kVariable) {
+    if (op <= kHas) {
       const int32_t operand = *code++;
-      const int32_t byte = op >= kByte && op <= kHigh ? ram[operand & 127] : 0;
+      const uint8_t* bytes = operand & 128 ? memory.cart_ram : memory.ram;
+      const int32_t byte = op >= kByte && op <= kHigh ? bytes[operand & 127] : 0;
       stack[++top] = op == kConstant   ? operand
                      : op == kByte     ? byte
                      : op == kDecimal  ? (byte >> 4) * 10 + (byte & 15)
                      : op == kLow      ? byte & 15
                      : op == kHigh     ? byte >> 4
-                                       : variables[operand];
+                     : op == kVariable ? variables[operand]
+                                       : has(memory.ram, operand);
       continue;
     }
     if (op == kNeg || op == kNot) {
@@ -71,13 +84,13 @@ ATARI_FN inline int32_t evaluate(const int32_t* code, const uint8_t* ram, const 
 }
 
 // Evaluates the rules after a frame and returns its reward.
-ATARI_FN inline int32_t judge(const Rules& rules, const uint8_t* ram, int32_t* v) {
-  if (rules.over) v[kOver] = evaluate(rules.over, ram, v);
-  v[kNew] = rules.score ? evaluate(rules.score, ram, v) : 0;
-  const int32_t reward = rules.reward ? evaluate(rules.reward, ram, v) : v[kNew] - v[kScore];
+ATARI_FN inline int32_t judge(const Rules& rules, Memory memory, int32_t* v) {
+  if (rules.over) v[kOver] = evaluate(rules.over, memory, v);
+  v[kNew] = rules.score ? evaluate(rules.score, memory, v) : 0;
+  const int32_t reward = rules.reward ? evaluate(rules.reward, memory, v) : v[kNew] - v[kScore];
   v[kScore] = v[kNew];
-  if (rules.lives) v[kLives] = evaluate(rules.lives, ram, v);
-  if (rules.flag) v[kFlag] = evaluate(rules.flag, ram, v);
+  if (rules.lives) v[kLives] = evaluate(rules.lives, memory, v);
+  if (rules.flag) v[kFlag] = evaluate(rules.flag, memory, v);
   return reward;
 }
 
