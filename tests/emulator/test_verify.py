@@ -31,7 +31,8 @@ def test_modes_and_difficulties_are_equal(game, mode, difficulty):
 
 
 @pytest.mark.parametrize("game", ["backgammon", "blackjack", "casino", "haunted_house", "klax", "pacman", "skiing",
-                                  "surround", "tic_tac_toe_3d", "video_checkers", "wizard_of_wor"])  # fmt: skip
+                                  "surround", "tic_tac_toe_3d", "video_checkers", "video_cube",
+                                  "wizard_of_wor"])  # fmt: skip
 def test_kept_memory_ignored_actions_both_ports_paddles_and_unfinished_frames_are_equal(game):
     assert not compare(game, 600, seed=11).difference
 
@@ -68,6 +69,7 @@ def test_finished_holes_of_miniature_golf_have_equal_rewards():
     ("casino", {0x8C: 0}, -1000),
     ("video_checkers", dict.fromkeys((*range(0x80, 0x93), 0xA3), 0), -1),
     ("video_checkers", dict.fromkeys(range(0x93, 0xA3), 0), 1),
+    ("video_cube", dict.fromkeys(range(0xA0, 0xD6), 2), 6),
 ])  # fmt: skip
 def test_ends_that_random_actions_do_not_reach_are_equal(game, memory, reward):
     ale, ours = oracle(game), Console(game)
