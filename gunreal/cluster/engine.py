@@ -203,13 +203,14 @@ class Engine:
         Raises:
           HeadLost: the head has not answered for some seconds.
         """
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
         while not self._has_head():
             time.sleep(_SLICE)
-        there = NodeAffinitySchedulingStrategy(machine.id, soft=False)  # a soft one may be ignored
-        options = {"num_cpus": 0, "num_gpus": share, "max_concurrency": calls, "scheduling_strategy": there}
+        options = {"num_gpus": share, "max_concurrency": calls, **_placed(machine)}
         return self._asked(lambda: self.ray.remote(kind).options(**options).remote(*args))
+
+    def call(self, function: Callable[..., Any], *args: Any, machine: Machine) -> Any:
+        """Calls a function on a machine. Returns a reference to its result."""
+        return self.ray.remote(function).options(**_placed(machine)).remote(*args)
 
     def kill(self, actor: Any) -> None:
         """Ends the process of an actor. Without the head, Ray ends all processes itself.
@@ -229,6 +230,14 @@ class Engine:
             _end_ray()
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _placed(machine: Machine) -> dict[str, Any]:
+    """Ray's options to run something on a machine, next to what runs there."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    # A soft affinity may be ignored.
+    return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(machine.id, soft=False)}
 
 
 def _end_ray() -> None:

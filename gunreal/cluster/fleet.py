@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import psutil
+
 from gunreal.acting.pool import AgentFailure
 from gunreal.cluster.engine import Engine, Machine
 from gunreal.cluster.node import VERSION, Assignment, Description, Node, Refused, node_fields
@@ -18,6 +20,7 @@ from gunreal.runtime.record import warn
 
 _LOOK = 0.5  # seconds between looks at the machines and the nodes' signs of life
 _CALLS = 3  # a gradient, a sign of life, and the end
+_SILENCE = 3.0  # seconds without a sign of life after which the machine is asked whether the process is stopped
 _STARTING = 120.0  # seconds until a node must have started: loading a framework blocks its answers
 _FAILURES = 3  # failures in a row before a first gradient after which the run gives up
 _LONGEST_DELAY = 60.0  # seconds before a node that keeps failing is started again
@@ -41,6 +44,7 @@ class Member:
       gauges: its newest gauges and queue lengths.
       life: reference to its next sign of life.
       heard: time of its last sign of life.
+      stopped: reference to whether its process is stopped, if its machine has been asked since then.
       is_away: whether the network to its machine is cut. The node continues when the network is back.
     """
 
@@ -57,6 +61,7 @@ class Member:
     gauges: Any = None
     life: Any = None
     heard: float = dataclasses.field(default_factory=time.monotonic)
+    stopped: Any = None
     is_away: bool = False
 
 
@@ -132,7 +137,7 @@ class Fleet:
             member.life = member.actor.gauges.remote()
         ready, _ = self._ray.wait([member.life], timeout=0)
         if ready:
-            life, member.life, member.heard, member.is_away = member.life, None, now, False
+            life, member.life, member.heard, member.is_away, member.stopped = member.life, None, now, False, None
             try:
                 member.gauges = self._ray.get(life) or member.gauges
             except self._ray.exceptions.ActorUnavailableError:
@@ -145,6 +150,21 @@ class Fleet:
             member.heard = now
         if now - member.heard > patience:
             self.lost(member, TimeoutError(f"it gave no sign of life for {patience:g} s"))
+        elif member.description and now - member.heard > _SILENCE and self._is_stopped(member, member.description.pid):
+            self.lost(member, TimeoutError("its process is stopped"))
+
+    def _is_stopped(self, member: Member, pid: int) -> bool:
+        """Whether a silent node's process is stopped, and not only busy. False until its machine has answered."""
+        if member.stopped is None:
+            member.stopped = self._engine.call(is_stopped, pid, machine=member.machine)
+        ready, _ = self._ray.wait([member.stopped], timeout=0)
+        if not ready:
+            return False
+        answer, member.stopped = member.stopped, None
+        try:
+            return bool(self._ray.get(answer))
+        except self._ray.exceptions.RayError:  # the machine is lost, too
+            return False
 
     def _is_cut_off(self, member: Member) -> bool:
         is_away = not self._engine.reaches(member.machine)
@@ -172,7 +192,7 @@ class Fleet:
         try:
             found = self._ray.get(ref)
             # A gradient or the end of a long start is a sign of life, too.
-            member.heard, member.is_away = time.monotonic(), False
+            member.heard, member.is_away, member.stopped = time.monotonic(), False, None
             return found
         except self._ray.exceptions.RayTaskError as error:
             self.lost(member, error.cause if isinstance(error.cause, Exception) else error)
@@ -221,6 +241,14 @@ class Fleet:
             if not self._engine.is_lost:
                 self._engine.kill(member.actor)
         self.members.clear()
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process of this machine is stopped, as by SIGSTOP."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _in_one_line(error: BaseException) -> str:

@@ -104,6 +104,7 @@ def test_a_node_that_is_lost_is_replaced(run, number):
     before = last(run, "replaced")
     process(run, "Node").send_signal(number)
     wait_until(lambda: last(run, "replaced") > before, what=f"nobody noticed\n{run.stderr}")
+    assert ("its process is stopped" in run.stderr) == (number == signal.SIGSTOP)
     goes_on(run, number.name)
 
 

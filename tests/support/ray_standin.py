@@ -123,6 +123,9 @@ class Engine:
     def kill(self, actor):
         self.ray.kill(actor)
 
+    def call(self, function, *args, machine):
+        return Ref(function(*args), ready=self.reaches(machine))
+
     def actor(self, kind, *args, machine, share=0, calls=1):
         actor = Actor(kind, args)
         self.actors.append((machine.host, actor))
