@@ -19,6 +19,7 @@ from gunreal.cluster.model import Model
 from gunreal.cluster.node import Answer, Node, Refused
 from gunreal.cluster.report import Report
 from gunreal.cluster.rounds import Round, rate_factor
+from gunreal.config.derived import first_rate
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
 from gunreal.records import checkpoint
@@ -208,7 +209,7 @@ class Coordinator(Record):
 
     def _rate(self) -> float:
         config, step = self.config, self.metrics.step
-        rate = anneal(config.learning_rate, config.learning_rate_end, step / config.steps)
+        rate = anneal(first_rate(config), config.learning_rate_end, step / config.steps)
         return rate * rate_factor(config.rate_scaling, len(self._fleet.ready()), step, config.warmup)
 
     def _send_all(self) -> None:

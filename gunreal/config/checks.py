@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from gunreal.config.derived import device_groups, largest_share, per_process
+from gunreal.config.derived import device_groups, first_rate, largest_share, per_process
 from gunreal.config.schema import FIELDS, Config, ConfigError, close_match
 from gunreal.config.values import is_number
 
@@ -134,9 +134,9 @@ def _check_learner(config: Config) -> None:
         raise ConfigError("dqn runs on devices only; add --runner device or use --algorithm ppo")
     if config.log_epsilon != FIELDS["log_epsilon"].default and config.correction != "epsilon":
         raise ConfigError(f"log_epsilon has no effect on {config.correction}; leave it out or use --correction epsilon")
-    if config.learning_rate_end > config.learning_rate:
+    if config.learning_rate_end > first_rate(config):
         raise ConfigError(
-            f"learning_rate_end {config.learning_rate_end} is above learning_rate {config.learning_rate}; lower it"
+            f"learning_rate_end {config.learning_rate_end} is above learning_rate {first_rate(config)}; lower it"
         )
 
 

@@ -14,7 +14,12 @@ def per_process(config: Config) -> int:
 
 def batch_steps(config: Config) -> int:
     """Minimum size of a training batch, in agent steps: `min_batch`, or what suits the algorithm."""
-    return config.min_batch or (480 if config.algorithm == "ppo" else SMALL_BATCH)
+    return config.min_batch or (960 if config.algorithm == "ppo" else SMALL_BATCH)
+
+
+def first_rate(config: Config) -> float:
+    """Learning rate at the start: `learning_rate`, or what suits the algorithm and its batches."""
+    return config.learning_rate or (8e-4 if config.algorithm == "ppo" and config.runner != "device" else 5e-4)
 
 
 def entropy_weight(config: Config) -> float:

@@ -162,10 +162,14 @@ class Config:
     first_stride: int = field(4, "Stride of the large network's first convolution, in pixels", low=1, high=4)
     hidden: int = field(256, "Number of units in the last layer of the torso", low=1)
     min_batch: int = field(
-        0, "Minimum size of a training batch, in agent steps. 0 means 480 with PPO and 80 with A3C", low=0
+        0, "Minimum size of a training batch, in agent steps. 0 means 960 with PPO and 80 with A3C", low=0
     )
     optimizer: str = field("adam", "Optimizer for all weights", choices=("rmsprop", "adam"))
-    learning_rate: float = field(5e-4, "Learning rate at the start of training", above=0)
+    learning_rate: float = field(
+        0.0,
+        "Learning rate at the start of training. 0 means 8e-4 with PPO, and 5e-4 with A3C, DQN and in device runs",
+        low=0,
+    )
     learning_rate_end: float = field(0.0, "Learning rate at the end of training. The rate changes linearly", low=0)
     rms_decay: float = field(0.99, "Decay rate of RMSProp's mean of squared gradients", low=0, below=1)
     rms_initial: float = field(
@@ -237,9 +241,7 @@ class Config:
     )
     log_epsilon: float = field(1e-6, "GA3C's epsilon inside log pi, used with --correction epsilon", above=0, below=1)
     # Cluster
-    nodes: int = field(
-        0, "Number of nodes that train one network. 0 means one, or one on each machine of --cluster", low=0, high=1024
-    )
+    nodes: int = field(0, "Number of nodes. 0 means one, or one on each machine of --cluster", low=0, high=1024)
     cluster: str = field(
         "", "Address of a running Ray cluster, as in auto or HOST:6379. If empty, all nodes run on this machine"
     )

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from gunreal.config.derived import first_rate
 from gunreal.config.schema import Config, ConfigError
 from gunreal.device import saving
 from gunreal.device.dqn_program import QProgram
@@ -106,7 +107,7 @@ class DeviceSystem(Record):
     def _turn(self) -> None:
         config, program = self.config, self.program
         self._taken += config.agents * program.block
-        rate = anneal(config.learning_rate, config.learning_rate_end, self._taken / config.steps)
+        rate = anneal(first_rate(config), config.learning_rate_end, self._taken / config.steps)
         begun = self._taken / (config.dqn_exploration_share * config.steps)
         self.loop, turn = program.turn(self.loop, self._number, rate, anneal(1.0, config.dqn_exploration, begun))
         self._turns.append((turn, rate))

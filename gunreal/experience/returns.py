@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 
@@ -39,6 +41,7 @@ def generalized_advantages(
     values: np.ndarray,
     values_t: np.ndarray,
     decay: float,
+    after: np.ndarray | None = None,
 ) -> np.ndarray:
     """Generalized advantage estimates of rollouts that may cross episode ends (Schulman et al. 2016, eq. 16).
 
@@ -46,6 +49,7 @@ def generalized_advantages(
       rewards, discounts, truncated, values_t: see `rollout_returns`.
       values: value of the state in which each step was taken, `[B, T]`.
       decay: lambda. 0 gives one-step errors, and 1 gives the returns minus the values.
+      after: advantage of the step after the rollout, `[B]`, or None if the estimates end with the rollout.
 
     Returns:
       float32 `[B, T]`.
@@ -54,9 +58,33 @@ def generalized_advantages(
     following = np.concatenate([values[:, 1:], values_t[:, -1:]], axis=1)
     errors = rewards + discounts * np.where(truncated, values_t, following) - values
     advantages = np.empty_like(errors)
-    advantage = np.zeros_like(errors[:, 0])
+    advantage = np.zeros_like(errors[:, 0]) if after is None else after
     for t in reversed(range(errors.shape[1])):
         advantage = advantages[:, t] = errors[:, t] + discounts[:, t] * decay * np.where(truncated[:, t], 0, advantage)
+    return advantages
+
+
+def joined_advantages(agents: np.ndarray, firsts: np.ndarray, decay: float, parts: Sequence[np.ndarray]) -> np.ndarray:
+    """`generalized_advantages` of rollouts that may continue each other, as if these were one longer rollout.
+
+    Args:
+      agents: the agent of each rollout, int `[B]`.
+      firsts: number of its first step, int `[B]`.
+      decay: lambda.
+      parts: rewards, discounts, truncated, values and values_t, see `generalized_advantages`.
+
+    Returns:
+      float32 `[B, T]`.
+    """
+    length = parts[0].shape[1]
+    place = {rollout: k for k, rollout in enumerate(zip(agents.tolist(), firsts.tolist(), strict=True))}
+    next_of = np.array([place.get((agent, first + length), -1) for agent, first in place])
+    advantages, after = np.empty(parts[0].shape, np.float32), np.zeros(len(agents), np.float32)
+    now = np.flatnonzero(next_of < 0)
+    while len(now):
+        advantages[now] = generalized_advantages(*(part[now] for part in parts), decay, after[now])
+        now = np.flatnonzero(np.isin(next_of, now))
+        after[now] = advantages[next_of[now], 0]
     return advantages
 
 

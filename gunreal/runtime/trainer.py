@@ -11,11 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from gunreal.acting.pool import Member, Pool
-from gunreal.config.derived import batch_steps
+from gunreal.config.derived import batch_steps, first_rate
 from gunreal.config.schema import Config
 from gunreal.experience import queues
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Past, concatenate_pasts, empty_observations
-from gunreal.experience.returns import clip_rewards, generalized_advantages, rollout_returns
+from gunreal.experience.returns import clip_rewards, joined_advantages, rollout_returns
 from gunreal.experience.spec import Spec
 from gunreal.learning.minibatches import minibatches, take
 from gunreal.records.metrics import RunMetrics
@@ -111,7 +111,7 @@ class Batcher:
         """One member's share of a batch, and the past of each part for a recurrent network."""
         segment, spec = member.segment, self._spec
         steps = firsts[:, None] + np.arange(spec.t_max + 1)
-        part = {"base": _rollouts(segment.arrays, spec, agents[:, None], steps % segment.layout.ring, self._config)}
+        part = {"base": _rollouts(segment.arrays, spec, agents, firsts, self._config)}
         past = {"base": segment.past(agents, steps[:, :-1])}
         segment.gather(np.repeat(agents, spec.t_max), steps[:, :-1].ravel(), outs[0])
         slots = firsts // spec.t_max % segment.layout.slots
@@ -135,14 +135,16 @@ class Batcher:
 
 
 def _rollouts(
-    arrays: dict[str, np.ndarray], spec: Spec, agents: np.ndarray, rows: np.ndarray, config: Config
+    arrays: dict[str, np.ndarray], spec: Spec, agents: np.ndarray, firsts: np.ndarray, config: Config
 ) -> dict[str, np.ndarray]:
-    """The actor-critic's part of a batch, from ring `rows` `[B, T + 1]`.
+    """The actor-critic's part of a batch, from the rings `arrays` of `agents` `[B]`, from the steps `firsts` `[B]` on.
 
     Returns:
       Arrays `[B, T]`: "action" int32, "mask" float32, "version" int32, and the float32 inputs of the objective (n-step
       returns, the arguments of V-trace, or PPO's advantages).
     """
+    rows = (firsts[:, None] + np.arange(spec.t_max + 1)) % arrays["flags"].shape[1]
+    of, agents = agents, agents[:, None]
     flags = arrays["flags"][agents, rows[:, :-1]]
     rewards = clip_rewards(arrays["reward"][agents, rows[:, :-1]], spec.reward_clip)
     discounts = np.where(flags & TERMINATED, np.float32(0), np.float32(spec.discount))
@@ -151,7 +153,8 @@ def _rollouts(
     log_mu = arrays["log_mu"][agents, rows[:, :-1]]
     if config.algorithm == "ppo":
         values = arrays["value"][agents, rows[:, :-1]]
-        advantage = generalized_advantages(rewards, discounts, truncated, values, values_t, config.gae_lambda)
+        parts = rewards, discounts, truncated, values, values_t
+        advantage = joined_advantages(of, firsts, config.gae_lambda, parts)
         targets = {"advantage": advantage, "returns": advantage + values, "log_mu": log_mu}
     elif config.correction == "vtrace":
         targets = {"reward": rewards, "discount": discounts, "value_t": values_t, "log_mu": log_mu}
@@ -283,7 +286,7 @@ class Trainer:
         """Does one update. `new` is the number of agent steps of the batch that are used for the first time."""
         config = self._config
         acted = batch["base"].pop("version")
-        rate = anneal(config.learning_rate, config.learning_rate_end, self._metrics.step / config.steps)
+        rate = anneal(first_rate(config), config.learning_rate_end, self._metrics.step / config.steps)
         with self._turns:
             scalars = self._learner.train(batch, rate)
         skipped = scalars.pop("skipped") > 0

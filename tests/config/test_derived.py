@@ -3,13 +3,26 @@ from __future__ import annotations
 import pytest
 
 from gunreal.config.checks import check
-from gunreal.config.derived import SMALL_BATCH, batch_steps, device_groups, entropy_weight, per_process
+from gunreal.config.derived import SMALL_BATCH, batch_steps, device_groups, entropy_weight, first_rate, per_process
 from gunreal.config.schema import FIELDS, Config
 
 
-@pytest.mark.parametrize(("algorithm", "min_batch", "batch"), [("ppo", 0, 480), ("a3c", 0, 80), ("ppo", 40, 40)])
+@pytest.mark.parametrize(("algorithm", "min_batch", "batch"), [("ppo", 0, 960), ("a3c", 0, 80), ("ppo", 40, 40)])
 def test_the_batch_suits_the_algorithm(algorithm, min_batch, batch):
     assert batch_steps(Config(algorithm=algorithm, min_batch=min_batch)) == batch
+
+
+@pytest.mark.parametrize(
+    ("flags", "rate"),
+    [
+        ({"algorithm": "ppo"}, 8e-4),
+        ({"algorithm": "a3c"}, 5e-4),
+        ({"algorithm": "ppo", "runner": "device"}, 5e-4),
+        ({"algorithm": "ppo", "learning_rate": 0.1}, 0.1),
+    ],
+)
+def test_the_learning_rate_suits_the_algorithm(flags, rate):
+    assert first_rate(Config(**flags)) == rate
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gunreal.experience.returns import clip_rewards, generalized_advantages, n_step_returns, rollout_returns
+from gunreal.experience.returns import (
+    clip_rewards,
+    generalized_advantages,
+    joined_advantages,
+    n_step_returns,
+    rollout_returns,
+)
 
 
 def slow_return(rewards, discounts, truncated, values_t, t):
@@ -102,3 +108,29 @@ def test_generalized_advantages_across_ends_of_episodes(decay):
     if decay == 1:
         returns = rollout_returns(rewards, discounts, truncated, values_t)
         np.testing.assert_allclose(found + values, returns, atol=1e-5)
+
+
+def test_joined_advantages_are_those_of_longer_rollouts():
+    """Three agents have 1, 2 and 3 rollouts in a row. A fourth one has two with a gap between them."""
+    rng = np.random.default_rng(4)
+    length, runs = 5, {0: [10], 1: [5, 10], 2: [0, 5, 10], 3: [0, 10]}
+    expected, parts, rollouts = {}, {}, []
+    for agent, firsts in runs.items():
+        steps = len(firsts) * length
+        rewards, values = rng.normal(size=(2, 1, steps)).astype(np.float32)
+        values_t = np.concatenate([values[:, 1:], rng.normal(size=(1, 1))], axis=1).astype(np.float32)
+        discounts = np.where(rng.random((1, steps)) < 0.1, 0, 0.9).astype(np.float32)
+        truncated = rng.random((1, steps)) < 0.1
+        whole = [rewards, discounts, truncated, values, values_t]
+        blocks = [whole] if agent < 3 else [[part[:, :length] for part in whole], [part[:, length:] for part in whole]]
+        advantage = np.concatenate([generalized_advantages(*block, 0.8) for block in blocks], axis=1)
+        for k, first in enumerate(firsts):
+            rollouts.append((agent, first))
+            expected[agent, first] = advantage[0, k * length : (k + 1) * length]
+            parts[agent, first] = [part[0, k * length : (k + 1) * length] for part in whole]
+    rollouts = [rollouts[k] for k in rng.permutation(len(rollouts))]
+    agents, firsts = np.array(rollouts).T
+    stacked = [np.stack([parts[rollout][k] for rollout in rollouts]) for k in range(5)]
+    found = joined_advantages(agents, firsts, 0.8, stacked)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, [expected[rollout] for rollout in rollouts], atol=1e-5)

@@ -24,7 +24,7 @@ def test_returns_by_hand():
         "version": np.array([[4, 4, 5, 5, 5]]),
     }
     arrays["log_mu"] = np.zeros((1, 5), np.float32)
-    base = _rollouts(arrays, spec, np.array([[0]]), np.arange(5)[None], Config(algorithm="a3c", correction="epsilon"))
+    base = _rollouts(arrays, spec, np.array([0]), np.array([0]), Config(algorithm="a3c", correction="epsilon"))
     returns, mask = base["returns"][0], base["mask"][0]
     assert returns[[0, 1, 3]].tolist() == [1.5, 1.0, 4.0]
     assert mask.tolist() == [1, 1, 0, 1]
@@ -32,6 +32,20 @@ def test_returns_by_hand():
     assert {name: array.dtype.name for name, array in base.items()} == {
         "action": "int64", "returns": "float32", "mask": "float32", "version": "int64"
     }  # fmt: skip
+
+
+def test_advantages_of_consecutive_rollouts_are_those_of_a_longer_one():
+    rng = np.random.default_rng(0)
+    arrays = {name: rng.normal(size=(2, 12)).astype(np.float32) for name in ("reward", "value", "log_mu")}
+    arrays |= {"action": np.zeros((2, 12), int), "version": np.zeros((2, 12), int)}
+    arrays["flags"] = rng.choice(np.array([0, 0, 0, TERMINATED, TRUNCATED], np.uint8), (2, 12))
+    short, long = (Spec((1,), 1, "float32", 2, t_max=t_max, reward_clip=0.0) for t_max in (4, 8))
+    agents, firsts = np.array([1, 0, 1, 0]), np.array([24, 20, 20, 24])  # step 24 is in row 0
+    parts = _rollouts(arrays, short, agents, firsts, Config(algorithm="ppo"))
+    whole = _rollouts(arrays, long, np.array([0, 1]), np.array([20, 20]), Config(algorithm="ppo"))
+    for name in ("advantage", "returns"):
+        np.testing.assert_allclose(parts[name][[1, 3]].ravel(), whole[name][0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(parts[name][[2, 0]].ravel(), whole[name][1], rtol=1e-5, atol=1e-6)
 
 
 def spy(batcher):

@@ -49,6 +49,7 @@ def _on(runner: Mapping[str, Any], label: str, of: Mapping[str, Any]) -> Setting
     return Setting(f"{label}, {runner['runner']} runner", {**runner, **of})
 
 
+_AS_ON_DEVICES = {"min_batch": 480, "learning_rate": 5e-4}
 _ALL = (
     LearningExperiment(
         name="device-learning",
@@ -60,7 +61,7 @@ _ALL = (
             "a3c": _on(_DEVICE, "A3C and V-trace", {**_A3C, "device_batches": 4, "learning_rate": 2e-3}),
             "a3c-parallel": _on(_PARALLEL, "A3C and V-trace", {**_A3C, "min_batch": 120, "learning_rate": 2e-3}),
             "ppo": _on(_DEVICE, "PPO", {"algorithm": "ppo"}),
-            "ppo-parallel": _on(_PARALLEL, "PPO", {"algorithm": "ppo"}),
+            "ppo-parallel": _on(_PARALLEL, "PPO", {"algorithm": "ppo", **_AS_ON_DEVICES}),
             "dqn": _on(_DEVICE, "DQN", {"algorithm": "dqn"}),
         },
         common={"network": "mlp", "hidden": 64, "frame_stack": 1, "agents": 24, "metrics_seconds": 1.0},
@@ -76,9 +77,9 @@ _ALL = (
         envs=("gunreal/RareGoalMaze-v0",),
         settings={
             "base": _on(_DEVICE, "no task", {"tasks": ()}),
-            "base-parallel": _on(_PARALLEL, "no task", {"tasks": ()}),
+            "base-parallel": _on(_PARALLEL, "no task", {"tasks": (), **_AS_ON_DEVICES}),
             ALL: _on(_DEVICE, "pc+vr+rp", {"tasks": TASKS}),
-            f"{ALL}-parallel": _on(_PARALLEL, "pc+vr+rp", {"tasks": TASKS}),
+            f"{ALL}-parallel": _on(_PARALLEL, "pc+vr+rp", {"tasks": TASKS, **_AS_ON_DEVICES}),
         },
         common={"agents": 24, "metrics_seconds": 1.0},
         steps=150_000,
