@@ -79,10 +79,13 @@ def joined_advantages(agents: np.ndarray, firsts: np.ndarray, decay: float, part
     length = parts[0].shape[1]
     place = {rollout: k for k, rollout in enumerate(zip(agents.tolist(), firsts.tolist(), strict=True))}
     next_of = np.array([place.get((agent, first + length), -1) for agent, first in place])
-    advantages, after = np.empty(parts[0].shape, np.float32), np.zeros(len(agents), np.float32)
+    rewards, discounts, truncated, values, values_t = parts
+    advantages, after = np.empty(rewards.shape, np.float32), np.zeros(len(agents), np.float32)
     now = np.flatnonzero(next_of < 0)
     while len(now):
-        advantages[now] = generalized_advantages(*(part[now] for part in parts), decay, after[now])
+        advantages[now] = generalized_advantages(
+            rewards[now], discounts[now], truncated[now], values[now], values_t[now], decay, after[now]
+        )
         now = np.flatnonzero(np.isin(next_of, now))
         after[now] = advantages[next_of[now], 0]
     return advantages
