@@ -37,7 +37,7 @@ BAD = [  # flags, and what the line has to say
     ("--config broken.toml", "broken.toml is not valid TOML"),
     ("--learnin_rate 0.1", "unknown flag --learnin_rate; did you mean learning_rate?"),
     ("--learning_rate fast", "'fast' is not a number"),
-    ("--learning_rate -1", "learning_rate is -1.0, but must be above 0"),
+    ("--learning_rate -1", "learning_rate is -1.0, but must be at least 0"),
     ("--t_max 0", "t_max is 0, but must be at least 1"),
     ("--agents 0", "agents is 0, but must be at least 1"),
     ("--memory_limit 100", "give a unit"),

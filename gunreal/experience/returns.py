@@ -77,8 +77,9 @@ def joined_advantages(agents: np.ndarray, firsts: np.ndarray, decay: float, part
       float32 `[B, T]`.
     """
     length = parts[0].shape[1]
-    place = {rollout: k for k, rollout in enumerate(zip(agents.tolist(), firsts.tolist(), strict=True))}
-    next_of = np.array([place.get((agent, first + length), -1) for agent, first in place])
+    rollouts = list(zip(agents.tolist(), firsts.tolist(), strict=True))  # may be repeated, as in a warm-up
+    place = {rollout: k for k, rollout in enumerate(rollouts)}
+    next_of = np.array([place.get((agent, first + length), -1) for agent, first in rollouts])
     rewards, discounts, truncated, values, values_t = parts
     advantages, after = np.empty(rewards.shape, np.float32), np.zeros(len(agents), np.float32)
     now = np.flatnonzero(next_of < 0)

@@ -134,3 +134,5 @@ def test_joined_advantages_are_those_of_longer_rollouts():
     found = joined_advantages(agents, firsts, 0.8, stacked)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, [expected[rollout] for rollout in rollouts], atol=1e-5)
+    twice = joined_advantages(np.tile(agents, 2), np.tile(firsts, 2), 0.8, [np.tile(part, (2, 1)) for part in stacked])
+    np.testing.assert_array_equal(twice, np.tile(found, (2, 1)))
