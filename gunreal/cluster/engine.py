@@ -209,8 +209,8 @@ class Engine:
         return self._asked(lambda: self.ray.remote(kind).options(**options).remote(*args))
 
     def call(self, function: Callable[..., Any], *args: Any, machine: Machine) -> Any:
-        """Calls a function on a machine. Returns a reference to its result."""
-        return self.ray.remote(function).options(**_placed(machine)).remote(*args)
+        """Calls a function on a machine. Returns a reference to its result. Raises HeadLost as `actor` does."""
+        return self._asked(lambda: self.ray.remote(function).options(**_placed(machine)).remote(*args))
 
     def kill(self, actor: Any) -> None:
         """Ends the process of an actor. Without the head, Ray ends all processes itself.

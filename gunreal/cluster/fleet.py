@@ -64,6 +64,10 @@ class Member:
     stopped: Any = None
     is_away: bool = False
 
+    def answered(self) -> None:
+        """Records a sign of life."""
+        self.heard, self.is_away, self.stopped = time.monotonic(), False, None
+
 
 class Fleet:
     """All nodes of a run.
@@ -137,7 +141,8 @@ class Fleet:
             member.life = member.actor.gauges.remote()
         ready, _ = self._ray.wait([member.life], timeout=0)
         if ready:
-            life, member.life, member.heard, member.is_away, member.stopped = member.life, None, now, False, None
+            life, member.life = member.life, None
+            member.answered()
             try:
                 member.gauges = self._ray.get(life) or member.gauges
             except self._ray.exceptions.ActorUnavailableError:
@@ -191,8 +196,7 @@ class Fleet:
         ref, member.pending = member.pending, None
         try:
             found = self._ray.get(ref)
-            # A gradient or the end of a long start is a sign of life, too.
-            member.heard, member.is_away, member.stopped = time.monotonic(), False, None
+            member.answered()  # a gradient or the end of a long start is a sign of life, too
             return found
         except self._ray.exceptions.RayTaskError as error:
             self.lost(member, error.cause if isinstance(error.cause, Exception) else error)

@@ -144,17 +144,17 @@ def _rollouts(
       returns, the arguments of V-trace, or PPO's advantages).
     """
     rows = (firsts[:, None] + np.arange(spec.t_max + 1)) % arrays["flags"].shape[1]
-    of, agents = agents, agents[:, None]
-    flags = arrays["flags"][agents, rows[:, :-1]]
-    rewards = clip_rewards(arrays["reward"][agents, rows[:, :-1]], spec.reward_clip)
+    taken, following = (agents[:, None], rows[:, :-1]), (agents[:, None], rows[:, 1:])
+    flags = arrays["flags"][taken]
+    rewards = clip_rewards(arrays["reward"][taken], spec.reward_clip)
     discounts = np.where(flags & TERMINATED, np.float32(0), np.float32(spec.discount))
     truncated = flags & TRUNCATED != 0
-    values_t = arrays["value"][agents, rows[:, 1:]]
-    log_mu = arrays["log_mu"][agents, rows[:, :-1]]
+    values_t = arrays["value"][following]
+    log_mu = arrays["log_mu"][taken]
     if config.algorithm == "ppo":
-        values = arrays["value"][agents, rows[:, :-1]]
+        values = arrays["value"][taken]
         parts = rewards, discounts, truncated, values, values_t
-        advantage = joined_advantages(of, firsts, config.gae_lambda, parts)
+        advantage = joined_advantages(agents, firsts, config.gae_lambda, parts)
         targets = {"advantage": advantage, "returns": advantage + values, "log_mu": log_mu}
     elif config.correction == "vtrace":
         targets = {"reward": rewards, "discount": discounts, "value_t": values_t, "log_mu": log_mu}
@@ -162,9 +162,9 @@ def _rollouts(
     else:
         targets = {"returns": rollout_returns(rewards, discounts, truncated, values_t)}
     return targets | {
-        "action": arrays["action"][agents, rows[:, :-1]],
+        "action": arrays["action"][taken],
         "mask": (flags & RESET == 0).astype(np.float32),
-        "version": arrays["version"][agents, rows[:, :-1]],
+        "version": arrays["version"][taken],
     }
 
 
