@@ -1,6 +1,7 @@
-"""How do gunreal, Stable-Baselines3 and Sample Factory score on Atari games?
+"""How do gunreal, Stable-Baselines3, Sample Factory and CleanRL score on Atari games?
 
-  python tools/atari.py --python sb3=~/venvs/sb3/bin/python --python sf=~/venvs/sf/bin/python
+  python tools/atari.py --python sb3=~/venvs/sb3/bin/python --python sf=~/venvs/sf/bin/python \\
+    --python cleanrl=~/venvs/cleanrl/bin/python
   python tools/atari.py --games Pong,Breakout --systems gunreal,gunreal-tasks --steps 500k --seeds 1
   python tools/atari.py --systems gunreal,gunreal:algorithm=ppo --draw
 

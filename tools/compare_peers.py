@@ -13,8 +13,7 @@ minutes that each system needed. If the program is stopped, the same command con
 systems start again.
 
 Use --python if a system is installed in another virtual environment. Training flags after -- apply to all gunreal
-systems. Settings of a single system follow its name, separated by colons. CleanRL is not included, because its newest
-release on PyPI (1.2.0) consists of scripts for Python 3.10 and gym 0.23.
+systems. Settings of a single system follow its name, separated by colons.
 
 Exit codes: 0 on success, 1 if an installed system failed, 2 for bad input, 130 if stopped.
 """

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import Any, NamedTuple
 
-from peers import ours, sample_factory, sb3
+from peers import cleanrl, ours, sample_factory, sb3
 
 
 class Peer(NamedTuple):
@@ -68,6 +68,14 @@ PEERS = {
         "needs numpy<2, gymnasium<1)",
         drive=sample_factory.drive,
         learn=sample_factory.learn,
+    ),
+    "cleanrl": Peer(
+        "CleanRL PPO",
+        ("torch.utils.tensorboard", "envpool", "gym"),
+        ("cleanrl", "torch", "envpool", "gym", "numpy"),
+        "pip install --no-deps cleanrl==1.2.0 and pip install torch tensorboard envpool==0.8.4 gym==0.23.1 'numpy<2', "
+        "in an environment of its own with Python 3.10",
+        learn=cleanrl.learn,
     ),
 }
 LEARNING = tuple(name for name, peer in PEERS.items() if peer.learn or peer.is_ours)

@@ -1,0 +1,42 @@
+"""CleanRL's script has no callbacks, so its TensorBoard writer becomes a learning curve."""
+
+import sys
+import types
+
+from peers import cleanrl
+from peers.curve import Curve
+
+from gunreal.records import metrics
+
+# What the script does with its writer, without games and networks.
+SCRIPT = """
+import sys
+from torch.utils.tensorboard import SummaryWriter
+flags = dict(word.removeprefix("--").split("=") for word in sys.argv[1:])
+assert flags.pop("env-id") == "Breakout-v5" and flags.pop("cuda") == "False"
+assert flags == {"seed": "7", "num-envs": "4", "total-timesteps": "300"}
+writer = SummaryWriter("runs/name")
+writer.add_text("hyperparameters", "|param|value|")
+for step in range(100, 1000, 100):
+    writer.add_scalar("charts/avg_episodic_return", 0.0, step)
+    writer.add_scalar("charts/episodic_return", step / 100, step)
+    writer.add_scalar("losses/entropy", 1.0, step)
+    writer.add_scalar("charts/SPS", 300, step + 50)
+writer.close()
+"""
+
+
+def test_the_curve_of_a_run(monkeypatch, tmp_path):
+    for name in ("torch", "torch.utils", "torch.utils.tensorboard", "cleanrl"):
+        package = types.ModuleType(name)
+        package.__path__ = [str(tmp_path)]
+        monkeypatch.setitem(sys.modules, name, package)
+    sys.modules["torch.utils"].tensorboard = sys.modules["torch.utils.tensorboard"]
+    (tmp_path / "ppo_atari_envpool.py").write_text(SCRIPT)
+    monkeypatch.setattr(sys, "argv", ["train_peer.py", "cleanrl"])
+    curve = Curve(tmp_path, 300, every=0.0)
+    cleanrl.learn(curve, "Breakout", 7, envs=4)
+    curve.close()
+    lines = metrics.read(tmp_path / "metrics.jsonl")
+    assert [line["step"] for line in lines] == [100, 150, 200, 250, 300, 300]
+    assert lines[-1]["score_mean"] == 2.0 and lines[-1]["stopped_by"] == "steps"

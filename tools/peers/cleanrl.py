@@ -1,0 +1,50 @@
+"""Driver for CleanRL's PPO, which it imports when it is called."""
+
+from __future__ import annotations
+
+import contextlib
+import runpy
+import sys
+from typing import Any
+
+from peers.curve import Curve
+
+
+class _Done(Exception):
+    """The run has reached its end."""
+
+
+def learn(curve: Curve, game: str, seed: int, *, envs: int = 8) -> None:
+    """Trains PPO with EnvPool by running `cleanrl/ppo_atari_envpool.py` with its own settings.
+
+    The script has no callbacks. It reports to TensorBoard only, so this function replaces its writer.
+
+    Args:
+      curve: receives the learning curve.
+      game: name of the game, as in `ALE/NAME-v5`.
+      seed: random seed.
+      envs: number of environments.
+    """
+    from torch.utils import tensorboard
+
+    class Writer:
+        def __init__(self, log_dir: str):
+            pass
+
+        def add_text(self, tag: str, text: str) -> None:
+            curve.start()  # just before environments and network are made
+
+        def add_scalar(self, tag: str, value: Any, step: int) -> None:
+            if tag == "charts/episodic_return":
+                curve.episode(float(value))
+            if tag in ("charts/episodic_return", "charts/SPS") and not curve.report(step):
+                raise _Done
+
+        def close(self) -> None:
+            pass
+
+    tensorboard.SummaryWriter = Writer
+    flags = {"env-id": f"{game}-v5", "seed": seed, "num-envs": envs, "total-timesteps": curve.steps, "cuda": False}
+    sys.argv[1:] = [f"--{name}={value}" for name, value in flags.items()]
+    with contextlib.suppress(_Done):
+        runpy.run_module("cleanrl.ppo_atari_envpool", run_name="__main__")
