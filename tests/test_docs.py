@@ -142,7 +142,7 @@ def check_command(words: list[str], folder: Path) -> None:
         case ["gunreal", command, *rest]:
             assert command in LISTS
             check_train(rest, folder)
-        case ["python", "-m", "venv", _] | ["python", "-m", "build"]:
+        case ["python" | "python3.10", "-m", "venv", _] | ["python", "-m", "build"]:
             pass
         case ["python", tool, *rest] if tool.startswith("tools/"):
             check_tool(tool, rest, folder)
