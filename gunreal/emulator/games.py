@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import re
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,8 +118,9 @@ def _game(name: str) -> Game:
 
 
 def _expand(text: str) -> list[int]:
-    """Expands actions such as `RESET*4 FIRE`."""
-    return [action for run in text.split() for action in _run(run)]
+    """Expands actions such as `(SELECT*2 NOOP)*3 RESET*4 FIRE`."""
+    flat = re.sub(r"\((.+?)\)\*(\d+)", lambda group: f"{group[1]} " * int(group[2]), text)
+    return [action for run in flat.split() for action in _run(run)]
 
 
 def _run(text: str) -> list[int]:
