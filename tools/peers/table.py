@@ -71,7 +71,7 @@ PEERS = {
     ),
     "cleanrl": Peer(
         "CleanRL PPO",
-        ("torch.utils.tensorboard", "envpool", "gym"),
+        ("cleanrl", "torch.utils.tensorboard", "envpool", "gym"),
         ("cleanrl", "torch", "envpool", "gym", "numpy"),
         "pip install --no-deps cleanrl==1.2.0 and pip install torch tensorboard envpool==0.8.4 gym==0.23.1 'numpy<2', "
         "in an environment of its own with Python 3.10",
