@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
 import signal
 import socket
 import sys
@@ -15,16 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from typing import Any, NamedTuple
 
-import psutil
-
 from gunreal.acting.pool import AgentFailure
+from gunreal.cluster.guard import Guard
 from gunreal.config.schema import Config, ConfigError
 
 _REACH = 5.0  # seconds for a connection to a cluster
 _SILENCE = 5.0  # seconds without an answer of the head after which it is lost. Ray aborts this process after 60
 _NEAR = 0.1  # seconds for a connection to another machine. Rounds wait meanwhile
 _SLICE = 0.5  # seconds of waiting between looks at the head
-_HELPERS = ("raylet", "gcs_server")  # processes of Ray that hold a machine and a cluster together
 _STORE = 512 * 2**20  # bytes of shared memory for weights and gradients, taken as they are needed
 _LOCAL_REMEDY = "free some space in /tmp and /dev/shm, or see Ray's logs in /tmp/ray/session_latest/logs"
 
@@ -77,7 +74,7 @@ class Engine:
 
         self.ray = ray
         self._own = not self.ray.is_initialized()  # a script's own Ray is left running
-        self._folder = ""  # of a Ray that was started here
+        self._guard: Guard | None = None  # of a Ray that was started here
         if self._own:
             with _kept_signals():
                 self._connect(config.cluster)
@@ -96,7 +93,7 @@ class Engine:
             else:
                 own = {"num_cpus": 1, "object_store_memory": _STORE, "include_dashboard": False}
                 context = self.ray.init(address="local", **own, **quiet)
-                self._folder = context.address_info["session_dir"]
+                self._guard = Guard(context.address_info["session_dir"])
         except (OSError, RuntimeError, ValueError) as error:
             what = f"join the Ray cluster at {address}" if address else "start Ray on this machine"
             remedy = "start it with ray start --head, or check its address and token" if address else _LOCAL_REMEDY
@@ -226,10 +223,8 @@ class Engine:
         if self._own and not self.is_lost:
             with _kept_signals():
                 self.ray.shutdown()
-        elif self._folder:
-            _end_ray()
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._guard:
+            self._guard.close()
 
 
 def _placed(machine: Machine) -> dict[str, Any]:
@@ -238,16 +233,6 @@ def _placed(machine: Machine) -> dict[str, Any]:
 
     # A soft affinity may be ignored.
     return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(machine.id, soft=False)}
-
-
-def _end_ray() -> None:
-    """Ends what Ray has started on this machine and is still a child or grandchild of this process."""
-    helpers = [child for child in psutil.Process().children() if child.name() in _HELPERS]
-    processes = [process for helper in helpers for process in (helper, *helper.children(recursive=True))]
-    for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(processes, _SILENCE)
 
 
 def _reach(address: str) -> None:

@@ -6,9 +6,12 @@ import os
 import secrets
 from pathlib import Path
 
+import psutil
 import pytest
 import scripted_env
-from training import TESTS, Training, wait_until
+from training import TESTS, Training, is_gone, wait_until
+
+from gunreal.records import checkpoint
 
 LOCAL = {"RAY_AUTH_MODE": "token", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 FLAGS = ["--env", scripted_env.SCRIPTED, "--agents", 2, "--agents_per_process", 2, "--hidden", 16, "--min_batch", 20]
@@ -79,6 +82,27 @@ def test_machines_leave_and_join(machines, tmp_path):
     run.popen.terminate()
     assert run.popen.wait(60) == 0, run.stderr
     assert run.lines()[-1]["stopped_by"] == "SIGTERM" and run.checkpoints()
+
+
+def test_the_first_machine_is_lost_and_a_single_machine_goes_on(machines, tmp_path):
+    """The others end on their own. By default, Ray gives the first one a minute to come back, and here five seconds."""
+    other = machines.add_node(num_cpus=1, env_vars={"RAY_gcs_rpc_server_reconnect_timeout_s": "5"})
+    with Training(tmp_path, *CLUSTER, "--cluster", machines.address) as run:
+        wait_until(lambda: (run.lines() or [{}])[-1].get("nodes") == 2 and run.checkpoints(), what=run.stderr)
+        raylet = psutil.Process(other.all_processes["raylet"][0].process.pid)
+        of_other = [raylet.pid, *(child.pid for child in raylet.children(recursive=True) if not is_helper(child))]
+        run.popen.kill()
+        machines.remove_node(machines.head_node, allow_graceful=False)  # kills all of its processes
+        wait_until(lambda: all(map(is_gone, of_other)), what="processes are left on the other machine")
+    step = checkpoint.load(run.path).step
+    with Training(tmp_path, "--resume", "run", "--cluster", "", "--steps", step + 200) as resumed:
+        assert resumed.end() == 0, resumed.stderr
+    assert checkpoint.load(run.path).step >= step + 200
+
+
+def is_helper(process: psutil.Process) -> bool:
+    """Whether Ray's helper processes, which end a minute later."""
+    return process.cmdline()[0].endswith("Agent")
 
 
 def test_a_cluster_that_is_not_there(tmp_path):
