@@ -40,7 +40,8 @@ class LoadedGame:
         self.game = game
         if difficulty not in range(4):
             raise UnknownGame(f"difficulty is {difficulty}, but must be 0 to 3")
-        rom, start, first = read_rom(game.name), bytes(game.start_of(mode)), bytes(game.start_of())
+        rom, start = read_rom(game.name), bytes(game.start_of(mode, difficulty))
+        first = bytes(game.start_of())
         rules = {name: compile_rule(text) for name in ("over", "score", "reward", "lives", "flag")
                  if (text := getattr(game, name))}  # fmt: skip
         description = _Description(

@@ -45,9 +45,9 @@ class Game:
     hmove_blanks: bool = True
     right_port: bool = False
     ignored: tuple[int, ...] = ()
-    modes: dict[int, tuple[int, ...]] = field(default_factory=lambda: {0: ()})
+    modes: dict[int, list[tuple[int, ...]]] = field(default_factory=lambda: {0: [()]})
 
-    def start_of(self, mode: int | None = None) -> tuple[int, ...]:
+    def start_of(self, mode: int | None = None, difficulty: int = 0) -> tuple[int, ...]:
         """Returns the actions that select a mode, by default the first one, and start the game.
 
         Raises:
@@ -57,7 +57,8 @@ class Game:
         if mode not in self.modes:
             known = ", ".join(map(str, self.modes))
             raise UnknownGame(f"mode {mode} of {self.name} is not supported; use one of {known}, or --emulator ale")
-        return self.modes[mode] + self.start
+        ways = self.modes[mode]
+        return ways[difficulty % len(ways)] + self.start
 
 
 @functools.cache
@@ -105,22 +106,31 @@ def _key(name: str) -> str:
 @functools.cache
 def _game(name: str) -> Game:
     entry = dict(_table()["game"][name])
-    pause, hold = entry.pop("pause", 2), entry.pop("hold", 0)
-    start, press = _expand(entry.pop("start")), [SELECT] * hold if hold else [NOOP] * pause + [SELECT]
-    press.append(NOOP)
-    modes = {int(mode): tuple(_expand(how) if isinstance(how, str) else press * how)
-             for mode, how in entry.pop("modes", {"0": 0}).items()}  # fmt: skip
+    start, modes = _expand(entry.pop("start")), _modes(entry)
     initial = entry.pop("initial", {})
     entry["initial"] = tuple(initial.get(variable, 0) for variable in VARIABLES)
     entry["ignored"] = tuple(entry.get("ignored", ()))
     entry["actions"] = tuple(range(18)) if entry["actions"] == "all" else tuple(entry["actions"])
-    return Game(name=name, start=tuple(start), modes=modes, **entry)
+    return Game(name=name, start=start, modes=modes, **entry)
 
 
-def _expand(text: str) -> list[int]:
+def _modes(entry: dict) -> dict[int, list[tuple[int, ...]]]:
+    """Takes the modes out of a game's entry. Each has its actions for all difficulties, or for each one."""
+    press = f"(SELECT*{entry.pop('hold', 2)} NOOP)"
+    modes = {}
+    for mode, how in entry.pop("modes", {"0": 0}).items():
+        ways = how if isinstance(how, list) else [how]
+        modes[int(mode)] = [_expand(way if isinstance(way, str) else f"{press}*{way}") for way in ways]
+    for position in range(1, entry.pop("positions", 0) + 1):
+        choice = (ACTIONS.index("RIGHT"),) * (16 * position - 17)  # the first one needs no choice
+        modes |= {100 * position + mode: [way + choice for way in modes[mode]] for mode in list(modes) if mode < 100}
+    return modes
+
+
+def _expand(text: str) -> tuple[int, ...]:
     """Expands actions such as `(SELECT*2 NOOP)*3 RESET*4 FIRE`."""
     flat = re.sub(r"\((.+?)\)\*(\d+)", lambda group: f"{group[1]} " * int(group[2]), text)
-    return [action for run in flat.split() for action in _run(run)]
+    return tuple(action for run in flat.split() for action in _run(run))
 
 
 def _run(text: str) -> list[int]:

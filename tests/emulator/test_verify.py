@@ -23,9 +23,11 @@ def test_a_game_is_equal_in_every_frame(game):
 
 
 @pytest.mark.parametrize("game, mode, difficulty", [
-    ("alien", 2, 2), ("berzerk", 18, 0), ("breakout", 12, 1), ("demon_attack", 1, 1), ("double_dunk", 15, 0),
-    ("freeway", 3, 1), ("haunted_house", 5, 1), ("hero", 4, 0), ("klax", 2, 0), ("ms_pacman", 3, 0),
-    ("name_this_game", 24, 1), ("pong", 1, 3), ("space_invaders", 15, 1), ("turmoil", 8, 0), ("yars_revenge", 64, 0),
+    ("alien", 2, 2), ("berzerk", 18, 0), ("breakout", 12, 1), ("casino", 3, 0), ("demon_attack", 1, 1),
+    ("double_dunk", 15, 0), ("freeway", 3, 1), ("haunted_house", 5, 1), ("hero", 4, 0), ("klax", 2, 0),
+    ("ms_pacman", 3, 0), ("name_this_game", 24, 1), ("pong", 1, 3), ("space_invaders", 15, 1), ("space_war", 9, 0),
+    ("tic_tac_toe_3d", 4, 0), ("tic_tac_toe_3d", 4, 2), ("turmoil", 8, 0), ("video_cube", 1402, 1),
+    ("yars_revenge", 64, 0),
 ])  # fmt: skip
 def test_modes_and_difficulties_are_equal(game, mode, difficulty):
     assert not compare(game, 500, 3, mode, difficulty).difference

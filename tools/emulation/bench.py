@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import statistics
 import time
 from collections.abc import Callable
@@ -11,28 +12,43 @@ import numpy as np
 from emulation.verify import actions_of, oracle
 from gunreal.emulator import VectorAtari
 from gunreal.emulator.console import Console
+from gunreal.emulator.games import find_game
 
 ENVS = 8  # emulators in a vector environment
 
 
 def bench(games: list[str], frames: int, rounds: int) -> int:
-    """Prints the median frames and agent steps (4 frames, gray, 84x84) per second of ale-py and of gunreal."""
+    """Prints the median frames and agent steps (4 frames, gray, 84x84) per second of ale-py, EnvPool and gunreal.
+
+    EnvPool is only measured if it is installed and has the game.
+    """
     print(
         "| game | ale-py, frames/s | gunreal, frames/s | gunreal without drawing, frames/s | ale-py, agent steps/s | "
-        "gunreal, agent steps/s | ratio of agent steps/s |\n|" + "---|" * 7,
+        "EnvPool, agent steps/s | gunreal, agent steps/s | gunreal / ale-py | gunreal / EnvPool |\n|" + "---|" * 9,
         flush=True,
     )
-    ratios = []
+    ratios: dict[str, list[float]] = {"ale-py": [], "EnvPool": []}
     for game in games:
-        candidates = [_ale_raw(game, frames), _own_raw(game, frames, True), _own_raw(game, frames, False),
-                      _ale_steps(game, frames), _own_steps(game, frames)]  # fmt: skip
-        rates = [[run() for run in candidates] for _ in range(rounds)]
-        medians = [statistics.median(column) for column in zip(*rates, strict=True)]
-        ratios.append(medians[4] / medians[3])
-        print(f"| {game} | " + " | ".join(f"{rate:,.0f}" for rate in medians) + f" | {ratios[-1]:.2f} |", flush=True)
-    print(
-        f"\nmedian ratio {statistics.median(ratios):.2f}, lowest ratio {min(ratios):.2f}, {rounds} rounds", flush=True
-    )
+        candidates = {
+            "ale-py, frames": _ale_raw(game, frames),
+            "frames": _own_raw(game, frames, True),
+            "undrawn": _own_raw(game, frames, False),
+            "ale-py": _ale_steps(game, frames),
+            "EnvPool": _envpool_steps(game, frames),
+            "steps": _own_steps(game, frames),
+        }
+        rates = [{name: run() for name, run in candidates.items() if run} for _ in range(rounds)]
+        medians = {name: statistics.median(row[name] for row in rates) for name in rates[0]}
+        cells = [f"{medians[name]:,.0f}" if name in medians else "" for name in candidates]
+        for other, found in ratios.items():
+            if other in medians:
+                found.append(medians["steps"] / medians[other])
+            cells.append(f"{found[-1]:.2f}" if other in medians else "")
+        print(f"| {game} | {' | '.join(cells)} |", flush=True)
+    print()
+    for other, found in ratios.items():
+        if found:
+            print(f"gunreal / {other}: median {statistics.median(found):.2f}, lowest {min(found):.2f}, {rounds} rounds")
     return 0
 
 
@@ -73,17 +89,30 @@ def _ale_steps(game: str, frames: int) -> Callable[[], float]:
 
     envs = AtariVectorEnv(game, ENVS, num_threads=1, use_fire_reset=False, reward_clipping=False, stack_num=1,
                           noop_max=1)  # fmt: skip
-    return _steps(envs, frames)
+    return _steps(envs, game, frames)
+
+
+def _envpool_steps(game: str, frames: int) -> Callable[[], float] | None:
+    if importlib.util.find_spec("envpool") is None:
+        return None
+    import envpool
+
+    name = game.title().replace("_", "") + "-v5"
+    if name not in envpool.list_all_envs():
+        return None
+    return _steps(envpool.make_gymnasium(name, num_envs=ENVS, num_threads=1, stack_num=1, noop_max=1,
+                                         use_inter_area_resize=True), game, frames)  # fmt: skip
 
 
 def _own_steps(game: str, frames: int) -> Callable[[], float]:
-    return _steps(VectorAtari(game, ENVS, protocol="deterministic", noop_max=1), frames)
+    return _steps(VectorAtari(game, ENVS, protocol="deterministic", noop_max=1), game, frames)
 
 
-def _steps(envs, frames: int) -> Callable[[], float]:  # noqa: ANN001
-    envs.reset(seed=0)
+def _steps(envs, game: str, frames: int) -> Callable[[], float]:  # noqa: ANN001
+    envs.reset()
     steps = max(1, frames // 4 // ENVS)
-    actions = np.random.default_rng(0).integers(envs.single_action_space.n, size=(steps, ENVS))
+    choices = find_game(game).actions
+    actions = np.random.default_rng(0).integers(len(choices), size=(steps, ENVS), dtype=np.int32)
 
     def work() -> None:
         for action in actions:
