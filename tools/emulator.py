@@ -5,7 +5,9 @@
   python tools/emulator.py bench --games pong,breakout --rounds 3
 
 `verify` plays the same random actions on both emulators and compares them frame by frame. `bench` measures the speed
-of both in turn, and that of EnvPool if it is installed. Exit codes: 0 on success, 1 if a supported game differs, 2 for bad input.
+of both in turn, and that of EnvPool if it is installed.
+
+Exit codes: 0 on success, 1 if a supported game differs, 2 for bad input.
 """
 
 from __future__ import annotations
