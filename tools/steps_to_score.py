@@ -3,14 +3,15 @@
   python tools/steps_to_score.py --env gunreal/RareGoalMaze-v0 --score 0.8 --steps 150000 --seeds 5
 
 The program trains every setting with every seed, one run after the other. A run ends when the mean score of its last
-100 episodes reaches --score, or after --steps agent steps. Finished runs are not repeated. All other flags are passed
-to gunreal.train.
+100 episodes reaches --score, or after --steps agent steps. Finished runs are not repeated, and runs with other flags
+need another --logdir. All other flags are passed to gunreal.train.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import signal
 import statistics
 import subprocess
@@ -27,10 +28,15 @@ def steps_to(lines: list[dict], score: float) -> int | None:
     return next(there, None)
 
 
+def finished(name: str, logdir: Path) -> Path:
+    """The file with the flags of a finished run."""
+    return logdir / f"{name}.flags"
+
+
 def run(name: str, arguments: list[str], logdir: Path, score: float) -> int | None:
     """Trains until the score or the end of the budget. Returns the steps to the score, or None if not reached."""
-    path = logdir / name / metrics.FILE
-    if not path.exists():
+    path, flags = logdir / name / metrics.FILE, finished(name, logdir)
+    if not flags.exists():
         command = [sys.executable, "-m", "gunreal.train", "--logdir", str(logdir), "--name", name, *arguments]
         child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         while child.poll() is None:
@@ -40,6 +46,7 @@ def run(name: str, arguments: list[str], logdir: Path, score: float) -> int | No
                 child.wait()
         if child.returncode:
             raise SystemExit(f"{' '.join(command)} ended with code {child.returncode}")
+        flags.write_text(shlex.join(arguments))
     return steps_to(metrics.read(path), score)
 
 
@@ -67,17 +74,22 @@ def main() -> int:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="file for the results (default: none)")
     own, rest = parser.parse_known_args()
-    found: dict[str, list[int | None]] = {}
+    runs = []
     for seed in range(1, own.seeds + 1):
         for setting in own.settings.split(";"):
             arguments = ["--env", own.env, "--tasks", setting, "--seed", str(seed), "--steps", str(own.steps)]
             label = setting.replace(",", "_") or "base"
             name = f"{own.env.split('/')[-1]}-{label}-s{seed}"
-            steps = run(name, [*arguments, "--metrics_seconds", "2", *rest], own.logdir, own.score)
-            found.setdefault(label, []).append(steps)
-            print(
-                f"{label:<12} seed {seed}: {steps if steps is not None else f'not reached in {own.steps}'}", flush=True
-            )
+            runs.append((label, seed, name, [*arguments, "--metrics_seconds", "2", *rest]))
+    for _, _, name, arguments in runs:
+        flags = finished(name, own.logdir)
+        if flags.exists() and flags.read_text() != shlex.join(arguments):
+            parser.error(f"{own.logdir / name} was trained with other flags; choose another --logdir")
+    found: dict[str, list[int | None]] = {}
+    for label, seed, name, arguments in runs:
+        steps = run(name, arguments, own.logdir, own.score)
+        found.setdefault(label, []).append(steps)
+        print(f"{label:<12} seed {seed}: {steps if steps is not None else f'not reached in {own.steps}'}", flush=True)
     for label, steps in found.items():
         median = statistics.median(own.steps if s is None else s for s in steps)
         missed = steps.count(None)

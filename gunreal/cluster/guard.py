@@ -9,12 +9,13 @@ import contextlib
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
 
-_ATTEMPTS = 2  # a process may start another one before it is killed
 _PATIENCE = 10.0  # seconds for processes to end after they have been killed
+_PAUSE = 0.05  # seconds between looks at them
 
 
 class Guard:
@@ -52,12 +53,12 @@ def _users(folder: Path) -> list[psutil.Process]:
 
 def _main(folder: Path) -> None:
     sys.stdin.buffer.read()
-    for _ in range(_ATTEMPTS):
-        users = _users(folder)
+    deadline = time.monotonic() + _PATIENCE
+    while (users := _users(folder)) and time.monotonic() < deadline:  # one may start another before it is killed
         for process in users:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        psutil.wait_procs(users, _PATIENCE)
+        time.sleep(_PAUSE)
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -156,3 +156,12 @@ def test_steps_to_score_waits_for_a_hundred_episodes():
     assert steps_to(lines, 0.8) == 30
     assert steps_to(lines, 0.9) is None
     assert steps_to([{"step": 5, "episodes": 0, "score_mean": None}], 0.0) is None
+
+
+def test_steps_to_score_does_not_take_a_run_with_other_flags_for_its_own(tmp_path, monkeypatch, capsys):
+    (tmp_path / "Catch-v0-base-s1.flags").write_text("--agents 2")
+    flags = ["--env", "gunreal/Catch-v0", "--settings", "", "--seeds", "1", "--logdir", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["steps_to_score.py", *flags])
+    with pytest.raises(SystemExit) as error:
+        steps_to_score.main()
+    assert error.value.code == 2 and "trained with other flags" in capsys.readouterr().err
