@@ -28,15 +28,16 @@ def steps_to(lines: list[dict], score: float) -> int | None:
     return next(there, None)
 
 
-def finished(name: str, logdir: Path) -> Path:
-    """The file with the flags of a finished run."""
-    return logdir / f"{name}.flags"
+def record(name: str, arguments: list[str], logdir: Path, score: float) -> tuple[Path, str]:
+    """The file that says how a finished run was trained, and what it contains."""
+    return logdir / f"{name}.flags", shlex.join([*arguments, "--score", str(score)])
 
 
 def run(name: str, arguments: list[str], logdir: Path, score: float) -> int | None:
     """Trains until the score or the end of the budget. Returns the steps to the score, or None if not reached."""
-    path, flags = logdir / name / metrics.FILE, finished(name, logdir)
-    if not flags.exists():
+    path = logdir / name / metrics.FILE
+    file, flags = record(name, arguments, logdir, score)
+    if not file.exists():
         command = [sys.executable, "-m", "gunreal.train", "--logdir", str(logdir), "--name", name, *arguments]
         child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         while child.poll() is None:
@@ -46,7 +47,7 @@ def run(name: str, arguments: list[str], logdir: Path, score: float) -> int | No
                 child.wait()
         if child.returncode:
             raise SystemExit(f"{' '.join(command)} ended with code {child.returncode}")
-        flags.write_text(shlex.join(arguments))
+        file.write_text(flags)
     return steps_to(metrics.read(path), score)
 
 
@@ -82,8 +83,8 @@ def main() -> int:
             name = f"{own.env.split('/')[-1]}-{label}-s{seed}"
             runs.append((label, seed, name, [*arguments, "--metrics_seconds", "2", *rest]))
     for _, _, name, arguments in runs:
-        flags = finished(name, own.logdir)
-        if flags.exists() and flags.read_text() != shlex.join(arguments):
+        file, flags = record(name, arguments, own.logdir, own.score)
+        if file.exists() and file.read_text() != flags:
             parser.error(f"{own.logdir / name} was trained with other flags; choose another --logdir")
     found: dict[str, list[int | None]] = {}
     for label, seed, name, arguments in runs:
