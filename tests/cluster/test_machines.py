@@ -13,7 +13,12 @@ from training import TESTS, Training, is_gone, wait_until
 
 from gunreal.records import checkpoint
 
-LOCAL = {"RAY_AUTH_MODE": "token", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+LOCAL = {
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),  # Ray reads it once per process
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
 FLAGS = ["--env", scripted_env.SCRIPTED, "--agents", 2, "--agents_per_process", 2, "--hidden", 16, "--min_batch", 20]
 CLUSTER = [*FLAGS, "--t_max", 5, "--metrics_seconds", 1, "--steps", "50M"]
 
@@ -21,7 +26,7 @@ CLUSTER = [*FLAGS, "--t_max", 5, "--metrics_seconds", 1, "--steps", "50M"]
 @pytest.fixture
 def machines(monkeypatch):
     """A cluster with one machine."""
-    for name, value in {**LOCAL, "RAY_AUTH_TOKEN": secrets.token_hex(32), "PYTHONPATH": str(TESTS)}.items():
+    for name, value in {**LOCAL, "PYTHONPATH": str(TESTS)}.items():
         monkeypatch.setenv(name, os.environ.get(name, value))
     utils = pytest.importorskip("ray.cluster_utils")
     cluster = utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
