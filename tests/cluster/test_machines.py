@@ -106,7 +106,7 @@ def test_the_first_machine_is_lost_and_a_single_machine_goes_on(machines, tmp_pa
 
 
 def is_helper(process: psutil.Process) -> bool:
-    """Whether Ray's helper processes, which end a minute later."""
+    """Whether this is one of Ray's helpers, which end a minute later."""
     return process.cmdline()[0].endswith("Agent")
 
 
