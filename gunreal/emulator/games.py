@@ -121,9 +121,11 @@ def _modes(entry: dict) -> dict[int, list[tuple[int, ...]]]:
     for mode, how in entry.pop("modes", {"0": 0}).items():
         ways = how if isinstance(how, list) else [how]
         modes[int(mode)] = [_expand(way if isinstance(way, str) else f"{press}*{way}") for way in ways]
+    single = dict(modes)
     for position in range(1, entry.pop("positions", 0) + 1):
-        choice = (ACTIONS.index("RIGHT"),) * (16 * position - 17)  # the first one needs no choice
-        modes |= {100 * position + mode: [way + choice for way in modes[mode]] for mode in list(modes) if mode < 100}
+        choice = _expand(f"RIGHT*{max(0, 16 * position - 17)}")  # the first one needs no choice
+        for mode, ways in single.items():
+            modes[100 * position + mode] = [way + choice for way in ways]
     return modes
 
 
