@@ -33,7 +33,7 @@ def evaluated(run):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("steps", "flags"),
-    [(40_000, ()), (80_000, ("--algorithm", "a3c")), (40_000, (*SMALL_LSTM, "--tasks", TASKS))],
+    [(40_000, ()), (80_000, ("--algorithm", "a3c")), (80_000, (*SMALL_LSTM, "--tasks", TASKS))],
     ids=["base", "a3c", "lstm-tasks"],
 )
 def test_catch_is_solved(tmp_path, steps, flags):

@@ -35,7 +35,7 @@ def test_a_new_computer_may_have_another_number():
 
 
 def test_a_second_signal_does_not_interrupt_the_cleanup(tmp_path, monkeypatch):
-    network = namespaces.Network(tmp_path, 0)
+    network = namespaces.Network(tmp_path)
     monkeypatch.setattr(network, "_close", lambda: os.kill(os.getpid(), signal.SIGINT))
     before = signal.getsignal(signal.SIGINT)
     network.close()

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from gunreal.config.schema import ConfigError
 
-_PORT = 6411
+_PORT = 6411  # of the first network
+_NETWORKS = 16  # that may exist at the same time
 _STARTING = 240.0  # seconds until a raylet must have registered
 _STORE = 256 * 2**20  # bytes of the object store of each machine
 _MOUNTS = "mount -t tmpfs {size} none /dev/shm; mount {disk} {head}; exec {command}"
@@ -42,13 +43,12 @@ class Network:
     """The machines. Use `started`.
 
     Attributes:
-      address: address of the Ray cluster.
+      address: address of the Ray cluster, after `make`.
     """
 
-    def __init__(self, folder: Path, number: int, disk: int = 0):
+    def __init__(self, folder: Path, disk: int = 0):
         self._folder, self._disk = folder, disk
-        self._name, self._net = f"gun{os.getpid() % 10_000}", f"10.{77 + number}.0"
-        self.address = f"{self._net}.1:{_PORT + number}"
+        self.address = self._name = self._net = ""
         self._raylets: dict[int, subprocess.Popen[bytes]] = {}
         self._environment = os.environ | SETTINGS
 
@@ -59,22 +59,27 @@ class Network:
         """Makes the bridge and starts Ray on this machine.
 
         Raises:
-          ConfigError: another network has its address.
+          ConfigError: there are too many networks already.
         """
-        self._check_address()
-        self._ip(f"link add {self._name} type bridge")
+        number = self._make_bridge()
         self._ip(f"addr add {self._net}.1/24 dev {self._name}")
         self._ip(f"link set {self._name} up")
-        self._start(0, "--head", f"--port={self.address.rpartition(':')[2]}", "--num-cpus=0", "--include-dashboard=0")
+        self.address = f"{self._net}.1:{_PORT + number}"
+        self._start(0, "--head", f"--port={_PORT + number}", "--num-cpus=0", "--include-dashboard=0")
 
-    def _check_address(self) -> None:
-        command = ["ip", "-oneline", "address", "show", "to", f"{self._net}.1"]
-        found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-        if found:
-            raise ConfigError(
-                f"the address {self._net}.1 belongs to {found[1]}, from another run; if that was killed, "
-                f"remove it with ip link del {found[1]}"
-            )
+    def _make_bridge(self) -> int:
+        """Makes the first bridge that does not exist, which also reserves its addresses. Returns its number."""
+        for number in range(_NETWORKS):
+            name = f"gunreal{number}"
+            try:
+                self._ip(f"link add {name} type bridge")
+            except subprocess.CalledProcessError as error:
+                if b"exists" not in error.stderr:
+                    raise
+            else:
+                self._name, self._net = name, f"10.{77 + number}.0"
+                return number
+        raise ConfigError(f"there are {_NETWORKS} networks; remove those of killed runs (ip link del {name})")
 
     def add(self, place: int, shm: str = "512m") -> None:
         """Adds a machine. `place` counts from 1, and `shm` is the size of its shared memory."""
@@ -166,7 +171,8 @@ class Network:
             self.kill(place)
             if place:
                 subprocess.run(["ip", "netns", "del", f"{self._name}-{place}"], capture_output=True, check=False)
-        subprocess.run(["ip", "link", "del", self._name], capture_output=True, check=False)
+        if self._name:
+            subprocess.run(["ip", "link", "del", self._name], capture_output=True, check=False)
 
 
 @contextlib.contextmanager
@@ -180,19 +186,18 @@ def _ignored_signals() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def started(machines: int, number: int = 0, disk: int = 0) -> Iterator[Network]:
+def started(machines: int, disk: int = 0) -> Iterator[Network]:
     """Starts a cluster of this machine and of `machines` others. Ends all of them.
 
     Args:
       machines: number of machines.
-      number: number of the network, if several run at the same time.
       disk: size of the disk of each machine's Ray, in MiB. 0 means that of this machine.
     """
     check()
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     os.environ.update(SETTINGS)
     with tempfile.TemporaryDirectory(prefix="gunreal-net-", ignore_cleanup_errors=True) as folder:
-        network = Network(Path(folder), number, disk)
+        network = Network(Path(folder), disk)
         try:
             network.make()
             for place in range(1, machines + 1):
