@@ -22,6 +22,7 @@ _LOOK = 0.5  # seconds between looks at the machines and the nodes' signs of lif
 _CALLS = 3  # a gradient, a sign of life, and the end
 _SILENCE = 3.0  # seconds without a sign of life after which the machine is asked whether the process is stopped
 _STARTING = 120.0  # seconds until a node must have started: loading a framework blocks its answers
+_LONGEST_PAUSE = 120.0  # seconds. TCP's pauses between attempts double, so the last one may be as long as a cut
 _FAILURES = 3  # failures in a row before a first gradient after which the run gives up
 _LONGEST_DELAY = 60.0  # seconds before a node that keeps failing is started again
 
@@ -46,6 +47,7 @@ class Member:
       heard: time of its last sign of life.
       stopped: reference to whether its process is stopped, if its machine has been asked since then.
       is_away: whether the network to its machine is cut. The node continues when the network is back.
+      cut: seconds for which the network to its machine was cut, since its last sign of life.
     """
 
     slot: int
@@ -63,10 +65,11 @@ class Member:
     heard: float = dataclasses.field(default_factory=time.monotonic)
     stopped: Any = None
     is_away: bool = False
+    cut: float = 0.0
 
     def answered(self) -> None:
         """Records a sign of life."""
-        self.heard, self.is_away, self.stopped = time.monotonic(), False, None
+        self.heard, self.is_away, self.cut, self.stopped = time.monotonic(), False, 0.0, None
 
 
 class Fleet:
@@ -152,7 +155,9 @@ class Fleet:
             return
         patience = self._config.node_timeout if member.description else max(_STARTING, self._config.node_timeout)
         if (member.is_away or now - member.heard > patience) and self._is_cut_off(member):
+            member.cut += now - member.heard
             member.heard = now
+        patience += min(member.cut, _LONGEST_PAUSE)
         if now - member.heard > patience:
             self.lost(member, TimeoutError(f"it gave no sign of life for {patience:g} s"))
         elif member.description and now - member.heard > _SILENCE and self._is_stopped(member, member.description.pid):

@@ -85,6 +85,7 @@ class Network:
         """Adds a machine. `place` counts from 1, and `shm` is the size of its shared memory."""
         inside, outside = f"{self._name}-{place}", f"{self._name}v{place}"
         if place not in self._raylets:
+            self._disconnect(place)  # what a killed run has left
             self._ip(f"netns add {inside}")
             self._ip(f"link add {outside} type veth peer name eth0 netns {inside}")
             self._ip(f"link set {outside} master {self._name} up")
@@ -162,17 +163,17 @@ class Network:
             self._close()
 
     def _close(self) -> None:
-        for raylet in self._raylets.values():
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(raylet.pid, signal.SIGTERM)
-        for place, raylet in self._raylets.items():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                raylet.wait(10)
+        for place in self._raylets:
             self.kill(place)
             if place:
-                subprocess.run(["ip", "netns", "del", f"{self._name}-{place}"], capture_output=True, check=False)
+                self._disconnect(place)
         if self._name:
             subprocess.run(["ip", "link", "del", self._name], capture_output=True, check=False)
+
+    def _disconnect(self, place: int) -> None:
+        """Removes the link, too, because the namespace lives until its last process has ended."""
+        for what in (f"link del {self._name}v{place}", f"netns del {self._name}-{place}"):
+            subprocess.run(["ip", *what.split()], capture_output=True, check=False)
 
 
 @contextlib.contextmanager
