@@ -1,8 +1,9 @@
-"""Driver for CleanRL's PPO, which it imports when it is called."""
+"""Drivers for CleanRL's PPO and PQN, which they import when they are called."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import runpy
 import sys
 from typing import Any
@@ -14,10 +15,8 @@ class _Done(Exception):
     """The run has reached its end."""
 
 
-def learn(curve: Curve, game: str, seed: int, *, envs: int = 8) -> None:
+def learn_ppo(curve: Curve, game: str, seed: int, *, envs: int = 8) -> None:
     """Trains PPO with EnvPool by running `cleanrl/ppo_atari_envpool.py` with its own settings.
-
-    The script has no callbacks. It reports to TensorBoard only, so this function replaces its writer.
 
     Args:
       curve: receives the learning curve.
@@ -25,6 +24,17 @@ def learn(curve: Curve, game: str, seed: int, *, envs: int = 8) -> None:
       seed: random seed.
       envs: number of environments.
     """
+    _run("ppo_atari_envpool", curve, game, seed, envs)
+
+
+def learn_pqn(curve: Curve, game: str, seed: int, *, envs: int = 8) -> None:
+    """Trains PQN by running `cleanrl/pqn_atari_envpool.py` with its own settings. The arguments are those of PPO."""
+    _run("pqn_atari_envpool", curve, game, seed, envs)
+
+
+def _run(script: str, curve: Curve, game: str, seed: int, envs: int) -> None:
+    """The scripts have no callbacks. They report to TensorBoard only, so this function replaces its writer."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the CPU, as for the other systems
     from torch.utils import tensorboard
 
     class Writer:
@@ -44,7 +54,7 @@ def learn(curve: Curve, game: str, seed: int, *, envs: int = 8) -> None:
             pass
 
     tensorboard.SummaryWriter = Writer
-    flags = {"env-id": f"{game}-v5", "seed": seed, "num-envs": envs, "total-timesteps": curve.steps, "cuda": False}
+    flags = {"env-id": f"{game}-v5", "seed": seed, "num-envs": envs, "total-timesteps": curve.steps}
     sys.argv[1:] = [f"--{name}={value}" for name, value in flags.items()]
     with contextlib.suppress(_Done):
-        runpy.run_module("cleanrl.ppo_atari_envpool", run_name="__main__")
+        runpy.run_module(f"cleanrl.{script}", run_name="__main__")

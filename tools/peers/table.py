@@ -54,6 +54,13 @@ _SB3 = Peer(
     ("stable-baselines3", "torch", "gymnasium", "ale-py", "numpy"),
     "pip install torch stable-baselines3 ale-py opencv-python-headless",
 )
+_CLEANRL = Peer(
+    "CleanRL",
+    ("cleanrl.pqn_atari_envpool",),
+    ("cleanrl", "torch", "envpool", "gym", "numpy"),
+    "pip install --no-deps git+https://github.com/vwxyzjn/cleanrl@fe8d8a0 and pip install torch tensorboard tyro "
+    "envpool==0.8.4 gym==0.23.1 'numpy<2', in an environment of its own with Python 3.10",
+)
 PEERS = {
     "gunreal": _OURS,
     "gunreal-tasks": _OURS._replace(title="gunreal, pc,vr,rp", flags=("--tasks=pc,vr,rp",)),
@@ -69,14 +76,8 @@ PEERS = {
         drive=sample_factory.drive,
         learn=sample_factory.learn,
     ),
-    "cleanrl": Peer(
-        "CleanRL PPO",
-        ("cleanrl", "torch.utils.tensorboard", "envpool", "gym"),
-        ("cleanrl", "torch", "envpool", "gym", "numpy"),
-        "pip install --no-deps cleanrl==1.2.0 and pip install torch tensorboard envpool==0.8.4 gym==0.23.1 'numpy<2', "
-        "in an environment of its own with Python 3.10",
-        learn=cleanrl.learn,
-    ),
+    "cleanrl-ppo": _CLEANRL._replace(title="CleanRL PPO", learn=cleanrl.learn_ppo),
+    "cleanrl-pqn": _CLEANRL._replace(title="CleanRL PQN", learn=cleanrl.learn_pqn),
 }
 LEARNING = tuple(name for name, peer in PEERS.items() if peer.learn or peer.is_ours)
 SPEED = tuple(name for name, peer in PEERS.items() if peer.drive)
