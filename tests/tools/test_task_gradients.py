@@ -1,0 +1,42 @@
+import numpy as np
+import pytest
+import task_gradients
+
+import gunreal
+
+
+def test_medians_by_hand():
+    base, same, other = np.array([3.0, 4.0]), np.array([0.3, 0.4]), np.array([-8.0, 6.0])
+    lines = task_gradients.table([{"base": base, "pc": same, "vr": other}] * 3).splitlines()[2:]
+    assert lines == [
+        "| base | 5.0000 | 1.000 | 1.00 |",
+        "| pc | 0.5000 | 0.100 | 1.00 |",
+        "| vr | 10.0000 | 2.000 | 0.00 |",
+    ]
+
+
+@pytest.mark.timeout(300)
+def test_a_run_is_taken_apart_and_stays_as_it_is(tmp_path, capsys):
+    """A task without a weight has no gradient."""
+    run = gunreal.train(
+        gunreal.Config(
+            env="gunreal/Catch-v0", tasks=("vr", "rp"), task={"rp": {"weight": 0.0}}, steps=600, agents=4, hidden=16,
+            algorithm="a3c", min_batch=40, replay_size=100, logdir=str(tmp_path), name="run",
+        ),
+        show=False,
+    )  # fmt: skip
+    before = sorted(path.name for path in run.path.rglob("*"))
+    assert task_gradients.main([str(run.path), "--updates", "3"]) == 0
+    rows = {cells[1]: list(map(float, cells[2:5])) for line in capsys.readouterr().out.splitlines()[2:]
+            if (cells := [cell.strip() for cell in line.split("|")])}  # fmt: skip
+    assert list(rows) == ["base", "vr", "rp"]
+    assert rows["base"][0] > 0 and rows["base"][1:] == [1, 1]
+    assert rows["vr"][0] > 0 and rows["rp"][0] == 0
+    assert sorted(path.name for path in run.path.rglob("*")) == before
+
+
+def test_bad_input_is_one_line(tmp_path, capsys):
+    assert task_gradients.main([str(tmp_path / "nothing")]) == 2
+    assert task_gradients.main(["x", "--updates", "0"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 2 and "--updates is 0" in error

@@ -1,0 +1,125 @@
+"""How strongly do the auxiliary tasks change the shared layers?
+
+  python tools/task_gradients.py runs/my-run
+  python tools/task_gradients.py runs/my-run --updates 50
+
+The program continues a copy of a run from its newest checkpoint. For some of its updates, it computes the gradient of
+each weighted loss with respect to the layers that all tasks share. It prints medians:
+
+  norm      norm of the gradient
+  relative  the norm, divided by that of the actor-critic
+  cosine    cosine of the angle between the gradient and that of the actor-critic
+
+A task with a small relative norm has no effect, and one with a large norm and a cosine near 0 acts like noise.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from common.command_line import Parser, check_positive, check_processes
+
+import gunreal
+from gunreal.config.schema import ConfigError
+from gunreal.learning.learner import Gradient, Learner
+from gunreal.run import Run
+from gunreal.runtime.system import build_learner
+from gunreal.tasks import registry
+
+_EVERY = 5  # updates between two that are measured
+
+compute = Learner.gradient
+
+
+class Probe:
+    """Takes the gradients of training batches apart.
+
+    Args:
+      run: the run.
+      updates: number of updates to measure. Training is then interrupted.
+
+    Attributes:
+      found: for each measured update, the gradients by "base" and the names of the tasks, float32 vectors.
+    """
+
+    def __init__(self, run: Run, updates: int):
+        self._updates, self._seen, self._tasks = updates, 0, run.config.tasks
+        self.found: list[dict[str, np.ndarray]] = []
+        self._learners = {}
+        for part in ("base", *self._tasks):  # learners that learn from the actor-critic and at most one task
+            options = {task: {**run.config.task.get(task, {})} for task in self._tasks}
+            for task in self._tasks:
+                if task != part:
+                    options[task]["weight"] = 0.0
+            self._learners[part] = build_learner(run.config, run.spec, registry.load_tasks(self._tasks, options))
+
+    def gradient(self, learner: Learner, batch: Mapping[str, Any]) -> Gradient:
+        """Replaces `Learner.gradient`."""
+        self._seen += 1
+        if len(self.found) < self._updates and self._seen % _EVERY == 0 and all(task in batch for task in self._tasks):
+            self.found.append(self._apart(learner, batch))
+            if len(self.found) == self._updates:
+                os.kill(os.getpid(), signal.SIGINT)
+        return compute(learner, batch)
+
+    def _apart(self, learner: Learner, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        state = learner.get_state()
+        arrays = [array for name, array in state.items() if name.startswith(("weights/", "statistics/"))]
+        gradients = {}
+        for part, one in self._learners.items():
+            one.assign(arrays, learner.version)
+            values = zip(one.network.names, compute(one, batch).values, strict=True)
+            shared = [np.asarray(value).ravel() for name, value in values if name.startswith("torso/")]
+            gradients[part] = np.concatenate(shared)
+        return {part: values - (part != "base") * gradients["base"] for part, values in gradients.items()}
+
+
+def table(found: Sequence[Mapping[str, np.ndarray]]) -> str:
+    """The medians as a Markdown table."""
+    lines = ["| loss | norm | relative | cosine |", "|---|---|---|---|"]
+    for part in found[0]:
+        rows = []
+        for gradients in found:
+            base, own = gradients["base"], gradients[part]
+            size, norm = float(np.linalg.norm(base)), float(np.linalg.norm(own))
+            rows.append((norm, norm / max(size, 1e-12), float(base @ own) / max(size * norm, 1e-12)))
+        norm, relative, cosine = np.median(rows, axis=0)
+        lines.append(f"| {part} | {norm:.4f} | {relative:.3f} | {cosine:.2f} |")
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit code: 0 on success, 2 for bad input."""
+    try:
+        parser = Parser("task_gradients.py", __doc__)
+        parser.add_argument("run", metavar="RUN", help="folder of a run with auxiliary tasks")
+        parser.add_argument("--updates", type=int, default=20, metavar="N", help="updates to measure (default: 20)")
+        options = parser.parse_args(argv)
+        check_positive("updates", options.updates)
+        run = gunreal.load(options.run)
+        check_processes(run.config)
+        if not run.config.tasks:
+            raise ConfigError(f"{options.run} has no auxiliary tasks; choose a run that was trained with --tasks")
+    except (ConfigError, FileNotFoundError) as error:
+        print(f"task_gradients.py: {error}", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory() as folder:
+        copy = gunreal.load(shutil.copytree(run.path, Path(folder) / run.path.name))
+        probe = Probe(copy, options.updates)
+        with mock.patch.object(Learner, "gradient", lambda learner, batch: probe.gradient(learner, batch)):
+            gunreal.resume(copy, show=False, steps=copy.step + 10**9)
+    print(table(probe.found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
