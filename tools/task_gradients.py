@@ -36,8 +36,9 @@ from gunreal.runtime.system import build_learner
 from gunreal.tasks import registry
 
 _EVERY = 5  # updates between two that are measured
+_ENDLESS = 10**12  # agent steps
 
-compute = Learner.gradient
+_compute = Learner.gradient  # not the replacement
 
 
 class Probe:
@@ -57,9 +58,8 @@ class Probe:
         self._learners = {}
         for part in ("base", *self._tasks):  # learners that learn from the actor-critic and at most one task
             options = {task: {**run.config.task.get(task, {})} for task in self._tasks}
-            for task in self._tasks:
-                if task != part:
-                    options[task]["weight"] = 0.0
+            for task in set(self._tasks) - {part}:
+                options[task]["weight"] = 0.0
             self._learners[part] = build_learner(run.config, run.spec, registry.load_tasks(self._tasks, options))
 
     def gradient(self, learner: Learner, batch: Mapping[str, Any]) -> Gradient:
@@ -69,7 +69,7 @@ class Probe:
             self.found.append(self._apart(learner, batch))
             if len(self.found) == self._updates:
                 os.kill(os.getpid(), signal.SIGINT)
-        return compute(learner, batch)
+        return _compute(learner, batch)
 
     def _apart(self, learner: Learner, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
         state = learner.get_state()
@@ -77,7 +77,7 @@ class Probe:
         gradients = {}
         for part, one in self._learners.items():
             one.assign(arrays, learner.version)
-            values = zip(one.network.names, compute(one, batch).values, strict=True)
+            values = zip(one.network.names, _compute(one, batch).values, strict=True)
             shared = [np.asarray(value).ravel() for name, value in values if name.startswith("torso/")]
             gradients[part] = np.concatenate(shared)
         return {part: values - (part != "base") * gradients["base"] for part, values in gradients.items()}
@@ -97,8 +97,18 @@ def table(found: Sequence[Mapping[str, np.ndarray]]) -> str:
     return "\n".join(lines)
 
 
+def measure(run: Run, updates: int) -> list[dict[str, np.ndarray]]:
+    """The gradients of some updates, as `Probe.found`. There are fewer if the user interrupts the training."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = gunreal.load(shutil.copytree(run.path, Path(folder) / run.path.name))
+        probe = Probe(copy, updates)
+        with mock.patch.object(Learner, "gradient", lambda learner, batch: probe.gradient(learner, batch)):
+            gunreal.resume(copy, show=False, steps=_ENDLESS)
+    return probe.found
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code: 0 on success, 2 for bad input."""
+    """Runs the command and returns its exit code: 0 on success, 2 for bad input, 130 if interrupted."""
     try:
         parser = Parser("task_gradients.py", __doc__)
         parser.add_argument("run", metavar="RUN", help="folder of a run with auxiliary tasks")
@@ -109,15 +119,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         check_processes(run.config)
         if not run.config.tasks:
             raise ConfigError(f"{options.run} has no auxiliary tasks; choose a run that was trained with --tasks")
+        found = measure(run, options.updates)
     except (ConfigError, FileNotFoundError) as error:
         print(f"task_gradients.py: {error}", file=sys.stderr)
         return 2
-    with tempfile.TemporaryDirectory() as folder:
-        copy = gunreal.load(shutil.copytree(run.path, Path(folder) / run.path.name))
-        probe = Probe(copy, options.updates)
-        with mock.patch.object(Learner, "gradient", lambda learner, batch: probe.gradient(learner, batch)):
-            gunreal.resume(copy, show=False, steps=copy.step + 10**9)
-    print(table(probe.found))
+    if len(found) < options.updates:
+        return 130
+    print(table(found))
     return 0
 
 

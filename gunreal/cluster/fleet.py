@@ -46,7 +46,6 @@ class Member:
       life: reference to its next sign of life.
       heard: time of its last sign of life.
       stopped: reference to whether its process is stopped, if its machine has been asked since then.
-      is_away: whether the network to its machine is cut. The node continues when the network is back.
       cut: seconds for which the network to its machine was cut, since its last sign of life.
     """
 
@@ -64,12 +63,16 @@ class Member:
     life: Any = None
     heard: float = dataclasses.field(default_factory=time.monotonic)
     stopped: Any = None
-    is_away: bool = False
     cut: float = 0.0
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the network to its machine has been cut. The node continues when the network is back."""
+        return self.cut > 0
 
     def answered(self) -> None:
         """Records a sign of life."""
-        self.heard, self.is_away, self.cut, self.stopped = time.monotonic(), False, 0.0, None
+        self.heard, self.cut, self.stopped = time.monotonic(), 0.0, None
 
 
 class Fleet:
@@ -181,7 +184,6 @@ class Fleet:
         if is_away and not member.is_away:
             text = "the network to it is cut; training goes on, and it may come back"
             warn(f"node {member.slot} on {member.machine.host} is away: {text}")
-        member.is_away = member.is_away or is_away  # until it has given a sign of life
         return is_away
 
     def wait(self, seconds: float) -> Iterator[Member]:
