@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from gunreal.tasks import AuxiliaryTask, pad, uniform_sequence
+from gunreal.tasks import AuxiliaryTask, pad
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,16 +15,8 @@ class InverseDynamics(AuxiliaryTask):
     weight: float = 0.1
     units: int = 128
 
-    def sample(self, replay, rng):
-        return uniform_sequence(replay, rng)
-
     def targets(self, replay, sequence, bootstrap):
         return {"action": pad(replay.get("action", *sequence), replay.spec.t_max)}
-
-    def sample_batch(self, replay, draws):
-        from gunreal.tasks.batched import uniform_sequences
-
-        return uniform_sequences(replay, draws)
 
     def targets_batch(self, replay, sequences, bootstraps):
         from gunreal.tasks.batched import pad_batch

@@ -62,7 +62,7 @@ def _targets(
     task: AuxiliaryTask, replay: BatchReplay, predict: Any, weights: Any, kept: store.Store, group: Any, key: Any
 ) -> tuple[dict[str, Any], Any]:
     """The targets with the mask, and the steps `[n, T]` of the sequences."""
-    assert task.sample_batch is not None and task.targets_batch is not None
+    assert task.targets_batch is not None
     spec = replay.spec
     draws = jax.random.uniform(key, (kept["age"].shape[2], DRAWS))
     first, length = sequences = task.sample_batch(replay, draws)

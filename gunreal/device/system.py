@@ -44,7 +44,7 @@ def check_device(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> 
     frames(config, spec, open_environment(config, 1).observation_space)
     for task in tasks:
         if not has_batch_form(task) or task.record(spec):
-            why = "records fields" if task.record(spec) else "does not define sample_batch and targets_batch"
+            why = "records fields" if task.record(spec) else "lacks targets_batch, or sample_batch for its own sample"
             raise ConfigError(f"task {task.name!r} {why}; leave it out of device runs, or use --runner parallel")
 
 

@@ -12,6 +12,23 @@ def masked_mean(x: Any, mask: Any) -> Any:
     return ops.sum(x * mask) / ops.maximum(ops.sum(mask), 1.0)
 
 
+def masks_ahead(mask: Any, steps: int) -> list[Any]:
+    """Which predictions of later steps to learn from.
+
+    Args:
+      mask: float32 `[B, T]`.
+      steps: maximum number of steps ahead.
+
+    Returns:
+      For each of 1, 2, ... `steps` steps ahead, float32 `[B, T - ahead]`. It is 1 for the first steps from which on the
+      mask is 1 up to the predicted step, so that predictions stay within an episode.
+    """
+    masks = [mask]
+    for ahead in range(1, steps + 1):
+        masks.append(masks[-1][:, :-1] * mask[:, ahead:])
+    return masks[1:]
+
+
 def log_probability(logits: Any, action: Any) -> Any:
     """`log pi(a_t|s_t)`, float32 `[B, T]`, for logits float32 `[B, T, A]` and actions int32 `[B, T]`."""
     return ops.sum(ops.log_softmax(logits) * ops.one_hot(action, logits.shape[-1], dtype=logits.dtype), axis=-1)

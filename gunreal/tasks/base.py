@@ -11,20 +11,24 @@ The library uses a task in three places:
 `sample` and `targets` must not import Keras, because agent processes never load a framework. Import it inside `head`,
 `loss` and `bootstrap`. `gunreal.testing.check_task` tests a task against these rules.
 
-Device runs have no agent processes. They need a second form of `sample` and `targets`, for all agents at once:
-`sample_batch` and `targets_batch`. Without these methods, a task can be used with the parallel runner only.
+Device runs have no agent processes. They need a second form of `targets` for all agents at once, `targets_batch`. A
+task that defines `sample` also needs `sample_batch`. Without these methods, a task can be used with the parallel runner
+only.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from gunreal.experience.replay import RESET, Replay
 from gunreal.experience.spec import RecordedField, Spec
+
+if TYPE_CHECKING:
+    from gunreal.tasks.batched import BatchReplay, Sequences
 
 DRAWS = 4  # random numbers per sequence for `AuxiliaryTask.sample_batch`
 
@@ -52,9 +56,6 @@ class AuxiliaryTask:
         (a `gunreal.learning.torso.Features`). The recurrence is not computed for a task that uses "conv" alone.
       bootstrap: None, or a method `bootstrap(outputs) -> tensor [n, ...]` for the state after a sequence. A task with
         this method has its own prediction queue and threads. `outputs` has a time axis of length 1.
-      sample_batch: None, or the batch form of `sample`: a method `sample_batch(replay, draws) -> Sequences` for the
-        `BatchReplay` of N agents and uniform random numbers in [0, 1), float32 `[N, DRAWS]`. It uses `keras.ops` only,
-        and chooses each sequence with the same probability as `sample`. See `gunreal.tasks.batched`.
       targets_batch: None, or the batch form of `targets`: a method `targets_batch(replay, sequences, bootstraps)` that
         returns the same arrays with a leading axis N. It uses `keras.ops` only.
       weight: weight of the loss in the total.
@@ -63,7 +64,6 @@ class AuxiliaryTask:
     name: ClassVar[str]
     features: ClassVar[str] = "hidden"
     bootstrap: ClassVar[Callable[..., Any] | None] = None
-    sample_batch: ClassVar[Callable[..., Any] | None] = None
     targets_batch: ClassVar[Callable[..., dict[str, Any]] | None] = None
     weight: float = 1.0
 
@@ -79,8 +79,25 @@ class AuxiliaryTask:
         return {}
 
     def sample(self, replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
-        """Picks a sequence to learn from. Returns None if the ring has no suitable sequence yet."""
-        raise NotImplementedError
+        """Picks a sequence to learn from. The default is `uniform_sequence`.
+
+        Returns None if the ring has no suitable sequence yet.
+        """
+        return uniform_sequence(replay, rng)
+
+    def sample_batch(self, replay: BatchReplay, draws: Any) -> Sequences:
+        """The batch form of `sample`. It uses `keras.ops` only. See `gunreal.tasks.batched`.
+
+        Args:
+          replay: the replays of N agents.
+          draws: uniform random numbers in [0, 1), float32 `[N, DRAWS]`.
+
+        Returns:
+          A sequence of each agent, chosen with the same probability as by `sample`.
+        """
+        from gunreal.tasks.batched import uniform_sequences
+
+        return uniform_sequences(replay, draws)
 
     def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
         """Computes the arrays for the loss.

@@ -21,10 +21,8 @@ def has_batch_form(task: AuxiliaryTask) -> bool:
     def depth(name: str) -> int:
         return next(place for place, cls in enumerate(classes) if name in vars(cls))
 
-    return all(
-        getattr(task, f"{name}_batch") is not None and depth(f"{name}_batch") <= depth(name)
-        for name in ("sample", "targets")
-    )
+    own = all(depth(f"{name}_batch") <= depth(name) for name in ("sample", "targets"))
+    return own and task.targets_batch is not None
 
 
 def broken_rule(task: AuxiliaryTask, segment: Segment, bootstrap_shape: tuple[int, ...] | None) -> str | None:
@@ -43,7 +41,6 @@ def broken_rule(task: AuxiliaryTask, segment: Segment, bootstrap_shape: tuple[in
 
 def _wrong_sampling(task: AuxiliaryTask, segment: Segment) -> str | None:
     """Compares how often each sequence is drawn, by the chi-squared statistic of two samples."""
-    assert task.sample_batch is not None
     rng = np.random.default_rng(2)
     own = Counter(task.sample(segment.agent(0), rng) for _ in range(_SAMPLES))
     first, length = task.sample_batch(_replays(segment, _SAMPLES), rng.random((_SAMPLES, DRAWS), np.float32))

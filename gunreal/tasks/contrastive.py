@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from gunreal.experience.replay import Replay
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_sequence
-
-if TYPE_CHECKING:
-    from gunreal.tasks.batched import BatchReplay, Sequences
+from gunreal.tasks.future_prediction import FuturePrediction
 
 
 @dataclasses.dataclass(frozen=True)
-class Contrastive(AuxiliaryTask):
+class Contrastive(FuturePrediction):
     """Action-conditional contrastive predictive coding.
 
     A GRU starts from the torso's last layer and rolls forward along the actions taken. Each of its states must
@@ -46,31 +40,6 @@ class Contrastive(AuxiliaryTask):
     steps: int = 8
     units: int = 128
 
-    def check(self, spec: Spec) -> None:
-        if spec.t_max < 2:
-            raise ValueError("cpc predicts later steps of a sequence: raise t_max to 2 or more")
-        if not 1 <= self.steps < spec.t_max:
-            raise ValueError(f"cpc.steps is {self.steps}: choose a value from 1 to {spec.t_max - 1}, below t_max")
-        if self.units < 1:
-            raise ValueError(f"cpc.units is {self.units}: choose 1 or more")
-
-    def sample(self, replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
-        return uniform_sequence(replay, rng)
-
-    def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
-        """The actions to condition the predictions on: "action" int32 `[t_max]`."""
-        return {"action": pad(replay.get("action", *sequence), replay.spec.t_max)}
-
-    def sample_batch(self, replay: BatchReplay, draws: Any) -> Sequences:
-        from gunreal.tasks.batched import uniform_sequences
-
-        return uniform_sequences(replay, draws)
-
-    def targets_batch(self, replay: BatchReplay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
-        from gunreal.tasks.batched import pad_batch
-
-        return {"action": pad_batch(replay.get("action", sequences.first, replay.spec.t_max), sequences.length)}
-
     def head(self, spec: Spec) -> Any:
         """A layer with outputs "frames" and "predictions". See `ActionConditionedPredictor`."""
         from gunreal.tasks.contrastive_head import ActionConditionedPredictor
@@ -85,13 +54,14 @@ class Contrastive(AuxiliaryTask):
         """
         from keras import ops
 
+        from gunreal.learning.losses import masks_ahead
+
         frames, mask = outputs["frames"], batch["mask"]
         candidates = ops.reshape(frames, (-1, frames.shape[-1]))
         absent = (ops.reshape(mask, (-1,)) - 1) * 1e9
         total, count = 0.0, 0.0
-        counts = mask
-        for ahead, predictions in enumerate(outputs["predictions"], 1):
-            counts = counts[:, :-1] * mask[:, ahead:]
+        ahead_masks = masks_ahead(mask, self.steps)
+        for ahead, (counts, predictions) in enumerate(zip(ahead_masks, outputs["predictions"], strict=True), 1):
             scores = ops.matmul(predictions, ops.transpose(candidates)) + absent
             score = ops.sum(predictions * frames[:, ahead:], axis=-1)
             total += ops.sum(counts * (ops.logsumexp(scores, axis=-1) - score))

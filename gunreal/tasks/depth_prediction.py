@@ -10,7 +10,7 @@ import numpy as np
 
 from gunreal.experience.replay import Replay
 from gunreal.experience.spec import RecordedField, Spec
-from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_sequence
+from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad
 
 # The values of a z-buffer cluster at its far end. These are the paper's bands: (d / 255)^10 of 0.05, 0.175, ... 0.8.
 Z_BUFFER = (189, 215, 227, 235, 241, 246, 250)
@@ -65,9 +65,6 @@ class DepthPrediction(AuxiliaryTask):
     def points(self, depth: np.ndarray) -> np.ndarray:
         """The grid points of depth maps `[n, H, W]`, which must be at least as large as the grid."""
         return subsample(depth, self.rows, self.columns)
-
-    def sample(self, replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
-        return uniform_sequence(replay, rng)
 
     def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
         """The "band" of each point, int32 `[t_max, rows, columns]`. Band 0 is the nearest."""

@@ -11,7 +11,7 @@ import numpy as np
 from gunreal.experience.replay import Replay
 from gunreal.experience.returns import n_step_returns
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_sequence
+from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad
 
 if TYPE_CHECKING:
     from gunreal.tasks.batched import BatchReplay, Sequences
@@ -77,9 +77,6 @@ class PixelControl(AuxiliaryTask):
 
         return ops.max(outputs[:, 0], axis=1)
 
-    def sample(self, replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
-        return uniform_sequence(replay, rng)
-
     def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
         """n-step returns of every cell, `R_t = change_{t+1} + gamma_t R_{t+1}`.
 
@@ -94,11 +91,6 @@ class PixelControl(AuxiliaryTask):
         changes = pixel_change(frames, self.cell_size(spec), self.grid(spec))
         returns = n_step_returns(changes, discounts, bootstrap)
         return {"returns": pad(returns, spec.t_max), "action": pad(replay.get("action", first, length), spec.t_max)}
-
-    def sample_batch(self, replay: BatchReplay, draws: Any) -> Sequences:
-        from gunreal.tasks.batched import uniform_sequences
-
-        return uniform_sequences(replay, draws)
 
     def targets_batch(self, replay: BatchReplay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
         from gunreal.tasks.batched import n_step_returns, pad_batch

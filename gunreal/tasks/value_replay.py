@@ -10,7 +10,7 @@ import numpy as np
 
 from gunreal.experience.replay import Replay
 from gunreal.experience.returns import clip_rewards, n_step_returns
-from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_sequence
+from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad
 
 if TYPE_CHECKING:
     from gunreal.tasks.batched import BatchReplay, Sequences
@@ -27,9 +27,6 @@ class ValueReplay(AuxiliaryTask):
         """`V(s)` of the state after the sequence, `[n]`."""
         return outputs["value"][:, 0]
 
-    def sample(self, replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
-        return uniform_sequence(replay, rng)
-
     def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
         """n-step returns of clipped rewards, `R_t = r_{t+1} + gamma_t R_{t+1}`: "returns" float32 `[t_max]`."""
         assert bootstrap is not None
@@ -37,11 +34,6 @@ class ValueReplay(AuxiliaryTask):
         rewards = clip_rewards(replay.get("reward", *sequence), spec.reward_clip)
         discounts = replay.discounts(*sequence, spec.discount)
         return {"returns": pad(n_step_returns(rewards, discounts, bootstrap), spec.t_max)}
-
-    def sample_batch(self, replay: BatchReplay, draws: Any) -> Sequences:
-        from gunreal.tasks.batched import uniform_sequences
-
-        return uniform_sequences(replay, draws)
 
     def targets_batch(self, replay: BatchReplay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
         from keras import ops

@@ -99,7 +99,7 @@ def test_it_is_evaluated(runs):
 
 def test_tasks_without_a_batch_form_are_refused(runs):
     rest = "; leave it out of device runs, or use --runner parallel"
-    whys = ["task 'rp' records fields", "task 'vr' does not define sample_batch and targets_batch"]
+    whys = ["task 'rp' records fields", "task 'vr' lacks targets_batch, or sample_batch for its own sample"]
     assert runs[0]["refused"] == [why + rest for why in whys]
 
 

@@ -56,6 +56,14 @@ def test_masked_mean():
     assert float(losses.masked_mean(np.float32([1, 2]), np.float32([0, 0]))) == 0.0
 
 
+def test_masks_ahead_keep_episodes_apart():
+    mask = np.float32([[1, 1, 0, 1, 1, 1], [1, 1, 1, 1, 0, 0]])
+    one, two, three = (np.asarray(x).tolist() for x in losses.masks_ahead(mask, 3))
+    assert one == [[1, 0, 0, 1, 1], [1, 1, 1, 0, 0]]
+    assert two == [[0, 0, 0, 1], [1, 1, 0, 0]]
+    assert three == [[0, 0, 0], [1, 0, 0]]
+
+
 def test_policy_gradient_loss_by_hand():
     # pi = (1/4, 3/4); action 1 with advantage 2: -2 log(0.75 + 0.05)
     logits = np.log(np.float32([[[1, 3]]]))

@@ -52,10 +52,10 @@ class AcrossTerminations(FeatureControl):
         return uniform_sequences(replay, draws)
 
 
-@pytest.mark.parametrize("name", ["vr", "rp", "fc", "cpc"])
+@pytest.mark.parametrize("name", ["vr", "rp", "fc", "cpc", "spr", "mh", "tp", "sil"])
 def test_the_built_in_tasks_keep_it(name):
-    (task,) = load_tasks([name], {"cpc": {"steps": 2}} if name == "cpc" else None)
-    shape = {"vr": (), "fc": (2, 5)}.get(name)
+    (task,) = load_tasks([name])
+    shape = {"vr": (), "fc": (2, 5), "mh": (4,), "tp": (), "sil": ()}.get(name)
     assert has_batch_form(task) and broken_rule(task, SEGMENT, shape) is None
 
 

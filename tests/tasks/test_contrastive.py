@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gradients import batch_of, reached
-from rings import VECTOR, episodes, make_replay
+from rings import VECTOR
 from trained import short_run
 
 import gunreal
@@ -11,7 +11,6 @@ from gunreal.experience.synthetic import synthetic_segment
 from gunreal.learning.backend import make_learner
 from gunreal.learning.network import Features, Network
 from gunreal.learning.registry import named
-from gunreal.tasks.base import ReplaySequence
 from gunreal.tasks.contrastive import Contrastive
 from gunreal.testing import check_task
 
@@ -107,14 +106,6 @@ def test_episodes_are_kept_apart():
     assert float(TASK.loss(outputs, {"mask": mask})) != pytest.approx(loss, rel=1e-3)
 
 
-def test_targets_are_the_actions():
-    replay = make_replay(VECTOR, episodes("-t --T -"), actions=[2, 1, 0, 1, 2, 2, 0, 1])
-    assert TASK.targets(replay, ReplaySequence(0, 2), None)["action"].tolist() == [2, 1, 0, 0]
-    assert TASK.targets(replay, ReplaySequence(3, 4), None)["action"].tolist() == [1, 2, 2, 0]
-    assert TASK.targets(replay, ReplaySequence(3, 4), None)["action"].dtype == np.int32
-    assert TASK.sample(make_replay(VECTOR, episodes("---")), np.random.default_rng(0)) is None
-
-
 def test_gradient_reaches_the_whole_torso_and_not_the_actor_critic():
     segment = synthetic_segment(FRAMES, {}, 200)
     assert reached(TASK, segment) == ({"torso/conv1", "torso/conv2", "torso/fc3", "cpc"}, {"policy", "value"})
@@ -139,20 +130,6 @@ def test_frames_are_told_apart_after_some_updates():
     losses = [learner.train(batch, 3e-3)["loss_cpc"] for _ in range(60)]
     assert losses[0] > 2.5  # of ln 20 or so
     assert losses[-1] < 0.5
-
-
-@pytest.mark.parametrize(
-    ("t_max", "options", "message"),
-    [
-        (1, {}, "cpc predicts later steps of a sequence: raise t_max to 2 or more"),
-        (5, {}, "cpc.steps is 8: choose a value from 1 to 4, below t_max"),
-        (20, {"steps": 0}, "cpc.steps is 0: choose a value from 1 to 19"),
-        (20, {"units": 0}, "cpc.units is 0: choose 1 or more"),
-    ],
-)
-def test_check_names_the_fix(t_max, options, message):
-    with pytest.raises(ValueError, match=message):
-        Contrastive(**options).check(FRAMES._replace(t_max=t_max))
 
 
 @pytest.mark.parametrize("spec", [FRAMES, VECTOR])

@@ -1,0 +1,47 @@
+"""The base of tasks that predict later steps of a sequence from the actions taken in between."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gunreal.experience.replay import Replay
+from gunreal.experience.spec import Spec
+from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad
+
+if TYPE_CHECKING:
+    from gunreal.tasks.batched import BatchReplay, Sequences
+
+
+@dataclasses.dataclass(frozen=True)
+class FuturePrediction(AuxiliaryTask):
+    """Uniformly sampled sequences and their actions.
+
+    Options:
+      steps: maximum number of steps ahead to predict.
+      units: size of the compared embeddings.
+    """
+
+    steps: int = 8
+    units: int = 128
+
+    def check(self, spec: Spec) -> None:
+        if spec.t_max < 2:
+            raise ValueError(f"{self.name} predicts later steps of a sequence: raise t_max to 2 or more")
+        if not 1 <= self.steps < spec.t_max:
+            raise ValueError(
+                f"{self.name}.steps is {self.steps}: choose a value from 1 to {spec.t_max - 1}, below t_max"
+            )
+        if self.units < 1:
+            raise ValueError(f"{self.name}.units is {self.units}: choose 1 or more")
+
+    def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
+        """The actions to condition the predictions on: "action" int32 `[t_max]`."""
+        return {"action": pad(replay.get("action", *sequence), replay.spec.t_max)}
+
+    def targets_batch(self, replay: BatchReplay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
+        from gunreal.tasks.batched import pad_batch
+
+        return {"action": pad_batch(replay.get("action", sequences.first, replay.spec.t_max), sequences.length)}

@@ -1,0 +1,59 @@
+"""Self-imitation: repeat what went better than expected (Oh et al. 2018)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gunreal.experience.replay import Replay
+from gunreal.tasks.base import ReplaySequence, pad
+from gunreal.tasks.value_replay import ValueReplay
+
+if TYPE_CHECKING:
+    from gunreal.tasks.batched import BatchReplay, Sequences
+
+
+@dataclasses.dataclass(frozen=True)
+class SelfImitation(ValueReplay):
+    """Raises the probability of replayed actions whose return exceeded the value. It adds no layers.
+
+    Oh et al. compare with the return of the whole episode, and sample the steps with the largest advantages. Here, the
+    n-step return of a uniformly sampled sequence takes the place of the former, a lower bound of the optimal value as
+    well (Tang 2020, section 3). Its bootstrap reaches episodes that have not ended yet.
+
+    Options:
+      weight: weight of the loss.
+      value_weight: weight of the value's part of the loss, beta in the paper.
+    """
+
+    name = "sil"
+    weight: float = 0.1
+    value_weight: float = 0.01
+
+    def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
+        """The "returns" of value replay, and "action" int32 `[t_max]`."""
+        returns = super().targets(replay, sequence, bootstrap)
+        return {**returns, "action": pad(replay.get("action", *sequence), replay.spec.t_max)}
+
+    def targets_batch(self, replay: BatchReplay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
+        from gunreal.tasks.batched import pad_batch
+
+        returns = super().targets_batch(replay, sequences, bootstraps)
+        action = replay.get("action", sequences.first, replay.spec.t_max)
+        return {**returns, "action": pad_batch(action, sequences.length)}
+
+    def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Any:
+        """Mean of `-log pi(a_t|s_t) (R_t - V(s_t))+ + beta 0.5 (R_t - V(s_t))+^2` over steps (Oh et al., eq. 1 to 3).
+
+        Returns and values are divided by the standard deviation of the returns.
+        """
+        from keras import ops
+
+        from gunreal.learning.losses import log_probability, masked_mean
+
+        gain = ops.relu(batch["returns"] - outputs["value"]) / outputs["scale"]
+        policy = -log_probability(outputs["logits"], batch["action"]) * ops.stop_gradient(gain)
+        return masked_mean(policy + self.value_weight * 0.5 * ops.square(gain), batch["mask"])

@@ -1,0 +1,52 @@
+"""Latent self-prediction: what will the features be, a few actions later? (SPR, Schwarzer et al. 2021)"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from gunreal.experience.spec import Spec
+from gunreal.tasks.future_prediction import FuturePrediction
+
+
+@dataclasses.dataclass(frozen=True)
+class SelfPrediction(FuturePrediction):
+    """Predicts the torso's own last layer from the actions taken.
+
+    A transition model rolls forward from the features of a step. The projection of each of its states must point in the
+    same direction as the projection of the features found at that step.
+
+    Targets come from the present network and pass no gradient on. This is the variant of SPR whose target network is
+    the network itself (tau = 0), because heads have no untrained weights for a moving average. Targets are
+    standardized over the batch instead, which keeps the features from collapsing to a constant.
+
+    Options:
+      weight: weight of the loss, which is 1 for unrelated and 0 for perfect predictions.
+      steps: maximum number of steps ahead to predict, K in the paper.
+      units: size of the compared projections.
+    """
+
+    name = "spr"
+    weight: float = 0.5
+    steps: int = 5
+
+    def head(self, spec: Spec) -> Any:
+        """A layer with outputs "targets" and "predictions". See `LatentTransition`."""
+        from gunreal.tasks.self_prediction_head import LatentTransition
+
+        return LatentTransition(spec.num_actions, self.steps, self.units, name="spr")
+
+    def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Any:
+        """Mean of one minus the cosine of a prediction and its target, over all predictions within an episode."""
+        from keras import ops
+
+        from gunreal.learning.losses import masks_ahead
+
+        total, count = 0.0, 0.0
+        masks = masks_ahead(batch["mask"], self.steps)
+        for ahead, (mask, predictions) in enumerate(zip(masks, outputs["predictions"], strict=True), 1):
+            cosine = ops.sum(predictions * outputs["targets"][:, ahead:], axis=-1)
+            total += ops.sum(mask * (1 - cosine))
+            count += ops.sum(mask)
+        return total / ops.maximum(count, 1.0)

@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+from gradients import reached
+from rings import VECTOR, episodes, make_replay
+
+from gunreal.experience.spec import Spec
+from gunreal.experience.synthetic import synthetic_segment
+from gunreal.tasks.base import ReplaySequence
+from gunreal.tasks.multi_horizon import MultiHorizon
+from gunreal.tasks.value_replay import ValueReplay
+from gunreal.testing import check_task
+
+FRAMES = Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6)
+TASK = MultiHorizon(discounts=(0.0, 0.5, 0.9))
+
+
+def test_returns_of_every_discount_are_those_of_value_replay():
+    rewards = np.random.default_rng(0).normal(size=12)
+    replay = make_replay(VECTOR, episodes("--T ---t ---"), rewards)
+    for sequence in (ReplaySequence(0, 4), ReplaySequence(4, 3), ReplaySequence(8, 2)):
+        returns = TASK.targets(replay, sequence, np.float32([1, 2, 3]))["returns"]
+        assert returns.shape == (4, 3) and returns.dtype == np.float32
+        for place, discount in enumerate(TASK.discounts):
+            spec = VECTOR._replace(discount=discount)
+            alone = make_replay(spec, episodes("--T ---t ---"), rewards)
+            wanted = ValueReplay().targets(alone, sequence, np.float32(place + 1))["returns"]
+            np.testing.assert_allclose(returns[:, place], wanted, rtol=1e-6)
+
+
+def test_loss_against_loops():
+    rng = np.random.default_rng(0)
+    returns = np.float32(rng.normal(size=(3, 4, 3)) * [1, 5, 0.001])  # the last one is below the least deviation
+    values, mask = np.float32(rng.normal(size=(3, 4, 3))), np.float32(rng.random((3, 4)) < 0.7)
+    steps = mask == 1
+    deviation = np.maximum(returns[steps].std(axis=0), 0.1)
+    wanted = np.mean(0.5 * ((returns[steps] - values[steps]) / deviation) ** 2)
+    assert float(TASK.loss(values, {"returns": returns, "mask": mask})) == pytest.approx(wanted, rel=1e-4)
+    assert float(TASK.loss(values, {"returns": returns, "mask": 0 * mask})) == 0
+
+
+def test_loss_does_not_depend_on_the_scale_of_rewards():
+    rng = np.random.default_rng(0)
+    returns, values = np.float32(rng.normal(size=(2, 3, 4, 3)))
+    loss = float(TASK.loss(values, {"returns": returns, "mask": np.ones((3, 4), np.float32)}))
+    larger = float(TASK.loss(10 * values, {"returns": 10 * returns, "mask": np.ones((3, 4), np.float32)}))
+    assert larger == pytest.approx(loss, rel=1e-4)
+
+
+def test_bootstrap_has_one_value_per_discount():
+    assert TASK.bootstrap(np.arange(6).reshape(2, 1, 3)).tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_gradient_reaches_the_whole_torso_and_not_the_actor_critic():
+    segment = synthetic_segment(FRAMES, {}, 200)
+    layers = {"torso/conv1", "torso/conv2", "torso/fc3", "mh"}
+    assert reached(OneBootstrap(discounts=(0.9,)), segment) == (layers, {"policy", "value"})
+
+
+class OneBootstrap(MultiHorizon):
+    """The helper's bootstraps are arrays of several values."""
+
+    def targets(self, replay, sequence, bootstrap):
+        return super().targets(replay, sequence, bootstrap[0, :1])
+
+
+@pytest.mark.parametrize("discounts", [(), (1.0,), (0.9, -0.1)])
+def test_check_names_the_fix(discounts):
+    with pytest.raises(ValueError, match=r"mh.discounts is \[.*\]: choose one or more values from 0 to 1, below 1"):
+        MultiHorizon(discounts=discounts).check(VECTOR)
+
+
+@pytest.mark.parametrize("spec", [FRAMES, VECTOR])
+def test_keeps_the_contract(spec):
+    check_task(MultiHorizon, spec)

@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+from gradients import reached
+from rings import VECTOR, episodes, make_replay
+
+from gunreal.experience.spec import Spec
+from gunreal.experience.synthetic import synthetic_segment
+from gunreal.tasks.base import ReplaySequence
+from gunreal.tasks.terminal_prediction import TerminalPrediction
+from gunreal.testing import check_task
+
+FRAMES = Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6)
+TASK = TerminalPrediction(discount=0.5)
+
+
+def targets(flags, sequence, bootstrap):
+    return TASK.targets(make_replay(VECTOR, episodes(flags)), sequence, np.float32(bootstrap))["returns"].tolist()
+
+
+def test_targets_are_the_discounted_termination():
+    # rows 0 to 2 end with a termination, row 3 is RESET, and row 4 belongs to the next episode
+    assert targets("--T --", ReplaySequence(0, 3), 0.8) == [0.25, 0.5, 1, 0]
+    assert targets("--T --", ReplaySequence(2, 4), 0.8) == pytest.approx([1, 0.1, 0.2, 0.4])
+
+
+def test_a_truncated_episode_bootstraps():
+    assert targets("--t --", ReplaySequence(0, 3), 0.8) == pytest.approx([0.1, 0.2, 0.4, 0])
+
+
+def test_loss_is_the_cross_entropy():
+    logits, mask = np.float32([[[0], [2], [5]]]), np.float32([[1, 1, 0]])
+    p = 1 / (1 + np.exp(-2.0))
+    wanted = (np.log(2) - 0.3 * np.log(p) - 0.7 * np.log(1 - p)) / 2
+    loss = TASK.loss(logits, {"returns": np.float32([[0.9, 0.3, 1]]), "mask": mask})
+    assert float(loss) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_bootstrap_is_a_probability():
+    np.testing.assert_allclose(TASK.bootstrap(np.float32([[[0]], [[np.log(3)]]])), [0.5, 0.75], rtol=1e-6)
+
+
+def test_gradient_reaches_the_whole_torso_and_not_the_actor_critic():
+    segment = synthetic_segment(FRAMES, {}, 200)
+    layers = {"torso/conv1", "torso/conv2", "torso/fc3", "tp"}
+    assert reached(ScalarBootstrap(), segment) == (layers, {"policy", "value"})
+
+
+class ScalarBootstrap(TerminalPrediction):
+    """The helper's bootstraps are arrays of several values."""
+
+    def targets(self, replay, sequence, bootstrap):
+        return super().targets(replay, sequence, bootstrap[0, 0])
+
+
+@pytest.mark.parametrize("discount", [1.0, -0.1])
+def test_check_names_the_fix(discount):
+    with pytest.raises(ValueError, match=f"tp.discount is {discount}: choose a value from 0 to 1, below 1"):
+        TerminalPrediction(discount=discount).check(VECTOR)
+
+
+@pytest.mark.parametrize("spec", [FRAMES, VECTOR])
+def test_keeps_the_contract(spec):
+    check_task(TerminalPrediction, spec)
