@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class SelfImitation(ValueReplay):
     """Raises the probability of replayed actions whose return exceeded the value. It adds no layers.
 
-    Oh et al. compare with the return of the whole episode, and sample the steps with the largest advantages. Here, the
-    n-step return of a uniformly sampled sequence takes the place of the former, a lower bound of the optimal value as
-    well (Tang 2020, section 3). Its bootstrap reaches episodes that have not ended yet.
+    Oh et al. compare the value with the return of the whole episode, and sample steps with large advantages more often.
+    This task uses n-step returns of uniformly sampled sequences. They are also lower bounds of the optimal value (Tang
+    2020), and do not need episodes that have ended.
 
     Options:
       weight: weight of the loss.
