@@ -29,6 +29,11 @@ def masks_ahead(mask: Any, steps: int) -> list[Any]:
     return masks[1:]
 
 
+def unit(x: Any, least: float) -> Any:
+    """Scales `x` `[..., F]` to length 1. `least` is added to the squared length, and bounds the gradient at 0."""
+    return x * ops.rsqrt(ops.sum(ops.square(x), axis=-1, keepdims=True) + least)
+
+
 def log_probability(logits: Any, action: Any) -> Any:
     """`log pi(a_t|s_t)`, float32 `[B, T]`, for logits float32 `[B, T, A]` and actions int32 `[B, T]`."""
     return ops.sum(ops.log_softmax(logits) * ops.one_hot(action, logits.shape[-1], dtype=logits.dtype), axis=-1)

@@ -37,8 +37,6 @@ class Contrastive(FuturePrediction):
     name = "cpc"
     features = "both"
     weight: float = 0.03
-    steps: int = 8
-    units: int = 128
 
     def head(self, spec: Spec) -> Any:
         """A layer with outputs "frames" and "predictions". See `ActionConditionedPredictor`."""

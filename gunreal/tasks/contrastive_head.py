@@ -7,7 +7,10 @@ from typing import Any
 
 from keras import layers, ops
 
+from gunreal.learning.losses import unit
+
 TEMPERATURE = 0.1
+_LEAST = 1e-2  # for the embedding of a black frame, which may be 0
 
 
 class ActionConditionedPredictor(layers.Layer):
@@ -42,14 +45,14 @@ class ActionConditionedPredictor(layers.Layer):
 
     def call(self, features: Any, batch: Mapping[str, Any] | None = None) -> dict[str, Any]:
         conv, hidden = features
-        frames = _unit(self.frame(conv))
+        frames = unit(self.frame(conv), _LEAST)
         if batch is None:
             return {"frames": frames}
         actions = ops.one_hot(batch["action"], self.num_actions, dtype=frames.dtype)
         state, predictions = self.start(hidden), []
         for ahead in range(1, self.steps + 1):
             state = self._step(actions[:, ahead - 1 : -1], state[:, :-1])  # drops sequences that start too late
-            predictions.append(_unit(self.prediction(state)) / TEMPERATURE)
+            predictions.append(unit(self.prediction(state), _LEAST) / TEMPERATURE)
         return {"frames": frames, "predictions": predictions}
 
     def _step(self, action: Any, state: Any) -> Any:
@@ -61,8 +64,3 @@ class ActionConditionedPredictor(layers.Layer):
         update, reset, recurrent = ops.split(ops.matmul(state, self.recurrent_kernel), 3, axis=-1)
         update, reset = ops.sigmoid(inputs[0] + update), ops.sigmoid(inputs[1] + reset)
         return update * state + (1 - update) * ops.tanh(inputs[2] + reset * recurrent)
-
-
-def _unit(x: Any) -> Any:
-    """Scales `x` to length 1. The constant bounds the gradient at 0, the possible embedding of a black frame."""
-    return x * ops.rsqrt(ops.sum(ops.square(x), axis=-1, keepdims=True) + 1e-2)

@@ -7,6 +7,10 @@ from typing import Any
 
 from keras import layers, ops
 
+from gunreal.learning.losses import unit
+
+_LEAST = 1e-6
+
 
 class LatentTransition(layers.Layer):
     """Predicts projections of later features from the actions taken (SPR, Schwarzer et al. 2021, section 2.2).
@@ -24,11 +28,10 @@ class LatentTransition(layers.Layer):
 
     def __init__(self, num_actions: int, steps: int, units: int, **kwargs: Any):
         super().__init__(**kwargs)
-        self.num_actions, self.steps = num_actions, steps
+        self.num_actions, self.steps, self.units = num_actions, steps, units
         self.state = layers.Dense(units, name="state")
         self.projection = layers.Dense(units, name="projection")
         self.prediction = layers.Dense(units, name="prediction")
-        self.units = units
 
     def build(self, input_shape: Any) -> None:
         self.state.build(input_shape)
@@ -41,7 +44,7 @@ class LatentTransition(layers.Layer):
     def call(self, features: Any, batch: Mapping[str, Any] | None = None) -> dict[str, Any]:
         targets = self.projection(features)
         mask = ops.ones_like(targets[..., :1]) if batch is None else batch["mask"][..., None]
-        targets = ops.stop_gradient(_unit(_standardized(targets, mask)))
+        targets = ops.stop_gradient(unit(_standardized(targets, mask), _LEAST))
         if batch is None:
             return {"targets": targets}
         actions = ops.matmul(ops.one_hot(batch["action"], self.num_actions, dtype=features.dtype), self.action_kernel)
@@ -49,7 +52,7 @@ class LatentTransition(layers.Layer):
         for ahead in range(1, self.steps + 1):
             features, action = features[:, :-1], actions[:, ahead - 1 : -1]  # drops sequences that start too late
             features = features + self.correction(ops.relu(self.state(features) + action))
-            predictions.append(_unit(self.prediction(self.projection(features))))
+            predictions.append(unit(self.prediction(self.projection(features)), _LEAST))
         return {"targets": targets, "predictions": predictions}
 
 
@@ -58,8 +61,3 @@ def _standardized(x: Any, mask: Any) -> Any:
     count = ops.maximum(ops.sum(mask), 1.0)
     x = x - ops.sum(mask * x, axis=(0, 1)) / count
     return x * ops.rsqrt(ops.sum(mask * ops.square(x), axis=(0, 1)) / count + 1e-6)
-
-
-def _unit(x: Any) -> Any:
-    """Scales `x` to length 1. The constant bounds the gradient at 0."""
-    return x * ops.rsqrt(ops.sum(ops.square(x), axis=-1, keepdims=True) + 1e-6)

@@ -26,12 +26,18 @@ def test_targets_are_the_actions(task):
 @pytest.mark.parametrize(
     ("t_max", "options", "message"),
     [
-        (1, {}, "predicts later steps of a sequence: raise t_max to 2 or more"),
-        (5, {"steps": 8}, "steps is 8: choose a value from 1 to 4, below t_max"),
-        (20, {"steps": 0}, "steps is 0: choose a value from 1 to 19"),
-        (20, {"units": 0}, "units is 0: choose 1 or more"),
+        (1, {}, " predicts later steps of a sequence: raise t_max to 2 or more"),
+        (5, {"steps": 8}, r"\.steps is 8: choose a value from 1 to 4, below t_max"),
+        (20, {"steps": 0}, r"\.steps is 0: choose a value from 1 to 19"),
+        (20, {"units": 0}, r"\.units is 0: choose 1 or more"),
     ],
 )
 def test_check_names_the_fix(task, t_max, options, message):
-    with pytest.raises(ValueError, match=rf"^{task.name}[ .]{message}"):
+    with pytest.raises(ValueError, match=f"^{task.name}{message}"):
         dataclasses.replace(task, **options).check(VECTOR._replace(t_max=t_max))
+
+
+@pytest.mark.parametrize(("task", "steps"), [(Contrastive(), 8), (SelfPrediction(), 5)])
+def test_the_default_needs_longer_sequences(task, steps):
+    with pytest.raises(ValueError, match=rf"^{task.name}\.steps is {steps}: choose a value from 1 to 4, below t_max"):
+        task.check(VECTOR._replace(t_max=5))
