@@ -78,8 +78,9 @@ def rates(dry: bool) -> Iterator[dict[str, Any]]:
     for game in SAMPLE[: 1 if dry else None]:
         yield {"games": [game], "consoles": middle, "observations": True}
     yield {"games": ["pong", *SAMPLE], "consoles": 5 if dry else sizes[-1] // 5 * 5, "observations": True}
-    for lanes in (4, 16, 32):
-        yield {"games": ["pong"], "consoles": middle, "observations": True, "lanes": lanes}
+    for size in sizes[:1] if dry else sizes[1:3]:
+        for lanes in (4, 16, 32) if dry else (1, 2, 4, 8, 16, 32):
+            yield {"games": ["pong"], "consoles": size, "observations": True, "lanes": lanes}
 
 
 def systems(options: argparse.Namespace) -> dict[str, Config]:
@@ -149,13 +150,14 @@ def run(report: Report, options: argparse.Namespace, device: Any, configs: dict[
     from emulation import device as emulator
 
     consoles, steps, seconds, road = (2, 20, 2.0, "jax") if options.dry else (32, 250, 6.0, "cuda")
+    spread = 8 if options.dry else emulator.SPREAD
     report.add("equality", lambda: emulator.compare(options.games, consoles, steps, road), kind="verify")
     if not options.dry:
         report.add("occupancy", lambda: emulator.occupancy(device), kind="occupancy")
     for of in rates(options.dry):  # before the parts with processes of their own, which may take all of the time
         details = "" if of["observations"] else " without observations"
         details += f", {of['lanes']} for each warp" if "lanes" in of else ""
-        work = partial(emulator.rate, seconds=seconds / 3, **of)
+        work = partial(emulator.rate, seconds=seconds / 3, spread=spread, **of)
         report.add(f"{', '.join(of['games'])}, {of['consoles']} consoles{details}", work, 10, kind="rate", **of)
     for agents in (8,) if options.dry else DEVICE_AGENTS:
         fields = {"runner": "device", "env": options.env, "agents": agents, **DEVICE_RUN}

@@ -23,7 +23,7 @@ class Actors(NamedTuple):
       stack: current observations `[N, *spec.observation]`.
       age: steps since the start of the episode, int32 `[N]`.
       ended: whether the current observation is the last one of its episode, bool `[N]`.
-      score: sum of the episode's rewards so far, float32 `[N]`. NaN if the episode began before training.
+      score: sum of the episode's rewards so far, float32 `[N]`.
       past: recurrent state `[N, spec.state]`, last action and last reward `[N]`, or None.
       key: data of the random key for actions.
     """
@@ -79,8 +79,8 @@ class Acting:
             actions = jax.random.randint(
                 jax.random.fold_in(key, number), (count,), 0, self._spec.num_actions, dtype="int32"
             )
-            stepped, observation, _, terminated, truncated = self._env_step(env, actions)
-            score = jnp.where(ended, 0.0, jnp.nan)  # known again for an episode that begins with training
+            stepped, observation, reward, terminated, truncated = self._env_step(env, actions)
+            score = jnp.where(ended, 0.0, score + reward)
             new = stepped, self._frames(observation), terminated | truncated, score
 
             def chosen(x: Any, y: Any) -> Any:

@@ -50,6 +50,8 @@ class CpuEngine:
         self._library, self._games, self._of = library(), games, of
         self._starts = np.searchsorted(of, range(len(games) + 1))
         self._waiting: tuple | None = None
+        most = max(len(game.actions) for game in games)
+        self._actions = [np.pad(game.actions, (0, most - len(game.actions))) for game in games]  # NOOP, as on a GPU
         self._handles = [
             self._library.atari_vector_new(game.loaded.handle, ctypes.byref(game.protocol), game.palette.ctypes.data,
                                            int(n), num_threads, 1)
@@ -67,7 +69,7 @@ class CpuEngine:
         n = len(self._of)
         if actions is not None:
             parts = np.split(np.asarray(actions), self._starts[1:-1])
-            actions = np.concatenate([game.actions[part] for game, part in zip(self._games, parts, strict=True)])
+            actions = np.concatenate([of[part] for of, part in zip(self._actions, parts, strict=True)])
         results = Results(
             _aligned((n, *self._games[0].shape)), np.empty(n, np.float32), np.empty(n, bool), np.empty(n, bool),
             np.empty(n, np.int32), np.empty(n, np.int32),

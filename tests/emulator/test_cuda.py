@@ -1,4 +1,4 @@
-"""The library for a GPU is compiled and loaded, and finds that there is none. Nothing is run on a GPU."""
+"""The library for a GPU is compiled and loaded, and finds that there is none. `tools/gpu.py` runs it on a GPU."""
 
 import ctypes
 import shutil
@@ -32,6 +32,15 @@ def test_the_library_compiles_without_a_warning_and_finds_no_gpu(tmp_path):
     assert all(hasattr(library, f"atari_{name}") for name in ("init", "observe", "step"))
     if not shutil.which("nvidia-smi"):
         assert library.atari_occupancy(*[ctypes.byref(ctypes.c_int()) for _ in range(4)]) != 0
+
+
+@pytest.mark.skipif(not build.find_nvcc(), reason="nvcc is not installed")
+def test_tables_have_their_values_on_a_gpu(tmp_path):
+    """nvcc leaves static objects with a constructor at zero, although it is constexpr."""
+    command = [build.find_nvcc(), "-std=c++17", "-O1", "-arch=compute_90", "-ptx", "-o", tmp_path / "kernel.ptx"]
+    subprocess.run([*command, build.SOURCE / "kernel.cu"], capture_output=True, check=True)
+    tables = [line for line in (tmp_path / "kernel.ptx").read_text().splitlines() if line.startswith(".global")]
+    assert len(tables) == 2 and all("] = {" in line for line in tables), tables
 
 
 def test_the_compiler_is_told_the_gpu_and_the_library_is_cached(tmp_path, monkeypatch):

@@ -59,6 +59,21 @@ def test_states_move_between_the_devices(game):
         cpu.restore(gpu.save()[:2])
 
 
+def test_an_action_that_a_game_does_not_have_does_nothing():
+    pair_of_games = [VectorAtari(["pong", "breakout"], 4, device=device) for device in ("cpu", "jax")]
+    only = VectorAtari("breakout", 2)
+    assert only.single_action_space.n == 4 and all(env.single_action_space.n == 6 for env in pair_of_games)
+    for env in (*pair_of_games, only):
+        env.reset(seed=[1, 2, 3, 4][-env.num_envs :])
+    for step in range(12):  # FIRE starts the ball of Breakout, which RIGHTFIRE and LEFTFIRE of Pong must not
+        frames = [env.step(np.full(4, 1 if step == 2 else 4 + step % 2))[0] for env in pair_of_games]
+        alone = only.step(np.full(2, 1 if step == 2 else 0))[0]
+        np.testing.assert_array_equal(frames[0][2:], alone)
+        np.testing.assert_array_equal(frames[0], frames[1])
+    with pytest.raises(IndexError):
+        only.step(np.full(2, 4))
+
+
 def test_several_games_play_as_each_alone():
     games = ["pong", "breakout", "qbert"]
     together = VectorAtari(games, 7, num_threads=2, **OPTIONS)

@@ -45,7 +45,7 @@ def test_a_dry_run_does_all_parts_on_the_cpu(tmp_path, monkeypatch):
     assert (
         "the CPU instead of a GPU" in page
         and "| pong | 8 | chosen | no |" in page
-        and "| pong | 8 | 32 | yes |" in page
+        and "| pong | 4 | 32 | yes |" in page
     )
 
 

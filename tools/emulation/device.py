@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -12,8 +13,12 @@ import jax
 import numpy as np
 
 from gunreal.emulator import VectorAtari, ffi
+from gunreal.emulator.pack import player_offset
+from gunreal.emulator.settings import games_of
 
 CALL = 8  # steps in one call
+SPREAD = 500  # largest number of agent steps that a console has played before a measurement
+KINDS = 32  # different states of a game with which measurements begin
 
 
 def compare(games: Sequence[str], consoles: int, steps: int, device: str) -> dict[str, Any]:
@@ -69,8 +74,19 @@ def _note(found: dict[str, str], consoles: int, when: str, results: Sequence[Seq
                 found[game] = f"{when}: {name} of {of.sum()} of {consoles} consoles"
 
 
-def rate(games: Sequence[str], consoles: int, seconds: float, observations: bool, lanes: int = 0) -> dict[str, Any]:
+def rate(
+    games: Sequence[str], consoles: int, seconds: float, observations: bool, lanes: int = 0, spread: int = SPREAD
+) -> dict[str, Any]:
     """Measures random play inside compiled programs of `CALL` steps, on the default device of JAX.
+
+    Args:
+      games: names of games, which share the consoles.
+      consoles: number of consoles.
+      seconds: duration of the measurement. As much time passes before it, in which a GPU raises its clock.
+      observations: whether observations are made.
+      lanes: number of consoles for each warp. 0 lets the library choose.
+      spread: largest number of agent steps that a console has played at the start. Consoles at the same point of a game
+        execute the same code, so they are faster together than those of a training.
 
     Returns:
       "frames": emulated frames per second. "steps": agent steps per second. "mebibytes": memory of the states.
@@ -86,18 +102,45 @@ def rate(games: Sequence[str], consoles: int, seconds: float, observations: bool
 
         return jax.lax.scan(step, state, jax.random.split(key, CALL))
 
-    state, key = jax.jit(env.init)(jax.numpy.arange(consoles)), jax.random.key(0)
+    state, key = _repeated(tuple(games), spread, env), jax.random.key(0)
     size = sum(part.nbytes for part in state)
-    for _ in range(2):  # compiles, and leaves the start
-        state, _ = play(state, key)
-    jax.block_until_ready(state)
-    calls, start = 0, time.perf_counter()
-    while (passed := time.perf_counter() - start) < seconds or not calls:
-        state, total = play(state, jax.random.fold_in(key, calls))
-        total.block_until_ready()
-        calls += 1
+    play(jax.tree.map(jax.numpy.copy, state), key)  # compiles
+    for _ in range(2):
+        calls, start = 0, time.perf_counter()
+        while (passed := time.perf_counter() - start) < seconds or not calls:
+            state, total = play(state, jax.random.fold_in(key, calls))
+            total.block_until_ready()
+            calls += 1
     steps = calls * CALL * consoles / passed
     return {"frames": 4 * steps, "steps": steps, "mebibytes": size / 2**20}
+
+
+def _repeated(games: tuple[str, ...], spread: int, env: ffi.DeviceAtari) -> ffi.AtariState:
+    """Returns as many consoles as `env` has, with the states of `_spread`."""
+    states, of = _spread(games, spread), games_of(len(games), env.num_envs)
+    chosen = [states[game * KINDS + k % KINDS] for k, game in enumerate(of)]
+    bytes_of_player = jax.eval_shape(env.init, np.zeros(env.num_envs, np.uint32)).players.shape[1]
+    screens = np.zeros((env.num_envs, *env.screens_shape), np.uint8)
+    for screen, state in zip(screens, chosen, strict=True):
+        screen.ravel()[: len(state) - bytes_of_player] = state[bytes_of_player:]
+    players = np.stack([state[:bytes_of_player] for state in chosen])
+    players[:, player_offset("game")] = of
+    return ffi.AtariState(jax.numpy.asarray(players), jax.numpy.asarray(screens))
+
+
+@functools.cache
+def _spread(games: tuple[str, ...], spread: int) -> list[np.ndarray]:
+    """Returns `KINDS` states of each game, uint8 `[bytes]`, after 0 to `spread` random agent steps on the CPU."""
+    env = VectorAtari(games, KINDS * len(games), num_threads=os.cpu_count() or 1)
+    rng, found = np.random.default_rng(0), dict[int, np.ndarray]()
+    env.reset(seed=0)
+    for k in range(KINDS):
+        saved = env.save()
+        found |= {at: np.frombuffer(saved[at], np.uint8) for at in range(k, len(saved), KINDS)}
+        for _ in range(-(-spread // KINDS)):
+            env.step(rng.integers(env.single_action_space.n, size=env.num_envs))
+    env.close()
+    return [found[at] for at in range(len(found))]
 
 
 def occupancy(device: Any) -> dict[str, int]:

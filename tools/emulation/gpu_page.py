@@ -52,7 +52,7 @@ def _rates(parts: list[dict[str, Any]]) -> str:
         for part in parts
     ]
     table = _table(["games", "consoles", "consoles per warp", "observations"], columns, rows)
-    return f"Random play inside compiled programs. {GOALS}\n\n{table}"
+    return f"Random play inside compiled programs, by consoles at different points of their games. {GOALS}\n\n{table}"
 
 
 def _occupancy(parts: list[dict[str, Any]]) -> str:

@@ -1,5 +1,7 @@
 // Picture and collisions of the TIA. `draw_to` is called before anything visible changes, so drawing is as late as possible.
 #pragma once
+#include <utility>
+
 #include "pixels.h"
 
 namespace atari {
@@ -23,26 +25,30 @@ ATARI_INLINE constexpr uint32_t pair_of(uint32_t k) {  // objects a | b << 4
 }
 
 // The pairs of objects that are both visible, by the bits of `visible`.
-struct PossiblePairs {
-  uint16_t of[1 << kObjects];
-  ATARI_FN constexpr PossiblePairs() : of() {
-    for (uint32_t visible = 0; visible < 1 << kObjects; visible++) {
-      for (uint32_t k = 0; k < 16; k++) {
-        const uint32_t pair = pair_of(k);
-        if (k != 13 && (visible >> (pair & 0xF) & 1) && (visible >> (pair >> 4) & 1)) of[visible] |= uint16_t(1u << k);
-      }
-    }
+ATARI_INLINE constexpr uint16_t pairs_of(uint32_t visible) {
+  uint32_t pairs = 0;
+  for (uint32_t k = 0; k < 16; k++) {
+    const uint32_t pair = pair_of(k);
+    if (k != 13 && (visible >> (pair & 0xF) & 1) && (visible >> (pair >> 4) & 1)) pairs |= 1u << k;
   }
-};
+  return uint16_t(pairs);
+}
 
-ATARI_INLINE uint32_t possible_pairs(uint32_t visible) {
+// `pairs_of` from a table. In static memory, nvcc initializes lists of constants, but not objects with a constructor: they
+// are zero.
+template <uint32_t... kVisible>
+ATARI_INLINE uint32_t possible_pairs(uint32_t visible, std::integer_sequence<uint32_t, kVisible...>) {
 #if defined(__CUDA_ARCH__)
   static __device__ const
 #else
-  static
+  static constexpr
 #endif
-  constexpr PossiblePairs pairs;
-  return pairs.of[visible];
+  uint16_t pairs[] = {pairs_of(kVisible)...};
+  return pairs[visible];
+}
+
+ATARI_INLINE uint32_t possible_pairs(uint32_t visible) {
+  return possible_pairs(visible, std::make_integer_sequence<uint32_t, 1 << kObjects>());
 }
 
 // Bits x0 to x1 - 1 of the 64 that start at bit 64 * word.

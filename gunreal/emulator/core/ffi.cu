@@ -1,4 +1,4 @@
-// Steps of consoles as functions that compiled JAX programs call on a GPU. They have been compiled, but not run on a GPU.
+// Steps of consoles as functions that compiled JAX programs call on a GPU.
 #include "ffi.h"
 #include "kernel.cu"
 
@@ -13,12 +13,12 @@ ffi::Error finished() {
   return ffi::Error::Internal(std::string("the emulator's kernel can't be launched: ") + cudaGetErrorString(error));
 }
 
-// Consoles for each warp: as many as leave four warps for each multiprocessor.
+// Consoles for each warp: as many as leave two warps for each multiprocessor. With more warps, a step takes longer.
 int lanes_for(int n) {
   int device = 0, processors = 1, lanes = 1;
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  while (lanes < kLanes && lanes * processors * 4 < n) lanes *= 2;
+  while (lanes < kLanes && lanes * processors * 2 < n) lanes *= 2;
   return lanes;
 }
 

@@ -1,9 +1,10 @@
-// The kernels: one launch is an agent step of all consoles. They have been compiled, but not run on a GPU.
+// The kernels: one launch is an agent step of all consoles.
 #include "warp.h"
 
 namespace atari {
 
 constexpr int kWarps = 2;           // of a block
+constexpr int kBlocks = 8;          // of a multiprocessor, so that a thread may have 128 registers
 constexpr int kLargestRom = 16384;  // bytes
 
 // The warp of the calling thread, for `agent_steps`.
@@ -34,7 +35,7 @@ struct GpuWarp {
 
 // Each warp has `lanes` consoles. If all consoles of the block play one game, its ROM is read from shared memory, which has kLargestRom
 // bytes.
-__global__ void __launch_bounds__(kWarps* kLanes) step_kernel(const __grid_constant__ Batch batch, int lanes) {
+__global__ void __launch_bounds__(kWarps* kLanes, kBlocks) step_kernel(const __grid_constant__ Batch batch, int lanes) {
   extern __shared__ uint64_t rom[];
   __shared__ Game shared_game;
   __shared__ Rest rests[kWarps][kLanes];
