@@ -19,7 +19,7 @@ from gunreal.cluster.model import Model
 from gunreal.cluster.node import Answer, Node, Refused
 from gunreal.cluster.report import Report
 from gunreal.cluster.rounds import Round, rate_factor
-from gunreal.config.derived import first_rate
+from gunreal.config.derived import first_rate, minibatch_count
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
 from gunreal.records import checkpoint
@@ -53,7 +53,7 @@ def answers_per_turn(config: Config) -> int:
     for all of them, and the next ones find their rollouts ready. Such a wait comes at least once per turn.
     """
     batches = -(-config.agents // rollouts_per_batch(config))
-    return batches * (config.ppo_epochs * config.ppo_minibatches if config.algorithm == "ppo" else 1)
+    return batches * (config.ppo_epochs * minibatch_count(config) if config.algorithm == "ppo" else 1)
 
 
 class Coordinator(Record):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gunreal.config.schema import Config
 
+MINIBATCH = 320  # agent steps of a minibatch of PPO, as in the default batch of the parallel runner
 SMALL_BATCH = 80  # agent steps of a batch of A3C, and at least those of a group in a device run without PPO
 
 
@@ -15,6 +16,13 @@ def per_process(config: Config) -> int:
 def batch_steps(config: Config) -> int:
     """Minimum size of a training batch, in agent steps: `min_batch`, or what suits the algorithm."""
     return config.min_batch or (960 if config.algorithm == "ppo" else SMALL_BATCH)
+
+
+def minibatch_count(config: Config) -> int:
+    """Number of minibatches of PPO: `ppo_minibatches`, or what suits the size of the batch."""
+    if config.ppo_minibatches or config.runner != "device":
+        return config.ppo_minibatches or 3
+    return max(3, config.agents // device_groups(config) * config.t_max // MINIBATCH)
 
 
 def first_rate(config: Config) -> float:

@@ -189,7 +189,13 @@ class Config:
         choices=("ppo", "a3c", "dqn"),
     )
     ppo_epochs: int = field(3, "Number of PPO epochs per batch", low=1, high=100)
-    ppo_minibatches: int = field(3, "Number of minibatches per PPO epoch, with one update for each", low=1, high=1000)
+    ppo_minibatches: int = field(
+        0,
+        "Number of minibatches per PPO epoch, with one update for each. 0 means 3, and in device runs as many as can "
+        "have 320 agent steps, but at least 3",
+        low=0,
+        high=1000,
+    )
     ppo_overlap: int = field(
         1,
         "Number of a batch's last PPO epochs in which its agents take the next rollouts. With 0, they wait for all "

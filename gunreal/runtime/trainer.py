@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gunreal.acting.pool import Member, Pool
-from gunreal.config.derived import batch_steps, first_rate
+from gunreal.config.derived import batch_steps, first_rate, minibatch_count
 from gunreal.config.schema import Config
 from gunreal.experience import queues
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Past, concatenate_pasts, empty_observations
@@ -205,8 +205,9 @@ def updates(
     batch = {**batch, "base": {**batch["base"], "advantage": advantage}}
     rng = np.random.default_rng([config.seed, version, 0, _STREAM])
     first = version // config.ppo_epochs  # number of updates so far that were in a first epoch
-    with_tasks = [takes_part(first + place, config.task_share) for place in range(config.ppo_minibatches)]
-    yield from minibatches(batch, lengths, config.ppo_epochs, config.ppo_minibatches, rng, with_tasks)
+    parts = minibatch_count(config)
+    with_tasks = [takes_part(first + place, config.task_share) for place in range(parts)]
+    yield from minibatches(batch, lengths, config.ppo_epochs, parts, rng, with_tasks)
 
 
 def takes_part(update: int, share: float) -> bool:
@@ -270,7 +271,7 @@ class Trainer:
         policies than if they went on at once, and neither they nor this thread wait for long.
         """
         config, unused = self._config, batch["base"]["mask"].size
-        parts = min(config.ppo_minibatches, len(batch["base"]["mask"]))
+        parts = min(minibatch_count(config), len(batch["base"]["mask"]))
         alone = parts * max(0, config.ppo_epochs - config.ppo_overlap) if config.algorithm == "ppo" else 0
         for number, part in enumerate(updates(batch, config, self._lengths, self._learner.version)):
             if self._hurried():

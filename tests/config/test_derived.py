@@ -3,7 +3,16 @@ from __future__ import annotations
 import pytest
 
 from gunreal.config.checks import check
-from gunreal.config.derived import SMALL_BATCH, batch_steps, device_groups, entropy_weight, first_rate, per_process
+from gunreal.config.derived import (
+    MINIBATCH,
+    SMALL_BATCH,
+    batch_steps,
+    device_groups,
+    entropy_weight,
+    first_rate,
+    minibatch_count,
+    per_process,
+)
 from gunreal.config.schema import FIELDS, Config
 
 
@@ -47,6 +56,23 @@ def test_the_groups_follow_the_batch_that_the_help_names():
     """Device runs refuse `min_batch`, because it has no effect there."""
     assert f"batches of at least {SMALL_BATCH} agent steps" in FIELDS["device_batches"].metadata["help"]
     assert device_groups(Config(runner="device", algorithm="a3c", agents=24, min_batch=480)) == 4
+
+
+@pytest.mark.parametrize(
+    ("flags", "count"),
+    [
+        ({"min_batch": 9600}, 3),
+        ({"runner": "device", "agents": 24}, 3),
+        ({"runner": "device", "agents": 256}, 16),
+        ({"runner": "device", "agents": 256, "device_batches": 4}, 4),
+        ({"runner": "device", "agents": 1024, "t_max": 5}, 16),
+        ({"runner": "device", "agents": 256, "ppo_minibatches": 2}, 2),
+        ({"ppo_minibatches": 5}, 5),
+    ],
+)
+def test_large_batches_of_device_runs_have_more_minibatches(flags, count):
+    assert minibatch_count(Config(**flags)) == count
+    assert f"as many as can have {MINIBATCH} agent steps" in FIELDS["ppo_minibatches"].metadata["help"]
 
 
 @pytest.mark.parametrize(
