@@ -30,6 +30,7 @@ from gunreal.runtime.system import build_learner, make_metrics, restore
 from gunreal.runtime.trainer import anneal
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.batch_contract import has_batch_form
+from gunreal.tasks.self_imitation import SelfImitation
 
 # What to do if the memory is too small. A resumed run keeps the size of its arrays.
 _OF_NEW = "lower --agents, --t_max or --replay_size"
@@ -46,6 +47,8 @@ def check_device(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> 
         if not has_batch_form(task) or task.record(spec):
             why = "records fields" if task.record(spec) else "lacks targets_batch, or sample_batch for its own sample"
             raise ConfigError(f"task {task.name!r} {why}; leave it out of device runs, or use --runner parallel")
+        if config.algorithm == "dqn" and isinstance(task, SelfImitation):
+            raise ConfigError(f"task {task.name!r} needs a policy, which dqn does not have; use --algorithm ppo or a3c")
 
 
 def make_program(

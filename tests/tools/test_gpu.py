@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import gpu
+import numpy as np
 import pytest
 from emulation import gpu_page
 
@@ -47,6 +48,15 @@ def test_a_dry_run_does_all_parts_on_the_cpu(tmp_path, monkeypatch):
         and "| pong | 8 | chosen | no |" in page
         and "| pong | 4 | 32 | yes |" in page
     )
+
+
+def test_measurements_begin_at_different_points_of_the_games():
+    env = device.ffi.DeviceAtari(["pong", "breakout"], 7)
+    state = device._repeated(("pong", "breakout"), 2 * device.KINDS, env)
+    frames = np.asarray(env.info(state)["episode_frames"])
+    assert (np.diff(frames[:4]) == 8).all() and (np.diff(frames[4:]) == 8).all()
+    again, *_ = jax.jit(env.step)(state, np.zeros(7, np.int32))
+    np.testing.assert_array_equal(np.asarray(env.info(again)["episode_frames"]), frames + 4)
 
 
 @pytest.mark.parametrize("agents", gpu.DEVICE_AGENTS)

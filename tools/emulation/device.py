@@ -104,7 +104,7 @@ def rate(
 
     state, key = _repeated(tuple(games), spread, env), jax.random.key(0)
     size = sum(part.nbytes for part in state)
-    play(jax.tree.map(jax.numpy.copy, state), key)  # compiles
+    state, _ = play(state, key)  # compiles
     for _ in range(2):
         calls, start = 0, time.perf_counter()
         while (passed := time.perf_counter() - start) < seconds or not calls:
