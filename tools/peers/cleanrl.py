@@ -54,7 +54,8 @@ def _run(script: str, curve: Curve, game: str, seed: int, envs: int) -> None:
             pass
 
     tensorboard.SummaryWriter = Writer
-    flags = {"env-id": f"{game}-v5", "seed": seed, "num-envs": envs, "total-timesteps": curve.steps}
+    steps = curve.steps + envs * 128  # the scripts leave out a last batch that is not whole
+    flags = {"env-id": f"{game}-v5", "seed": seed, "num-envs": envs, "total-timesteps": steps}
     sys.argv[1:] = [f"--{name}={value}" for name, value in flags.items()]
     with contextlib.suppress(_Done):
         runpy.run_module(f"cleanrl.{script}", run_name="__main__")
