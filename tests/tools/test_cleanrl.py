@@ -17,8 +17,8 @@ from torch.utils.tensorboard import SummaryWriter
 flags = dict(word.removeprefix("--").split("=") for word in sys.argv[1:])
 assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 assert flags.pop("env-id") == "Breakout-v5"
-assert int(flags.pop("total-timesteps")) // (4 * 128) * (4 * 128) >= 300  # the script takes whole batches only
-assert flags == {"seed": "7", "num-envs": "4"}
+assert flags == {"seed": "7", "num-envs": "4", "total-timesteps": "812"}
+assert 812 // (4 * 128) * (4 * 128) >= 300  # the script takes whole batches only
 writer = SummaryWriter("runs/name")
 writer.add_text("hyperparameters", "|param|value|")
 for step in range(100, 1000, 100):
