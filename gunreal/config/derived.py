@@ -20,8 +20,10 @@ def batch_steps(config: Config) -> int:
 
 def minibatch_count(config: Config) -> int:
     """Number of minibatches of PPO: `ppo_minibatches`, or what suits the size of the batch."""
-    if config.ppo_minibatches or config.runner != "device":
-        return config.ppo_minibatches or 3
+    if config.ppo_minibatches:
+        return config.ppo_minibatches
+    if config.runner != "device":
+        return 3
     return max(3, config.agents // device_groups(config) * config.t_max // MINIBATCH)
 
 

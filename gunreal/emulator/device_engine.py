@@ -9,7 +9,6 @@ import numpy as np
 
 from gunreal.emulator.build import EmulatorUnavailable
 from gunreal.emulator.cpu_engine import Results
-from gunreal.emulator.pack import player_offset
 from gunreal.emulator.settings import Settings
 
 if TYPE_CHECKING:
@@ -74,25 +73,16 @@ class DeviceEngine:
 
     def pictures(self, k: int) -> np.ndarray:
         """Returns both pictures of a console, uint8 `[2, height, 160]`."""
-        return np.array(self._state.screens[k]).ravel()[: self._size(k)].reshape(2, -1, 160)
+        size = 2 * self._games[self._of[k]].loaded.game.height * 160
+        return np.array(self._state.screens[k]).ravel()[:size].reshape(2, -1, 160)
 
     def load(self, players: np.ndarray, pictures: Sequence[np.ndarray]) -> None:
         """Sets the states to those of `players` and `pictures`."""
-        from gunreal.emulator.ffi import AtariState
-
-        players = players.copy()
-        players[:, player_offset("game")] = self._of
-        screens = np.zeros((len(players), *self._atari.screens_shape), np.uint8)
-        for k, picture in enumerate(pictures):
-            screens[k].ravel()[: self._size(k)] = picture.ravel()
-        self._state = AtariState(self._put(players), self._put(screens))
+        self._state = self._jax.device_put(self._atari.loaded(players, pictures), self._device)
 
     def close(self) -> None:
         """Frees the consoles."""
         self._state = self._results = None
-
-    def _size(self, k: int) -> int:
-        return 2 * self._games[self._of[k]].loaded.game.height * 160
 
     def _put(self, value: Any) -> jax.Array:
         """Returns an array on the device. Arrays of other libraries on the same device are not copied."""

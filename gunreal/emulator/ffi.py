@@ -99,6 +99,20 @@ class DeviceAtari:
             raise ValueError(f"the seeds have shape {seeds.shape}; give one for each of the {self.num_envs} consoles")
         return AtariState(*_call("init", self._state(self.num_envs), self._pack, self._games, seeds))
 
+    def loaded(self, players: np.ndarray, pictures: Sequence[np.ndarray]) -> AtariState:
+        """Returns saved consoles.
+
+        Args:
+          players: states without pictures, uint8 `[num_envs, bytes]`, of the games of these consoles.
+          pictures: both pictures of each console, uint8 `[2, height, 160]` or flat.
+        """
+        players = players.copy()
+        players[:, player_offset("game")] = self._games
+        screens = np.zeros((len(players), *self.screens_shape), np.uint8)
+        for screen, picture in zip(screens, pictures, strict=True):
+            screen.ravel()[: picture.size] = picture.ravel()
+        return AtariState(jnp.asarray(players), jnp.asarray(screens))
+
     def observe(self, state: AtariState) -> jax.Array:
         """Returns the last pictures as observations, uint8 `[n, channels, height, width]`.
 

@@ -13,7 +13,6 @@ import jax
 import numpy as np
 
 from gunreal.emulator import VectorAtari, ffi
-from gunreal.emulator.pack import player_offset
 from gunreal.emulator.settings import games_of
 
 CALL = 8  # steps in one call
@@ -120,12 +119,8 @@ def _repeated(games: tuple[str, ...], spread: int, env: ffi.DeviceAtari) -> ffi.
     states, of = _spread(games, spread), games_of(len(games), env.num_envs)
     chosen = [states[game * KINDS + k % KINDS] for k, game in enumerate(of)]
     bytes_of_player = jax.eval_shape(env.init, np.zeros(env.num_envs, np.uint32)).players.shape[1]
-    screens = np.zeros((env.num_envs, *env.screens_shape), np.uint8)
-    for screen, state in zip(screens, chosen, strict=True):
-        screen.ravel()[: len(state) - bytes_of_player] = state[bytes_of_player:]
     players = np.stack([state[:bytes_of_player] for state in chosen])
-    players[:, player_offset("game")] = of
-    return ffi.AtariState(jax.numpy.asarray(players), jax.numpy.asarray(screens))
+    return env.loaded(players, [state[bytes_of_player:] for state in chosen])
 
 
 @functools.cache
