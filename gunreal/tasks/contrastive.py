@@ -29,7 +29,7 @@ class Contrastive(FuturePrediction):
 
     Options:
       weight: weight of the loss. The default matches the 0.1 of Ye et al., whose loss starts at 2 ln 2. This loss
-        starts at the logarithm of the number of frames, 4.4 for 80 frames.
+        starts at the logarithm of the number of frames, 5.8 for 320 frames.
       steps: maximum number of steps ahead to predict.
       units: number of GRU units, and size of the compared embeddings.
     """
