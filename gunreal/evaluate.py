@@ -96,8 +96,7 @@ def _usage(program: str, values: flags.FlagValues) -> str:
 def _open(name: str, values: flags.FlagValues) -> Run:
     """The run, with the configuration to evaluate it with."""
     folder = folders.find(name, values.logdir)
-    inside = folder / "checkpoints" / values.checkpoint  # a bare file name, as error messages list them
-    run = load(folder, inside if inside.is_file() else values.checkpoint)
+    run = load(folder, values.checkpoint)
     if values.protocol:
         if not run.config.env.startswith("ALE/"):
             raise ConfigError(f"--protocol applies to Atari games only, not to {run.config.env}; leave it out")

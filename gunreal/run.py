@@ -250,7 +250,7 @@ def load(path: str | Path, which: str | Path = "newest") -> Run:
 
     Args:
       path: folder of the run, such as "runs/NAME", or the name of a run in `runs`.
-      which: checkpoint to use: "newest", "best", or a path.
+      which: checkpoint to use: "newest", "best", the name of one of the run's checkpoints, or a path.
 
     Raises:
       ConfigError: there is no run at `path`.

@@ -89,7 +89,7 @@ def check_fit(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> Non
             task.check(spec)
         except ValueError as error:
             raise ConfigError(f"task {task.name!r} does not fit {config.env}: {error}") from error
-    check_recorded(config, sorted({field.key for field in recorded_fields(tasks, spec).values()}))
+    check_recorded(config, recorded_fields(tasks, spec).values())
 
 
 def train(config: Config, *, show: bool = True, on_metrics: OnMetrics | None = None) -> Run:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from gunreal.config.derived import device_groups, first_rate, largest_share, per_process
@@ -14,8 +14,13 @@ _MIN_MEMORY = 64 * 2**20
 _MOST_PROCESSED = 4096  # agents of a run with processes
 _OF_PROCESSES: tuple[str, ...] = ("serial", "agents_per_process", "predictors", "trainers", "run_ahead", "scheduler")
 _OF_PROCESSES += ("scheduler_seconds", "max_batch", "env_timeout", "min_batch", "transfer", "image_key")
-_OF_PROCESSES += ("replay_fill", "nodes", "cluster")
+_OF_PROCESSES += ("replay_fill", "nodes", "cluster", "ppo_overlap")
 _OF_DEVICES = ("devices", "device_batches", "device_spread")
+_OF_CLUSTERS = ("reducers", "rate_scaling", "warmup", "quorum", "sync", "gradient_dtype", "node_timeout")
+_OF_ALGORITHMS = {
+    "ppo": ("gae_lambda", *(name for name in FIELDS if name.startswith("ppo_"))),
+    "dqn": tuple(name for name in FIELDS if name.startswith("dqn_")),
+}
 
 
 def check(config: Config, given: Collection[str] = frozenset(FIELDS)) -> None:
@@ -156,24 +161,31 @@ def _check_cluster(config: Config) -> None:
 
 def _check_effect(config: Config, given: Collection[str]) -> None:
     """Refuses fields that have just been set, and that other fields which may change leave without effect."""
-    if not (config.eval_steps or config.eval_minutes) and _is_set(config, "eval_episodes", given):
-        raise ConfigError("eval_episodes has no effect without evaluations; add --eval_steps or leave it out")
-    if not config.tasks and _is_set(config, "task_share", given):
-        raise ConfigError("task_share has no effect without tasks; add --tasks or leave it out")
-    if config.algorithm != "dqn":
-        for name in FIELDS:
-            if name.startswith("dqn_") and _is_set(config, name, given):
-                raise ConfigError(f"{name} has no effect on {config.algorithm}; leave it out or use --algorithm dqn")
-    if not is_cluster(config):
-        for name in ("reducers", "rate_scaling", "warmup", "quorum", "sync", "gradient_dtype", "node_timeout"):
+    for names, where, fix in _without_effect(config):
+        for name in names:
             if _is_set(config, name, given):
-                fix = "add --nodes 2 or --cluster ADDRESS, or leave it out"
-                raise ConfigError(f"{name} has no effect on one node; {fix}")
-    for name in _OF_PROCESSES if is_device(config) else _OF_DEVICES:
-        if _is_set(config, name, given):
-            fix = "--runner parallel" if is_device(config) else "--runner device"
-            where = "in" if is_device(config) else "outside of"
-            raise ConfigError(f"{name} has no effect {where} device runs; leave it out or use {fix}")
+                raise ConfigError(f"{name} has no effect {where}; leave it out or {fix}")
+
+
+def _without_effect(config: Config) -> Iterator[tuple[Sequence[str], str, str]]:
+    """The fields without effect: their names, the reason, and what would give them one."""
+    if not (config.eval_steps or config.eval_minutes):
+        yield ("eval_episodes",), "without evaluations", "add --eval_steps"
+    if not config.tasks:
+        yield ("task_share",), "without tasks", "add --tasks"
+    if not config.env.startswith("ALE/"):
+        yield ("protocol", "emulator"), f"on {config.env}", "choose an Atari game, such as ALE/Pong-v5"
+    for algorithm, names in _OF_ALGORITHMS.items():
+        if config.algorithm != algorithm:
+            yield names, f"on {config.algorithm}", f"use --algorithm {algorithm}"
+    if config.algorithm == "dqn":
+        yield ("entropy", "value_weight"), "on dqn", "use --algorithm ppo"
+    if not is_cluster(config):
+        yield _OF_CLUSTERS, "on one node", "add --nodes 2 or --cluster ADDRESS"
+    if is_device(config):
+        yield _OF_PROCESSES, "in device runs", "use --runner parallel"
+    else:
+        yield _OF_DEVICES, "outside of device runs", "use --runner device"
 
 
 def _is_set(config: Config, name: str, given: Collection[str]) -> bool:

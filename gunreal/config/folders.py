@@ -58,6 +58,13 @@ def prepare_run_dir(config: Config) -> Path:
     return path
 
 
+def _expanded(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(f"{path} begins with the home folder of an unknown user; write it without ~") from error
+
+
 def save_resumed(config: Config, run_dir: str | Path) -> None:
     """Saves the configuration with which a run is resumed.
 
@@ -82,7 +89,7 @@ def remedy(run_dir: str | Path, error: OSError) -> str:
 
 
 def _make(config: Config) -> Path:
-    logdir = Path(config.logdir).expanduser()
+    logdir = _expanded(config.logdir)
     if config.name:
         path = logdir / config.name
         path.mkdir(parents=True, exist_ok=True)
@@ -136,10 +143,11 @@ def find(name: str, logdir: str = Config.logdir) -> Path:
     Raises:
       ConfigError: the run does not exist.
     """
-    under = Path(logdir).expanduser()
-    for path in (Path(name).expanduser(), under / name):
-        if name and (path / CONFIG).is_file():
-            return path.resolve()
+    under = _expanded(logdir)
+    for path in (_expanded(name), under / name):
+        with contextlib.suppress(OSError):  # such as a name that is too long
+            if name and (path / CONFIG).is_file():
+                return path.resolve()
     known = sorted(path.parent.name for path in under.glob(f"*/{CONFIG}"))
     hint = close_match(name, known) or (f"; the newest run there is {known[-1]}" if known else "; check --logdir")
     raise ConfigError(f"run {name!r} not found, neither as a folder nor in {under}{hint}")

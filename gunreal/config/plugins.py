@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gunreal.config.schema import ConfigError
+from gunreal.config.values import is_number
 
 
 class Kind(NamedTuple):
@@ -96,7 +97,8 @@ def build(kind: Kind, cls: type[Any], options: Mapping[str, Any]) -> Any:
         wanted = types_by_name[option]
         if not _fits(value, wanted):
             type_name = wanted.__name__ if isinstance(wanted, type) else wanted
-            raise ConfigError(f"{cls.name}.{option} is {value!r}, but must be of type {type_name}")
+            finite = " and finite" if wanted is float else ""
+            raise ConfigError(f"{cls.name}.{option} is {value!r}, but must be of type {type_name}{finite}")
     return cls(**options)
 
 
@@ -118,9 +120,14 @@ def _place(error: Exception) -> str:
 
 def _fits(value: Any, wanted: Any) -> bool:
     """Whether `value` has the wanted plain type, or one of a union. Other annotations are not checked."""
+    choices = typing.get_args(wanted)
     if typing.get_origin(wanted) in (typing.Union, types.UnionType):
-        return any(_fits(value, choice) for choice in typing.get_args(wanted))
+        return any(_fits(value, choice) for choice in choices)
     wanted = typing.get_origin(wanted) or wanted
+    if wanted is tuple and choices[1:] == (...,):
+        return isinstance(value, (list, tuple)) and all(_fits(item, choices[0]) for item in value)
+    if wanted is float and not is_number(value):
+        return False
     if wanted not in (bool, int, float, str, list, tuple, dict, type(None)):
         return True
     if isinstance(value, bool):

@@ -66,7 +66,12 @@ def reference(field: str, thing: Any) -> str:
 
 def is_number(value: Any) -> bool:
     """Whether `value` is a finite number. Booleans do not count as numbers."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False
 
 
 def _is_table(value: Any) -> bool:

@@ -47,7 +47,8 @@ class Turn(NamedTuple):
     Attributes:
       scores: score of each episode that ended, float32 `[steps, N]`, NaN elsewhere.
       values: the metrics of each update, float32 `[metrics]`, in the order of `Program.names`.
-      lags: number of updates between acting and each update, int32 `[t_max]`. -1 for steps before the run.
+      lags: number of updates between acting and each update, int32. There is one for each step of a rollout, or of each
+        sequence with DQN. It is -1 for steps before the run.
       with_tasks: whether the tasks took part in each update.
     """
 
@@ -121,7 +122,8 @@ class Program:
         config, spec = self._config, self._spec
         rows = store.ring_size(spec, self._replay, self.block)
         steps = store.blank(spec, rows, self.groups, config.agents, config.dqn_priority > 0)
-        key = jax.random.key_data(jax.random.fold_in(jax.random.key(config.seed), 1))
+        # Below 3, it may be one of the keys of `Acting.start`.
+        key = jax.random.key_data(jax.random.fold_in(jax.random.key(config.seed), 3))
         return Loop(self._acting.start(), steps, jnp.int32(0), key)
 
     def turn(self, loop: Loop, number: int, learning_rate: float, exploration: float = 0.0) -> tuple[Loop, Turn]:

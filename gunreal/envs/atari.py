@@ -19,6 +19,7 @@ import numpy as np
 from gymnasium import spaces
 
 from gunreal.config.schema import Config, ConfigError
+from gunreal.config.values import is_number
 from gunreal.envs.raw import Raw
 from gunreal.envs.resize import AreaResize
 from gunreal.envs.step import Step
@@ -194,10 +195,14 @@ def _open(emulator: str, game: str, options: dict) -> Any:
     ale.setInt("max_num_frames_per_episode", limit)
     rom: Any = ale_py.roms.get_rom_path(game)
     ale.loadROM(rom)
-    if mode is not None:
-        ale.setMode(mode)
-    if difficulty is not None:
-        ale.setDifficulty(difficulty)
+    for name, value, known, choose in (
+        ("mode", mode, ale.getAvailableModes(), ale.setMode),
+        ("difficulty", difficulty, ale.getAvailableDifficulties(), ale.setDifficulty),
+    ):
+        if value is not None and value not in known:
+            raise ConfigError(f"{game} has no {name} {value}; use one of {', '.join(map(str, known))}")
+        if value is not None:
+            choose(value)
     return ale
 
 
@@ -228,5 +233,20 @@ def _options(config: Config) -> dict:
     options: dict = {**_DEFAULTS, **PROTOCOLS[config.protocol]}
     if unknown := set(config.env_args) - set(options):
         raise ConfigError(f"unknown env_args {sorted(unknown)} for {config.env}; available: {sorted(options)}")
+    for name, value in config.env_args.items():
+        _check_option(name, value)
     options |= config.env_args
     return {**options, "noop_max": max(options["noop_max"], 1)}
+
+
+def _check_option(name: str, value: Any) -> None:
+    if name == "full_action_space":
+        fits, wanted = isinstance(value, bool), "true or false"
+    elif name == "repeat_action_probability":
+        fits, wanted = is_number(value) and 0 <= value <= 1, "a number from 0 to 1"
+    else:
+        least = 1 if name == "frameskip" else 0
+        fits = isinstance(value, int) and not isinstance(value, bool) and value >= least
+        wanted = f"a whole number of at least {least}"
+    if not fits:
+        raise ConfigError(f"env_args.{name} is {value!r}, but must be {wanted}")

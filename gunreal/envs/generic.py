@@ -70,15 +70,7 @@ def open_env(config: Config) -> gymnasium.Env:
 
         return open_level(config)
     module, _, env_id = config.env.rpartition(":")
-    try:
-        if module:
-            importlib.import_module(module)
-    except ModuleNotFoundError as e:
-        if not e.name or not f"{module}.".startswith(f"{e.name}."):
-            raise  # the module exists, and one of its own imports failed
-        raise ConfigError(
-            f"no module {module!r} for {config.env}; install it, start where it is (PYTHONPATH), or correct the name"
-        ) from None
+    _import(config, module)
     if module and env_id not in gymnasium.registry and callable(found := getattr(sys.modules[module], env_id, None)):
         return _from_function(config, found)
     if env_id not in gymnasium.registry:
@@ -93,16 +85,34 @@ def open_env(config: Config) -> gymnasium.Env:
         args = {"pixels": config.observation, "size": config.frame_size} | args
     try:
         return gymnasium.make(env_id, disable_env_checker=True, **args)
+    except ConfigError:
+        raise
     except gymnasium.error.DependencyNotInstalled as e:
         raise ConfigError(f"{config.env} needs a missing package: {e}") from None
     except gymnasium.error.UnregisteredEnv:
         raise ConfigError(_unknown(env_id)) from None
-    except TypeError as e:
-        if "unexpected keyword" not in str(e):
+    except (TypeError, ValueError, KeyError, AssertionError) as e:
+        if not config.env_args:
             raise
-        raise ConfigError(f"env_args do not fit {config.env}: {str(e).partition(' was raised')[0]}") from None
+        what = str(e).partition(" was raised")[0] if isinstance(e, TypeError | ValueError) else repr(e)
+        raise ConfigError(f"env_args do not fit {config.env}: {' '.join(what.split())}") from e
     except gymnasium.error.Error as e:
         raise ConfigError(f"{config.env}: {' '.join(str(e).split())}") from None
+
+
+def _import(config: Config, module: str) -> None:
+    """Imports the module that `config.env` names, which may register environments. It may be empty."""
+    try:
+        if module.startswith("."):
+            raise ModuleNotFoundError(name=module)  # relative to nothing
+        if module:
+            importlib.import_module(module)
+    except ModuleNotFoundError as e:
+        if not e.name or not f"{module}.".startswith(f"{e.name}."):
+            raise  # the module exists, and one of its own imports failed
+        raise ConfigError(
+            f"no module {module!r} for {config.env}; install it, start where it is (PYTHONPATH), or correct the name"
+        ) from None
 
 
 def _from_function(config: Config, function: Callable[..., Any]) -> gymnasium.Env:
@@ -117,6 +127,10 @@ def _from_function(config: Config, function: Callable[..., Any]) -> gymnasium.En
         if e.__traceback__ and e.__traceback__.tb_next:
             raise  # from inside the function
         raise ConfigError(f"env_args do not fit {config.env}: {e}") from None
+    except ValueError as e:
+        if not config.env_args:
+            raise
+        raise ConfigError(f"env_args do not fit {config.env}: {' '.join(str(e).split())}") from e
     if isinstance(env, gymnasium.Env):
         return env
     if functional := adapted(env):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import gymnasium
 import numpy as np
 
-from gunreal.config.schema import Config
+from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.raw import Raw
 from gunreal.envs.step import Step, VectorEnv
-from gunreal.experience.spec import Spec
+from gunreal.experience.spec import RecordedField, Spec
 
 
 def make(config: Config, num_envs: int, extra_keys: Sequence[str] = ()) -> VectorEnv:
@@ -67,11 +67,24 @@ def examine(config: Config) -> tuple[Spec, Raw]:
     return Spec(env.frame, stack, env.dtype, env.num_actions, config.t_max, config.discount, clip), env.raw
 
 
-def check_recorded(config: Config, keys: Sequence[str]) -> None:
-    """Raises ConfigError if the environment lacks one of the recorded `keys`. Resets the environment once."""
-    if keys:
-        with contextlib.closing(make(config, 1, keys)) as env:
-            env.step(np.zeros(1, np.int32), np.ones(1, bool), np.array([config.seed]))
+def check_recorded(config: Config, fields: Collection[RecordedField]) -> None:
+    """Resets the environment once.
+
+    Raises:
+      ConfigError: the environment lacks one of the recorded fields, or its values do not fit the field.
+    """
+    if not fields:
+        return
+    with contextlib.closing(make(config, 1, sorted({field.key for field in fields}))) as env:
+        extra = env.step(np.zeros(1, np.int32), np.ones(1, bool), np.array([config.seed])).extra
+    for field in fields:
+        value = np.asarray(extra[field.key] if field.convert is None else field.convert(extra[field.key]))
+        lossy = value.dtype.kind == "f" and np.dtype(field.dtype).kind != "f"  # 0.5 would become 0
+        if lossy or value.shape[1:] != field.shape:
+            raise ConfigError(
+                f"a task records {field.key!r} as {field.dtype} of shape {field.shape}, but {config.env} has "
+                f"{value.dtype} of shape {value.shape[1:]}; convert it in the environment, or leave out the task"
+            )
 
 
 def try_reset(config: Config) -> None:

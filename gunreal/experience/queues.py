@@ -24,7 +24,7 @@ ROLLOUT = np.dtype([("process", "<i4"), ("agent", "<i4"), ("first", "<i8")])
 EPISODE = np.dtype([("process", "<i4"), ("length", "<i4"), ("score", "<f8")])
 
 TRAINED = 255
-ATOMIC = 4096  # bytes; POSIX guarantees 512, Linux and macOS a page
+ATOMIC = 4096  # bytes; POSIX guarantees 512, Linux a page
 
 
 class Pipe:

@@ -1,7 +1,7 @@
 """Everything that differs between TensorFlow and JAX, behind one interface.
 
-Only `devices.py`, `tensorflow_learner.py` and `jax_learner.py` import `tensorflow` or `jax`. The rest of the library
-uses this module.
+Only `devices.py`, `tensorflow_learner.py` and `jax_learner.py` import `tensorflow`, and only they and what belongs to
+device runs import `jax`. The rest of the library uses this module.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class JaxLearner(Learner):
         (total, metrics), gradients = self._jax.value_and_grad(loss, has_aux=True)(weights[:trained])
         with self._scope(weights):
             found = self.network.moments(batch, metrics)
-        return list(gradients), self._judge(batch, total, metrics, gradients), found
+        return list(gradients), self._judge(batch, total, metrics, gradients, found), found
 
     def _apply(self, gradients: list[Any], found: dict[str, Moments], scale: float, learning_rate: float) -> None:
         how = np.float32(scale), np.float32(learning_rate)

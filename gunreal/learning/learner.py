@@ -202,12 +202,21 @@ class Learner:
     def _parts(self, batch: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(present(self.network.lengths, batch))
 
-    def _judge(self, batch: Mapping[str, Any], total: Any, metrics: dict[str, Any], gradients: list[Any]) -> Any:
+    def _judge(
+        self,
+        batch: Mapping[str, Any],
+        total: Any,
+        metrics: dict[str, Any],
+        gradients: list[Any],
+        found: Mapping[str, Moments],
+    ) -> Any:
         """Stacks all metrics into one array, so that they are fetched in one transfer."""
         from keras import ops
 
         norm = ops.sqrt(sum(ops.sum(ops.square(g)) for g in gradients))
-        finite = ops.logical_and(ops.isfinite(total), ops.isfinite(norm))
+        # An infinite observation is clipped, so the loss does not show it. Its square would spoil the running moments.
+        spread = [ops.sum(ops.square(moments.mean) + moments.variance) for moments in found.values()]
+        finite = ops.all(ops.isfinite(ops.stack([total, norm, *spread])))
         metrics = {**metrics, "grad_norm": norm, "skipped": 1.0 - ops.cast(finite, "float32")}
         # Set while tracing, because the compiled function returns only the values.
         self._metrics[self._parts(batch)] = tuple(metrics)

@@ -22,7 +22,7 @@ from gunreal.learning.task import LearnedTask
 from gunreal.learning.torso import Features, Torso
 
 _LEAST_RETURN_DEVIATION = 0.1  # avoids learning from the noise of the values before there are rewards
-_RETURNS_REMEMBERED = 100_000.0  # agent steps; returns grow as the policy improves
+_RETURNS_REMEMBERED = 100_000.0  # steps, counted once per epoch; returns grow as the policy improves
 
 
 class Network:

@@ -105,7 +105,8 @@ class TensorFlowLearner(Learner):
             tape.watch(weights)
             total, metrics = self._loss(batch)
         gradients = tape.gradient(total, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        return gradients, self._judge(batch, total, metrics, gradients), self.network.moments(batch, metrics)
+        found = self.network.moments(batch, metrics)
+        return gradients, self._judge(batch, total, metrics, gradients, found), found
 
     def _apply(self, gradients: list[Any], found: dict[str, Moments], scale: float, learning_rate: float) -> None:
         self._optimize(gradients, found, np.float32(scale), np.float32(learning_rate))

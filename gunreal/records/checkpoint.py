@@ -119,7 +119,8 @@ def load(run_dir: str | Path, which: str | Path = "newest") -> Checkpoint:
 
     Args:
       run_dir: folder of the run.
-      which: "newest", "best", or the path of a file. "newest" skips damaged files with a warning on stderr.
+      which: "newest", "best", the name of one of its checkpoints, or the path of a file. "newest" skips damaged files
+        with a warning on stderr.
 
     Raises:
       FileNotFoundError: there is no intact checkpoint. The message is one line.
@@ -131,7 +132,8 @@ def load(run_dir: str | Path, which: str | Path = "newest") -> Checkpoint:
             except _DAMAGED as error:
                 print(f"gunreal: {path} is damaged ({error}); trying the previous one", file=sys.stderr)
         raise FileNotFoundError(f"{run_dir} has no readable checkpoint; start a new run")
-    path = Path(run_dir) / "checkpoints" / _BEST if which == "best" else Path(which)
+    inside = Path(run_dir) / "checkpoints" / (_BEST if which == "best" else which)
+    path = inside if which == "best" or inside.is_file() else Path(which)
     try:
         return _read(path)
     except FileNotFoundError as error:

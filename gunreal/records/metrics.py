@@ -82,6 +82,7 @@ class RunMetrics:
         self._scores: deque[float] = deque(state.get("scores", ()), maxlen=100)
         self._earlier_seconds = float(state.get("seconds", 0.0))
         self._start = self._last = time.monotonic()
+        self._end: float | None = None
         self._last_counts = dict(self._counts)
         self._means: defaultdict[str, Mean] = defaultdict(Mean)
         self._latest: dict[str, float] = {}
@@ -140,6 +141,10 @@ class RunMetrics:
             self._counts["episodes"] += 1
             self._scores.append(float(score))
 
+    def stop_clock(self) -> None:
+        """Ends the time of the run. What comes later, such as a last evaluation, is not training time."""
+        self._end = time.monotonic()
+
     def restarted(self) -> None:
         """Records the restart of an agent process."""
         self._add("restarts", 1)
@@ -152,7 +157,7 @@ class RunMetrics:
     def state(self) -> dict[str, Any]:
         """The state to save in a checkpoint, as values for JSON."""
         with self._lock:
-            return {**self._counts, "scores": list(self._scores), "seconds": self._seconds(time.monotonic())}
+            return {**self._counts, "scores": list(self._scores), "seconds": self._seconds(self._now())}
 
     def snapshot(
         self, gauges: Mapping[str, Any], queues: Mapping[str, int], now: float | None = None
@@ -165,7 +170,7 @@ class RunMetrics:
           queues: current length of each prediction queue and of "train".
           now: time as given by `time.monotonic()`. The default is the current time.
         """
-        now = time.monotonic() if now is None else now
+        now = self._now() if now is None else now
         with self._lock:
             elapsed = max(now - self._last, 1e-9)
             rate = {name: (self._counts[name] - self._last_counts[name]) / elapsed for name in ("step", "trained")}
@@ -221,6 +226,9 @@ class RunMetrics:
     def _mean(self, name: str) -> float | None:
         mean = self._means.get(name)
         return mean.value() if mean else None
+
+    def _now(self) -> float:
+        return time.monotonic() if self._end is None else self._end
 
     def _seconds(self, now: float) -> float:
         return self._earlier_seconds + now - self._start

@@ -102,6 +102,7 @@ class Evaluation:
 
     def _start(self) -> None:
         system, self._since = self._system, time.monotonic()
+        system.drain_episodes()  # the steps of a device run are counted when they are read
         self._step = system.metrics.step
         self._next = self._multiple_after(self._step)
         try:

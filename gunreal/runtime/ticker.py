@@ -57,7 +57,9 @@ class Ticker:
         return self._evaluation.take() if self._evaluation else {}
 
     def wait(self) -> None:
-        """Waits for evaluations at the end of the budget."""
+        """Ends the training time, and waits for evaluations at the end of the budget."""
+        self._system.drain_episodes()
+        self._system.metrics.stop_clock()
         if self._evaluation and not self._system.in_haste:
             self._run.save()  # the wait may be long
             self._evaluation.finish()

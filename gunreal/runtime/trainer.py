@@ -22,6 +22,7 @@ from gunreal.records.metrics import RunMetrics
 from gunreal.tasks.base import AuxiliaryTask
 
 _STREAM = 3  # fourth word of the seed of PPO's minibatches; those of agents have three, which is the same as a 0
+_GOLDEN = (5**0.5 - 1) / 2  # multiples of it are spread evenly over [0, 1), and so are those of every n-th number
 
 
 class Batch(dict[str, Any]):
@@ -211,8 +212,12 @@ def updates(
 
 
 def takes_part(update: int, share: float) -> bool:
-    """Whether the tasks take part in this update on new rollouts, counted from 0. They do in an even `share` of all."""
-    return int((update + 1) * share + 1e-9) > int(update * share + 1e-9)
+    """Whether the tasks take part in this update on new rollouts, counted from 0.
+
+    They do in an even `share` of all updates, and of every second or third one. Several trainers may begin batches with
+    the same count, and then ask about some of the numbers only.
+    """
+    return update * _GOLDEN % 1 < share
 
 
 class Updates(Protocol):
@@ -257,7 +262,7 @@ class Trainer:
     def warm_up(self, batch: dict[str, Any]) -> None:
         """Compiles what `work` does with a batch of this size. Nothing is learned from it."""
         compiled = set()
-        for share in {1.0, self._config.task_share}:  # some updates leave out the tasks, as do PPO's later epochs
+        for share in (1.0, 0.0) if self._config.task_share < 1 else (1.0,):  # some updates leave out the tasks
             for part in updates(batch, dataclasses.replace(self._config, task_share=share), self._lengths, 0):
                 if frozenset(part) not in compiled:
                     compiled.add(frozenset(part))

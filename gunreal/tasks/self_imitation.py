@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gunreal.experience.replay import Replay
+from gunreal.experience.spec import Spec
 from gunreal.tasks.base import ReplaySequence, pad
 from gunreal.tasks.value_replay import ValueReplay
 
@@ -32,6 +33,10 @@ class SelfImitation(ValueReplay):
     name = "sil"
     weight: float = 0.1
     value_weight: float = 0.01
+
+    def check(self, spec: Spec) -> None:
+        if self.value_weight < 0:
+            raise ValueError(f"sil.value_weight is {self.value_weight}: choose 0 or more")
 
     def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
         """The "returns" of value replay, and "action" int32 `[t_max]`."""

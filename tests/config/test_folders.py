@@ -45,8 +45,14 @@ def test_find(tmp_path):
         folders.find("zzz", str(tmp_path))
     with pytest.raises(ConfigError, match="check --logdir"):
         folders.find("zzz", str(tmp_path / "none"))
-    with pytest.raises(ConfigError):
-        folders.find("", str(tmp_path))
+    for name in ("", "x" * 300):
+        with pytest.raises(ConfigError, match="not found"):
+            folders.find(name, str(tmp_path))
+    for name, logdir in (("~nobody-here/run", "runs"), ("run", "~nobody-here/runs")):
+        with pytest.raises(ConfigError, match="home folder of an unknown user; write it without ~"):
+            folders.find(name, logdir)
+    with pytest.raises(ConfigError, match="home folder of an unknown user"):
+        folders.prepare_run_dir(Config(logdir="~nobody-here/runs"))
 
 
 def test_resume_takes_what_does_not_define_the_run(tmp_path):

@@ -124,6 +124,15 @@ def test_action_sets_and_size():
         (Config(env="ALE/spaceinvaders-v5"), "did you mean ALE/SpaceInvaders-v5"),
         (Config(env="ALE/Pong-v5", protocol="v4"), "unknown protocol 'v4'"),
         (Config(env="ALE/Pong-v5", env_args={"obs_type": "ram"}), "obs_type"),
+        (
+            Config(env="ALE/Pong-v5", env_args={"frameskip": 0}),
+            "frameskip is 0, but must be a whole number of at least 1",
+        ),
+        (Config(env="ALE/Pong-v5", env_args={"noop_max": True}), "noop_max is True, but must be a whole number"),
+        (Config(env="ALE/Pong-v5", env_args={"repeat_action_probability": 2}), "must be a number from 0 to 1"),
+        (Config(env="ALE/Pong-v5", env_args={"full_action_space": 1}), "must be true or false"),
+        (Config(env="ALE/Pong-v5", env_args={"mode": 77}), "pong has no mode 77; use one of 0, 1"),
+        (Config(env="ALE/Pong-v5", env_args={"difficulty": 9}, emulator="ale"), "pong has no difficulty 9; use one of"),
         (Config(env="ALE/Pong-v5", image_key="rgb"), "image_key 'rgb': ALE/Pong-v5 has no Dict observation; leave it"),
     ],
 )

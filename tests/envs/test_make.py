@@ -11,7 +11,7 @@ import pytest
 
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.make import check_recorded, describe, make, restore
-from gunreal.experience.spec import Spec
+from gunreal.experience.spec import RecordedField, Spec
 
 ENVS = ["ALE/Breakout-v5", "gunreal/Catch-v0", "gunreal/RareGoalMaze-v0", "CartPole-v1"]
 CONFIGS = [
@@ -165,5 +165,13 @@ def test_recorded_keys_are_checked_before_anything_starts():
     config = Config(env="gunreal/Catch-v0")
     check_recorded(config, [])
     with pytest.raises(ConfigError, match="a task records 'depth'.*env_args depth=true"):
-        check_recorded(config, ["depth"])
-    check_recorded(Config(env="ALE/Pong-v5"), ["lives"])
+        check_recorded(config, [RecordedField("depth", (84, 84), "uint8")])
+    pong = Config(env="ALE/Pong-v5")
+    check_recorded(pong, [RecordedField("lives", (), "uint8"), RecordedField("ram", (2,), "uint8", lambda x: x[:, :2])])
+    with pytest.raises(
+        ConfigError, match=r"records 'ram' as uint8 of shape \(2,\), but .* has uint8 of shape \(128,\)"
+    ):
+        check_recorded(pong, [RecordedField("ram", (2,), "uint8")])
+    halves = RecordedField("lives", (), "uint8", lambda lives: lives / 2)
+    with pytest.raises(ConfigError, match="but ALE/Pong-v5 has float64 of shape"):
+        check_recorded(pong, [halves])

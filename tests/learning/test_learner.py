@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import threading
 
@@ -10,8 +11,10 @@ import pytest
 from learners import BACKEND, CONFIG, assert_equal_states, gradients, make_batch, make_learner
 
 from gunreal.config.schema import Config
+from gunreal.experience.spec import Spec
 from gunreal.learning import backend
 from gunreal.learning.learner import greedy, make_optimizer
+from gunreal.learning.registry import named
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -122,6 +125,32 @@ def test_threads_compute_gradients_at_the_same_time_and_apply_them_one_after_the
         alone._apply(gradients, found, 1.0, 1e-3)
     alone.version = 2
     assert_equal_states(learner.get_state(), alone.get_state())
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e25])
+@pytest.mark.parametrize("masked", [False, True])
+def test_observations_that_would_spoil_the_running_moments_are_skipped(bad, masked):
+    """The loss is finite, because normalized observations are clipped."""
+    from gunreal.learning.network import Network
+
+    network = Network(
+        Spec((3,), 1, "float32", 2, t_max=4), (), named("mlp", hidden=8), normalize_observations="element"
+    )
+    learner = backend.make_learner(network, CONFIG)
+    rng = np.random.default_rng(0)
+    base = {"action": np.zeros((2, 4), np.int32), "returns": np.ones((2, 4), np.float32)}
+    batch = {
+        "observations": rng.normal(size=(8, 3)).astype(np.float32),
+        "base": base | {"mask": np.ones((2, 4), np.float32)},
+    }
+    learner.train(batch, 1e-3)
+    before = learner.get_state()
+    spoiled = copy.deepcopy(batch)
+    spoiled["observations"][5, 1] = bad
+    spoiled["base"]["mask"][1, 1] = not masked
+    assert learner.train(spoiled, 1e-3)["skipped"] == 1.0
+    assert_equal_states(learner.get_state(), before)
+    assert learner.train(batch, 1e-3)["skipped"] == 0.0
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])

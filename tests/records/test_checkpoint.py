@@ -98,6 +98,7 @@ def test_resuming_from_an_earlier_checkpoint_removes_later_ones(tmp_path):
     for step in (10, 20, 30):
         checkpoint.save(tmp_path, step, STATE, {})
     found = checkpoint.load(tmp_path, tmp_path / "checkpoints" / "step_000000000010.npz")
+    assert checkpoint.load(tmp_path, "step_000000000010.npz").path == found.path  # as messages list it
     checkpoint.save(tmp_path, found.step + 5, STATE, {}, keep=3)
     assert names(tmp_path) == ["step_000000000010.npz", "step_000000000015.npz"]
     checkpoint.save(tmp_path, 15, STATE, {"again": 1}, keep=3)

@@ -5,6 +5,7 @@ import math
 import resource
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -89,6 +90,16 @@ def test_scores_are_of_the_last_100_episodes():
     line = snapshot(m, 1)
     assert (line["score_mean"], line["score_max"], line["episodes"]) == (49.5, 99, 110)
     assert m.score_mean() == 49.5
+
+
+def test_a_stopped_clock_stands_still(monkeypatch):
+    m = metrics()
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 7)
+    m.stop_clock()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 100)
+    assert m.state()["seconds"] == pytest.approx(7, abs=1)
+    assert m.snapshot({}, {})["seconds"] == pytest.approx(7, abs=1)
 
 
 def test_state_goes_on():

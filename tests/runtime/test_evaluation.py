@@ -44,6 +44,7 @@ def make(tmp_path, monkeypatch):
             metrics=SimpleNamespace(step=step),
             state=dict,
             in_haste=False,
+            drain_episodes=lambda: None,
         )
         made.append(Evaluation(system))
         return made[-1], system
@@ -62,6 +63,14 @@ def test_it_is_due_at_multiples_of_its_steps(make):
         if due:
             one.tick()
             one.finish()
+
+
+def test_its_step_counts_what_a_device_run_has_not_read_yet(make):
+    one, system = make(step=20, eval_steps=10)
+    system.metrics.step = 30
+    system.drain_episodes = lambda: setattr(system.metrics, "step", 38)
+    one.tick()
+    assert one._step == 38
 
 
 def test_it_is_due_by_time_once_there_are_steps(make, monkeypatch):

@@ -47,6 +47,21 @@ def test_an_error_in_a_callback_ends_the_run_and_is_raised(tmp_path):
     assert gunreal.load(tmp_path / "run").metrics[-1]["stopped_by"] == "error"
 
 
+def test_the_wait_for_an_evaluation_is_not_training_time():
+    done = []
+    system = SimpleNamespace(
+        config=gunreal.Config(),
+        resumed=None,
+        in_haste=False,
+        drain_episodes=lambda: done.append("drained"),
+        metrics=SimpleNamespace(stop_clock=lambda: done.append("stopped")),
+    )
+    ticker = Ticker(system, SimpleNamespace(save=lambda: done.append("saved")), None)
+    ticker._evaluation = SimpleNamespace(finish=lambda: done.append("waited"))
+    ticker.wait()
+    assert done == ["drained", "stopped", "saved", "waited"]
+
+
 def test_the_scores_of_every_evaluation_are_in_a_line():
     """Several may have ended since the last regular line. The run's own last line comes last."""
     written, seen = [], []

@@ -56,6 +56,11 @@ def test_gradient_reaches_the_policy_and_the_value():
     assert reached(TASK, segment, bootstrap_shape=()) == (layers, set())
 
 
+def test_a_negative_weight_of_the_value_is_refused():
+    with pytest.raises(ValueError, match="sil.value_weight is -1.0: choose 0 or more"):
+        SelfImitation(value_weight=-1.0).check(FRAMES)
+
+
 @pytest.mark.parametrize("spec", [FRAMES, VECTOR])
 def test_keeps_the_contract(spec):
     check_task(SelfImitation, spec)
