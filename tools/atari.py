@@ -106,6 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         budget = {"steps": options.steps, "seeds": options.seeds, "logdir": options.logdir}
         jobs = plan.plan(systems, options.games, known=known, **budget)
         if options.draw:
+            plan.check_steps(jobs)
             draw(options, systems, jobs)
             say(f"{options.logdir / page.NAME}.png, .md, .json")
             return 0

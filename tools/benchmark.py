@@ -27,7 +27,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
 import signal
 import sys
 import time
@@ -35,12 +34,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.command_line import Parser, check_positive, check_processes, say
+from common.command_line import Parser, check_positive, check_processes, check_writable, say
 from measuring import measure, summary, tune
 from measuring.machine import machine
 
+from gunreal.config import plugins
 from gunreal.config.schema import Config, ConfigError
+from gunreal.learning import devices
 from gunreal.records import curves
+from gunreal.tasks.registry import TASK
 from gunreal.train import prepare
 
 BASE = "base"
@@ -94,14 +96,7 @@ def _check(options: argparse.Namespace, config: Config, resumed: bool) -> None:
     if config.serial or config.scheduler != "off":
         raise ConfigError("--serial and --scheduler can't be measured here; leave them out")
     check_processes(config)
-    outputs = [options.toml] if options.tune else [path for path in (options.json, options.png) if path]
-    for path in outputs:
-        if (
-            path.is_dir()
-            or not os.access(path.resolve().parent, os.W_OK)
-            or (path.exists() and not os.access(path, os.W_OK))
-        ):
-            raise ConfigError(f"can't write {path}; choose a file in an existing, writable folder")
+    check_writable(*([options.toml] if options.tune else [options.json, options.png]))
     if options.png:
         curves.check_matplotlib()
         if options.png.suffix != ".png":
@@ -109,12 +104,18 @@ def _check(options: argparse.Namespace, config: Config, resumed: bool) -> None:
 
 
 def variants(config: Config, task_sets: str) -> dict[str, Config]:
-    """Returns a configuration for each set of tasks. Options of a task are kept where the task is used."""
+    """Returns a configuration for each set of tasks. Options of a task are kept where the task is used.
+
+    Raises:
+      ConfigError: a task can't be loaded.
+    """
     names = task_sets.split() or [BASE, ",".join(config.tasks) or "pc,vr,rp"]
     found = {}
     for name in names:
         tasks = () if name == BASE else tuple(name.split(","))
-        options = {task: options for task, options in config.task.items() if task in tasks}
+        with devices.preferred(config.backend):
+            used = {plugins.load_class(TASK, task).name for task in tasks}  # tasks may be classes, options have names
+        options = {task: options for task, options in config.task.items() if task in used}
         found[name] = dataclasses.replace(config, tasks=tasks, task=options)
     return found
 
@@ -147,14 +148,14 @@ def benchmark(options: argparse.Namespace, config: Config) -> int:
     results = {name: summary.medians(of) for name, of in rows.items()}
     title = describe(config, next(iter(results.values())), about, options)
     print("\n" + summary.table(results, title))
+    unbalanced = [name for name, row in results.items() if not row["balanced"]]
+    if unbalanced:
+        say(f"no round of {', '.join(unbalanced)} was balanced, so all rounds count; use a larger --seconds")
     if options.json:
         whole = {"about": about | {"title": title}, "sets": results, "rounds": rows}
         options.json.write_text(json.dumps(whole, indent=1) + "\n")
     if options.png:
         summary.draw(results, about["cores"], title, options.png)
-    unbalanced = [name for name, row in results.items() if not row["balanced"]]
-    if unbalanced:
-        say(f"no round of {', '.join(unbalanced)} was balanced, so all rounds count; use a larger --seconds")
     return 0
 
 

@@ -29,7 +29,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.command_line import Parser, check_positive, on_cores, say
+from common.command_line import Parser, check_positive, check_writable, on_cores, say
 from experiments import dispatcher
 from peers import contestants, learning, speed
 from peers.contestants import Contestant
@@ -41,7 +41,7 @@ from gunreal.config.units import parse_count
 from gunreal.records import curves
 
 _OTHERS = 10_000_000  # agent steps: the budget that the other systems' settings are made for
-_OF_SPEED = {"rounds": 4, "seconds": 30.0, "warmup": 10.0, "json": ""}
+_OF_SPEED = {"rounds": 4, "seconds": 30.0, "warmup": 10.0, "json": None}
 _OF_LEARNING = {"score": 18.0, "env": "Pong", "steps": "", "minutes": math.inf, "seeds": 1, "logdir": ""}
 
 
@@ -79,7 +79,7 @@ def _parser(names: Sequence[str], driver: str) -> Parser:
     fast.add_argument("--rounds", type=int, metavar="N", help="number of measurements of each system (default: 4)")
     fast.add_argument("--seconds", type=float, metavar="S", help="length of a measurement, in seconds (default: 30)")
     fast.add_argument("--warmup", type=float, metavar="S", help="time before a measurement, in seconds (default: 10)")
-    fast.add_argument("--json", metavar="FILE", help="file for the results (default: none)")
+    fast.add_argument("--json", type=Path, metavar="FILE", help="file for the results (default: none)")
     learn = parser.add_argument_group("options for comparing learning (--learn)")
     learn.add_argument("--score", type=float, metavar="X", help="target for the mean of 100 games (default: 18)")
     learn.add_argument("--env", metavar="GAME", help=f"game, one of {', '.join(games.GAMES)} (default: Pong)")
@@ -97,8 +97,7 @@ def _parser(names: Sequence[str], driver: str) -> Parser:
 def _check_speed(args: argparse.Namespace) -> None:
     if args.rounds < 1 or args.seconds <= 0 or args.warmup < 0:
         raise ConfigError("--rounds must be at least 1, --seconds positive and --warmup not negative")
-    if args.json and not Path(args.json).resolve().parent.is_dir():
-        raise ConfigError(f"the folder of --json {args.json} does not exist; create it or choose another")
+    check_writable(args.json)
 
 
 def _check_learning(args: argparse.Namespace) -> None:
@@ -107,7 +106,10 @@ def _check_learning(args: argparse.Namespace) -> None:
         raise ConfigError(f"--minutes is {args.minutes:g}, but must be positive")
     if not math.isfinite(args.score):
         raise ConfigError(f"--score is {args.score:g}, but must be a finite number")
-    (args.env,) = games.parse(args.env)[:1]
+    chosen = games.parse(args.env)
+    if len(chosen) > 1:
+        raise ConfigError(f"--env takes one game, not {args.env!r}; run the command once for each game")
+    (args.env,) = chosen
     args.logdir = Path(args.logdir or f"runs/learn-{args.env}")
     try:
         args.steps = parse_count(args.steps) if args.steps else 0
@@ -122,7 +124,7 @@ def compare_speed(args: argparse.Namespace, chosen: Sequence[Contestant]) -> int
     print(speed.table(results, best))
     if args.json:
         whole = {"cores": args.cores, "seconds": args.seconds, "warmup": args.warmup, "best_peer": best}
-        Path(args.json).write_text(json.dumps(whole | {"systems": results}, indent=1) + "\n")
+        args.json.write_text(json.dumps(whole | {"systems": results}, indent=1) + "\n")
     return 1 if any("failed" in row for row in results.values()) else 0
 
 

@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common.command_line import Parser, check_positive, say
+from common.command_line import Parser, check_positive, check_writable, say
 from emulation import gpu_page
 from measuring import measure
 from measuring.machine import machine
@@ -60,9 +60,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--dry", action="store_true", help="small measurements on the CPU instead")
     options = parser.parse_args(argv)
     check_positive("minutes", options.minutes)
-    for path in (options.json, options.page):
-        if path.is_dir() or not os.access(path.resolve().parent, os.W_OK):
-            raise ConfigError(f"can't write {path}; choose a file in an existing, writable folder")
+    check_writable(options.json, options.page)
     options.games = all_games() if options.games == "all" else options.games.split(",")
     options.games = [find_game(name).name for name in options.games]
     return options

@@ -82,9 +82,10 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
             _check_number(name, given)
     if options.tiny and not isinstance(experiment, loads.LoadExperiment):
         raise ConfigError(f"--tiny can't be used with {experiment.name}, a {kind} experiment; leave it out")
+    fixed = isinstance(experiment, loads.LoadExperiment | ba3c.ClusterExperiment)
+    if fixed and (options.env or argv[end + 1 :]):
+        raise ConfigError(f"{experiment.name} has fixed settings; leave out --env and flags after --")
     if isinstance(experiment, loads.LoadExperiment):
-        if options.env or argv[end + 1 :]:
-            raise ConfigError(f"{experiment.name} has fixed settings; leave out --env and flags after --")
         options.experiment = loads.chosen(experiment, options.games, options.tiny)
         options.seconds = min(options.seconds, 0.3) if options.tiny else options.seconds
     elif options.games or isinstance(experiment, GamesExperiment):

@@ -22,7 +22,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.command_line import Parser, check_processes, say
+from common.command_line import Parser, check_processes, check_writable, say
 from measuring import endurance
 
 from gunreal.config.schema import Config, ConfigError
@@ -41,6 +41,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:
     if config.serial:
         raise ConfigError("the soak test needs agent processes; leave --serial out")
     check_processes(config)
+    check_writable(options.json)
     moves = {"scheduler": "annealing"} if config.scheduler == "off" else {}
     if "scheduler_seconds" not in extras.given:
         moves["scheduler_seconds"] = 5.0  # as many changes in half an hour as in a run of many hours
@@ -55,13 +56,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"soak.py: {error}", file=sys.stderr)
         return 2
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
     steps = found["looks"][-1]["steps"]
     memory_of = ", ".join(f"{name} within {share:.1%}" for name, share in found["spread"].items())
     say(f"{steps:,} agent steps; memory in the last two thirds: {memory_of}")
     say("requests: " + ("; ".join(f"{name} {what}" for name, what in found["groups"].items()) or "all answered"))
     say(f"left behind: {', '.join(found['left']) or 'nothing'}")
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
     return int(max(found["spread"].values()) > endurance.FLAT or bool(found["groups"] or found["left"]))
 
 

@@ -3,8 +3,8 @@
   python tools/steps_to_score.py --env gunreal/RareGoalMaze-v0 --score 0.8 --steps 150000 --seeds 5
 
 The program trains every setting with every seed, one run after the other. A run ends when the mean score of its last
-100 episodes reaches --score, or after --steps agent steps. Finished runs are not repeated, and runs with other flags
-need another --logdir. All other flags are passed to gunreal.train.
+100 episodes reaches --score, or after --steps agent steps. Finished runs are not repeated, unfinished runs are removed
+and start again, and runs with other flags need another --logdir. All other flags are passed to gunreal.train.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import shutil
 import signal
 import statistics
 import subprocess
@@ -19,6 +20,10 @@ import sys
 import time
 from pathlib import Path
 
+from common.command_line import check_writable
+
+from gunreal.config import folders
+from gunreal.config.schema import ConfigError
 from gunreal.records import metrics
 
 
@@ -33,21 +38,50 @@ def record(name: str, arguments: list[str], logdir: Path, score: float) -> tuple
     return logdir / f"{name}.flags", shlex.join([*arguments, "--score", str(score)])
 
 
+def clear(name: str, arguments: list[str], logdir: Path, score: float) -> None:
+    """Removes an unfinished run of this command.
+
+    Raises:
+      ConfigError: the run is still being trained, a finished run has other flags, or the folder has another run.
+    """
+    file, flags = record(name, arguments, logdir, score)
+    if file.exists():
+        if file.read_text() != flags:
+            raise ConfigError(f"{logdir / name} was trained with other flags; choose another --logdir")
+    elif (logdir / name).exists():
+        if not begun(file).exists():
+            raise ConfigError(f"{logdir / name} is not a run of this command; choose another --logdir")
+        with folders.locked(logdir / name):
+            shutil.rmtree(logdir / name)
+
+
+def begun(file: Path) -> Path:
+    """The file that says that the run of a `record` has begun."""
+    return file.with_suffix(".begun")
+
+
 def run(name: str, arguments: list[str], logdir: Path, score: float) -> int | None:
     """Trains until the score or the end of the budget. Returns the steps to the score, or None if not reached."""
     path = logdir / name / metrics.FILE
     file, flags = record(name, arguments, logdir, score)
     if not file.exists():
         command = [sys.executable, "-m", "gunreal.train", "--logdir", str(logdir), "--name", name, *arguments]
+        logdir.mkdir(parents=True, exist_ok=True)
+        begun(file).touch()
         child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        while child.poll() is None:
-            time.sleep(0.5)
-            if path.exists() and steps_to(metrics.read(path), score) is not None:
-                child.send_signal(signal.SIGINT)
-                child.wait()
+        try:
+            while child.poll() is None:
+                time.sleep(0.5)
+                if path.exists() and steps_to(metrics.read(path), score) is not None:
+                    child.send_signal(signal.SIGINT)
+                    child.wait()
+        except KeyboardInterrupt:
+            child.wait()  # it still saves a checkpoint, and the same command would refuse to start
+            raise
         if child.returncode:
             raise SystemExit(f"{' '.join(command)} ended with code {child.returncode}")
         file.write_text(flags)
+        begun(file).unlink()
     return steps_to(metrics.read(path), score)
 
 
@@ -82,10 +116,12 @@ def main() -> int:
             label = setting.replace(",", "_") or "base"
             name = f"{own.env.split('/')[-1]}-{label}-s{seed}"
             runs.append((label, seed, name, [*arguments, "--metrics_seconds", "2", *rest]))
-    for _, _, name, arguments in runs:
-        file, flags = record(name, arguments, own.logdir, own.score)
-        if file.exists() and file.read_text() != flags:
-            parser.error(f"{own.logdir / name} was trained with other flags; choose another --logdir")
+    try:
+        check_writable(own.json)
+        for _, _, name, arguments in runs:
+            clear(name, arguments, own.logdir, own.score)
+    except ConfigError as error:
+        parser.error(str(error))
     found: dict[str, list[int | None]] = {}
     for label, seed, name, arguments in runs:
         steps = run(name, arguments, own.logdir, own.score)
@@ -94,7 +130,7 @@ def main() -> int:
     for label, steps in found.items():
         median = statistics.median(own.steps if s is None else s for s in steps)
         missed = steps.count(None)
-        at_least = ">= " if 2 * missed > len(steps) else ""
+        at_least = ">= " if 2 * missed >= len(steps) else ""
         print(f"{label:<12} median {at_least}{median:.0f}, not reached by {missed} of {own.seeds} runs")
     if own.json:
         own.json.write_text(json.dumps(found, indent=1) + "\n")

@@ -53,14 +53,15 @@ class Probe:
     """
 
     def __init__(self, run: Run, updates: int):
-        self._updates, self._seen, self._tasks = updates, 0, run.config.tasks
+        self._updates, self._seen = updates, 0
+        self._tasks = [task.name for task in run.tasks]  # config.tasks may name classes
         self.found: list[dict[str, np.ndarray]] = []
         self._learners = {}
         for part in ("base", *self._tasks):  # learners that learn from the actor-critic and at most one task
             options = {task: {**run.config.task.get(task, {})} for task in self._tasks}
             for task in set(self._tasks) - {part}:
                 options[task]["weight"] = 0.0
-            self._learners[part] = build_learner(run.config, run.spec, registry.load_tasks(self._tasks, options))
+            self._learners[part] = build_learner(run.config, run.spec, registry.load_tasks(run.config.tasks, options))
 
     def gradient(self, learner: Learner, batch: Mapping[str, Any]) -> Gradient:
         """Replaces `Learner.gradient`."""

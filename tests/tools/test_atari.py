@@ -11,6 +11,7 @@ from peers import contestants
 from peers.table import LEARNING
 from scores import plan
 
+from gunreal.config.files import save
 from gunreal.config.schema import ConfigError
 
 LEARNS = """
@@ -80,7 +81,11 @@ def test_it_trains_what_is_missing_and_draws(tmp_path, capsys):
     scores = found["steps"]["systems"]["sb3-ppo"]["scores"]
     assert scores["Pong"] == scores["Breakout"] == [6.0]  # the mean of 1 to 11
     text = (logdir / "atari.md").read_text()
-    assert "| Stable-Baselines3 PPO envs=4 | 6.0 (1) | 6.0 (1) |" in text and "![Pong](atari-Pong.png)" in text
+    (iqm,) = found["steps"]["systems"]["sb3-ppo"]["iqm"]  # of one seed, without an interval
+    assert (
+        f"| Stable-Baselines3 PPO envs=4 | 6.0 (1) | 6.0 (1) | {iqm:.1%} | - |" in text
+        and "![Pong](atari-Pong.png)" in text
+    )
     for name in ("atari.png", "atari-Pong.png", "atari-Breakout.png"):
         assert (logdir / name).stat().st_size > 5_000
     about = json.loads((done / "job.json").read_text())
@@ -94,7 +99,25 @@ def test_unfinished_runs_are_drawn(tmp_path):
     words = ["--draw", "--games", "Pong,Qbert", "--systems", "gunreal,sf", "--logdir", str(tmp_path), "--steps", "200"]
     assert atari.main(words) == 0
     text = (tmp_path / "atari.md").read_text()
-    assert "gunreal, no task beats Sample Factory APPO with probability 0.00" in text
+    assert "gunreal, no task beats Sample Factory APPO with probability 0.00." in text
+
+
+def test_runs_are_drawn_with_their_own_steps_only(tmp_path, capsys):
+    """And without the interpreters of the other systems."""
+    pytest.importorskip("matplotlib")
+    for job in planned(tmp_path, seeds=1):
+        job.prepare()
+        leave(job.path, lines(1, 2, every=500))
+    ours = planned(tmp_path, seeds=1)[0]
+    save(ours.config, ours.path / "config.toml")
+    words = ["--draw", "--games", "Pong,Qbert", "--systems", "gunreal-tasks,sb3-ppo:envs=4", "--logdir", str(tmp_path)]
+    assert atari.main([*words, "--steps", "1k"]) == 0
+    for systems, run in (("gunreal-tasks", "Pong-gunreal-tasks-s1"), ("sb3-ppo:envs=4", "Pong-sb3-ppo_envs_4-s1")):
+        capsys.readouterr()
+        assert atari.main([*words, "--steps", "2k", "--systems", systems]) == 2
+        error = capsys.readouterr().err
+        message = f"{tmp_path / run} has steps 1000, not 2000; choose another --steps or --logdir"
+        assert error == f"atari.py: {message}\n"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import steps_to_score
 from measuring import measure, summary
 from training import wait_until
 
+from gunreal.config import folders
 from gunreal.config.schema import Config
 from gunreal.learning import backend
 
@@ -64,6 +65,10 @@ def test_task_sets():
     }
     assert list(benchmark.variants(Config(), "")) == ["base", "pc,vr,rp"]
     assert [of.tasks for of in benchmark.variants(config, "rp base vr").values()] == [("rp",), (), ("vr",)]
+    cls = "gunreal.tasks.value_replay:ValueReplay"  # whose name is vr
+    config = Config(tasks=(cls, "rp"), task={"vr": {"weight": 0.5}, "rp": {"weight": 2.0}})
+    found = benchmark.variants(config, f"{cls} rp base")
+    assert [of.task for of in found.values()] == [{"vr": {"weight": 0.5}}, {"rp": {"weight": 2.0}}, {}]
 
 
 def test_the_limit_is_of_cores_that_are_never_idle_or_of_a_gpu():
@@ -103,6 +108,16 @@ def test_a_failed_measurement_says_why(monkeypatch, capsys):
         measure.row(Config(env="gunreal/Catch-v0"), 1.0)
     assert benchmark.main(["--env", "gunreal/Catch-v0"]) == 1
     assert capsys.readouterr().err == "benchmark.py: ValueError: it hurts\n"
+
+
+def test_results_are_printed_before_they_are_written(tmp_path, monkeypatch, capsys):
+    more = {"tps": 1.0, "share": 0.5, "agents": 4, "processes": 2}
+    monkeypatch.setattr(measure, "row", lambda config, seconds: row(2.0, balanced=False, **more))
+    (folder := tmp_path / "folder").mkdir()
+    monkeypatch.setattr(summary, "table", lambda results, title: folder.rmdir() or "the table")
+    assert benchmark.main(["--task_sets", "base", "--json", str(folder / "x.json"), *CATCH]) == 1
+    said = capsys.readouterr()
+    assert "the table" in said.out and "no round of base was balanced" in said.out and "x.json" in said.err
 
 
 @pytest.mark.timeout(300)
@@ -158,10 +173,82 @@ def test_steps_to_score_waits_for_a_hundred_episodes():
     assert steps_to([{"step": 5, "episodes": 0, "score_mean": None}], 0.0) is None
 
 
-def test_steps_to_score_does_not_take_a_run_with_other_flags_for_its_own(tmp_path, monkeypatch, capsys):
-    (tmp_path / "Catch-v0-base-s1.flags").write_text("--agents 2")
-    flags = ["--env", "gunreal/Catch-v0", "--settings", "", "--seeds", "1", "--logdir", str(tmp_path)]
+def score(monkeypatch, logdir, *words):
+    flags = ["--env", "gunreal/Catch-v0", "--settings", "", "--steps", "900", "--logdir", str(logdir), *words]
     monkeypatch.setattr(sys, "argv", ["steps_to_score.py", *flags])
+    return steps_to_score.main()
+
+
+class Trained:
+    """A training that has reached a score of 0.9 after as many steps as its seed."""
+
+    returncode = 0
+
+    def __init__(self, command, **_):
+        options = dict(zip(command[3::2], command[4::2], strict=True))
+        folder = Path(options["--logdir"], options["--name"])
+        folder.mkdir(parents=True)
+        line = {"step": int(options["--seed"]), "episodes": 100, "score_mean": 0.9}
+        (folder / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+
+    def poll(self):
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(["--seeds", "1"], "trained with other flags"), (["--json", "/nowhere/x.json"], "can't write /nowhere/x.json")],
+)
+def test_bad_input_of_steps_to_score(tmp_path, monkeypatch, capsys, words, message):
+    """Also a run with other flags, which is not taken for its own."""
+    (tmp_path / "Catch-v0-base-s1.flags").write_text("--agents 2")
     with pytest.raises(SystemExit) as error:
-        steps_to_score.main()
-    assert error.value.code == 2 and "trained with other flags" in capsys.readouterr().err
+        score(monkeypatch, tmp_path, *words)
+    assert error.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_steps_to_score_starts_unfinished_runs_again(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(steps_to_score.subprocess, "Popen", Trained)
+    assert score(monkeypatch, tmp_path, "--seeds", "1") == 0
+    unfinished = tmp_path / "Catch-v0-base-s2"
+    unfinished.mkdir()
+    (unfinished / "config.toml").touch()
+    with pytest.raises(SystemExit):
+        score(monkeypatch, tmp_path, "--seeds", "2")
+    assert "Catch-v0-base-s2 is not a run of this command" in capsys.readouterr().err
+    (tmp_path / "Catch-v0-base-s2.begun").touch()
+    with folders.locked(unfinished), pytest.raises(SystemExit):
+        score(monkeypatch, tmp_path, "--seeds", "2")
+    assert "is being trained by another process" in capsys.readouterr().err
+    stamp = (tmp_path / "Catch-v0-base-s1" / "metrics.jsonl").stat().st_mtime_ns
+    assert score(monkeypatch, tmp_path, "--seeds", "2") == 0
+    assert (
+        "median 2, not reached by 0 of 2 runs" in capsys.readouterr().out and not (unfinished / "config.toml").exists()
+    )
+    assert (tmp_path / "Catch-v0-base-s1" / "metrics.jsonl").stat().st_mtime_ns == stamp
+
+
+def test_steps_to_score_waits_for_an_interrupted_training(tmp_path, monkeypatch):
+    waits = []
+
+    class Running(Trained):
+        def poll(self):
+            raise KeyboardInterrupt
+
+        def wait(self):
+            waits.append(self)
+
+    monkeypatch.setattr(steps_to_score.subprocess, "Popen", Running)
+    with pytest.raises(KeyboardInterrupt):
+        score(monkeypatch, tmp_path)
+    assert len(waits) == 1
+
+
+def test_the_median_is_a_bound_if_half_of_the_runs_miss_the_score(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(steps_to_score.subprocess, "Popen", Trained)
+    monkeypatch.setattr(
+        steps_to_score, "steps_to", lambda lines, score: lines[0]["step"] if lines[0]["step"] < 3 else None
+    )
+    for seeds, line in ((3, "median 2,"), (4, "median >= 451,")):
+        assert score(monkeypatch, tmp_path, "--seeds", str(seeds)) == 0
+        assert line in capsys.readouterr().out

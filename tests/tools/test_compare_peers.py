@@ -140,7 +140,8 @@ def test_contestants_have_their_settings_and_interpreters():
         (["--python", "keras=/bin/sh"], "unknown system 'keras'"),
         (["--rounds", "0"], "--rounds must be at least 1"),
         (["--cores", "4096"], "--cores is 4096, but must be between 1 and"),
-        (["--json", "/nowhere/out.json"], "does not exist"),
+        (["--json", "/nowhere/out.json"], "can't write /nowhere/out.json"),
+        (["--json", "/tmp"], "can't write /tmp"),
         (["--", "--agents", "0"], "agents is 0"),
     ],
 )

@@ -22,6 +22,9 @@ def test_shorter_runs_do_not_count():
     at_steps = comparison.points(runs, "step", 300)
     assert at_steps.keys() == {"a"} and at_steps["a"]["Pong"].tolist() == [3, 0]
     assert comparison.points(runs, "seconds", 60)["b"]["Pong"].tolist() == [7]
+    assert comparison.points(runs, "step", 306)["a"]["Pong"].tolist() == [3, pytest.approx(0.54)]  # up to 2 % shorter
+    assert comparison.points(runs, "step", 400)["a"]["Pong"].tolist() == [9]  # also if a run has ended before
+    assert comparison.points(runs, "seconds", 600) == {}
     assert comparison.common_seconds(runs) == 180  # of the finished ones
     assert comparison.common_seconds({"b": runs["b"]}) is None
 
@@ -41,9 +44,21 @@ def test_compare():
     assert found["improvement"]["gunreal"]["sb3-ppo"][0] == pytest.approx(((1 + 0.5) / 2 + (1 + 0.5 + 1 + 1) / 4) / 2)
 
 
+def test_without_two_runs_of_every_game_there_is_no_interval():
+    two, one = np.array([-20.71, 14.6]), np.array([30.5])
+    found = comparison.compare({"gunreal": {"Pong": two, "Breakout": one}, "sf": {"Pong": two}}, ["gunreal"])
+    assert [len(row["iqm"]) for row in found["systems"].values()] == [3, 3]  # only Pong counts
+    assert len(found["improvement"]["gunreal"]["sf"]) == 3
+    found = comparison.compare({"gunreal": {"Pong": two, "Breakout": one}}, ["gunreal"])
+    assert found["systems"]["gunreal"]["iqm"] == [pytest.approx(2 / 3)]
+    found = comparison.compare({"gunreal": {"Pong": two}, "sf": {"Pong": np.array([0.0])}}, ["gunreal"])
+    assert len(found["systems"]["gunreal"]["iqm"]) == 3 and len(found["systems"]["sf"]["iqm"]) == 1
+    assert found["improvement"] == {"gunreal": {"sf": [0.5]}}
+
+
 def test_atari_5_is_predicted_where_all_five_games_are():
     human = {"BattleZone": 37187.5, "DoubleDunk": -16.4, "NameThisGame": 8049.0, "Phoenix": 7242.6, "Qbert": 13455.0}
-    scores = {"gunreal": {game: np.array([score]) for game, score in human.items()}}
+    scores = {"gunreal": {game: np.array([score, score]) for game, score in human.items()}}
     (value, low, high) = comparison.compare(scores, ["gunreal"])["systems"]["gunreal"]["atari_5"]
     assert value == low == high == pytest.approx((101**0.9653 - 1) / 100)
 

@@ -101,6 +101,7 @@ def test_a_part_that_fails_or_comes_too_late_is_named_and_the_others_follow(tmp_
 
 @pytest.mark.parametrize(("words", "message"), [
     ("--minutes 0", "--minutes is 0"), ("--games pitfall2", "special chip"), ("--json nowhere/x.json", "can't write"),
+    ("--page .", "can't write ."),
     ("--backend torch", "must be jax or tensorflow"), ("--env CartPole-v1", "does not fit"), ("--wet", "--wet"),
 ])  # fmt: skip
 def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, words, message):

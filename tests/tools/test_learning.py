@@ -70,6 +70,7 @@ def test_a_run_ends_when_it_has_the_score(tmp_path, monkeypatch, capsys):
         ("--score 3", "--score needs --learn"),
         ("--learn --rounds 3", "--rounds can't be used with --learn"),
         ("--learn --env Pung", "did you mean Pong?"),
+        ("--learn --env Pong,Breakout", "--env takes one game, not 'Pong,Breakout'"),
         ("--learn --seeds 0", "--seeds is 0"),
         ("--learn --score nan", "--score is nan"),
         ("--learn --minutes 0", "--minutes is 0"),

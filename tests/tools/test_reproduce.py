@@ -31,6 +31,8 @@ from training import Training, is_gone, wait_until
         ("ablation --env gunreal/Catsh-v0", "unknown environment 'gunreal/Catsh-v0'"),
         ("ablation --env CartPole-v1", "task 'pc' does not fit CartPole-v1"),
         ("ablation --env CartPole-v1 --settings base --logdir file", "can't write to file"),
+        ("ba3c-fig6 --env ALE/Pong-v5", "ba3c-fig6 has fixed settings; leave out --env and flags after --"),
+        ("ba3c-fig6 -- --network large", "ba3c-fig6 has fixed settings; leave out --env and flags after --"),
         ("ablation -- --tasks pc", "of ablation has tasks"),
         ("ablation -- --tasks pc,vr,rp", "of ablation has tasks"),
     ],

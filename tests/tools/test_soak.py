@@ -74,8 +74,22 @@ def test_spread_is_of_the_last_two_thirds():
         (["--serial"], "agent processes"),
         (["--runner", "device"], "leave out --runner"),
         (["--nosuch"], "unknown flag --nosuch"),
+        (["--json", "/nowhere/soak.json"], "can't write /nowhere/soak.json"),
     ],
 )
 def test_bad_input(flags, said, capsys):
     assert soak.main(flags) == 2
     assert said in (error := capsys.readouterr().err) and error.count("\n") == 1
+
+
+def test_the_verdict_is_printed_before_it_is_written(tmp_path, monkeypatch, capsys):
+    (folder := tmp_path / "folder").mkdir()
+
+    def found(config, minutes):
+        folder.rmdir()
+        return {"looks": [{"steps": 5}], "spread": {"server": 0.01}, "groups": {}, "left": []}
+
+    monkeypatch.setattr(endurance, "soak", found)
+    with pytest.raises(FileNotFoundError):
+        soak.main(["--json", str(folder / "soak.json")])
+    assert "left behind: nothing" in capsys.readouterr().out

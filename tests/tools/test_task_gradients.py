@@ -17,10 +17,11 @@ def test_medians_by_hand():
 
 @pytest.mark.timeout(300)
 def test_a_run_is_taken_apart_and_stays_as_it_is(tmp_path, capsys):
-    """A task without a weight has no gradient."""
+    """A task without a weight has no gradient. One that is given as a class appears with its name."""
+    cls = "gunreal.tasks.reward_prediction:RewardPrediction"
     run = gunreal.train(
         gunreal.Config(
-            env="gunreal/Catch-v0", tasks=("vr", "rp"), task={"rp": {"weight": 0.0}}, steps=600, agents=4, hidden=16,
+            env="gunreal/Catch-v0", tasks=("vr", cls), task={"rp": {"weight": 0.0}}, steps=600, agents=4, hidden=16,
             algorithm="a3c", min_batch=40, replay_size=100, logdir=str(tmp_path), name="run",
         ),
         show=False,

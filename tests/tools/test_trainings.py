@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from experiments import papers
 from planned import CATCH, FINISHED, make_run, plan, small, trainings
 
 from gunreal.config.flags import from_flags
@@ -23,6 +24,12 @@ def test_plan(tmp_path):
     assert [t.config.task for t in wanted[:2]] == [{}, {"pc": {"weight": 0.05}}]  # to whom it concerns
     assert {t.config.entropy for t in wanted} == {0.003} and {t.config.steps for t in wanted} == {1000}
     assert wanted[0].path == tmp_path / "ablation-base-s1"
+
+
+def test_options_of_a_task_given_as_a_class_are_kept(tmp_path):
+    experiment = papers.EXPERIMENTS["ga3c-fig2"]  # whose settings have no tasks of their own
+    flags = ["--tasks", "gunreal.tasks.value_replay:ValueReplay", "--task", "vr.weight=0.5"]
+    assert {training.config.task["vr"]["weight"] for training in plan(tmp_path, experiment, extra=flags)} == {0.5}
 
 
 def test_env_and_steps_of_a_file_count_unless_they_are_given(tmp_path):

@@ -177,6 +177,16 @@ def test_the_file_is_for_config(tmp_path, monkeypatch):
     assert flags.from_flags(["", "--config", str(out)])[0] == Config(**wanted)
 
 
+def test_the_settings_are_printed_before_they_are_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(tune, "trial", lambda config, seconds, lag: machine(config))
+    machine, said = Machine(peak(agents=32, predictors=1)), []
+    options = Namespace(seconds=6.0, lag=10.0, toml=tmp_path / "nowhere" / "tuned.toml", given={})
+    config = dataclasses.replace(START, env="gunreal/Catch-v0")
+    with pytest.raises(FileNotFoundError):
+        tune.tune(config, options, {"cores": 2, "processor": "a machine"}, said.append)
+    assert "agent steps per second trained" in said[-1]
+
+
 @pytest.mark.parametrize("trials", [0, 1, 6, 9, 13])
 def test_a_stopped_search_writes_the_best_settings(tmp_path, monkeypatch, trials):
     machine, out = Machine(peak(agents=16, predictors=2)), tmp_path / "tuned.toml"

@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from gunreal.config import flags
@@ -43,6 +44,17 @@ def check_positive(name: str, value: float) -> None:
     """Raises ConfigError unless the value of an option is finite and positive."""
     if not (math.isfinite(value) and value > 0):
         raise ConfigError(f"--{name} is {value:g}, but must be positive")
+
+
+def check_writable(*files: Path | None) -> None:
+    """Raises ConfigError if a file can't be written. None stands for a file that is not wanted."""
+    for path in filter(None, files):
+        if (
+            path.is_dir()
+            or not os.access(path.resolve().parent, os.W_OK)
+            or (path.exists() and not os.access(path, os.W_OK))
+        ):
+            raise ConfigError(f"can't write {path}; choose a file in an existing, writable folder")
 
 
 def check_processes(config: Config) -> None:

@@ -170,6 +170,8 @@ def _check_extra(name: str, chosen: Mapping[str, Mapping[str, Any]], given: Mapp
 
 def _config(common: Config, fields: Mapping[str, Any]) -> Config:
     config = dataclasses.replace(common, **fields)
+    if any(":" in task for task in config.tasks):  # the name of such a task is unknown until it is loaded
+        return config
     return dataclasses.replace(config, task={task: config.task[task] for task in config.tasks if task in config.task})
 
 

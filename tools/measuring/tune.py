@@ -242,8 +242,8 @@ def tune(config: Config, options: argparse.Namespace, about: dict[str, Any], say
     if best.trials:  # an interrupted comparison may have cleared them
         tps, pps, lag = (statistics.median(of) for of in list(zip(*best.trials, strict=True))[:3])
         comment.append(f"{tps:,.0f} agent steps per second trained, {pps:,.0f} acted, policy lag {lag:.1f}")
-    write(options.toml, best.config, options.given, comment)
     say(f"{best}: {comment[-1]}")
+    write(options.toml, best.config, options.given, comment)
     say(f"settings written; to use them, run: python -m gunreal.train --config {options.toml}")
     return 130 if stopped else 0
 

@@ -11,7 +11,7 @@ from experiments.jobs import Job, Lines
 from scores.aggregates import Scores, interquartile_mean, interval, probability_of_improvement
 from scores.games import ATARI_5, human_normalised, predicted_median
 
-_SHORT = 0.02  # share of the steps that a run may lack and still count
+_SHORT = 0.02  # share of the steps or seconds that a run may lack and still count
 Runs = Mapping[str, Mapping[str, Sequence[Lines]]]  # by system and game, the metrics of each seed
 Points = Mapping[str, Mapping[str, np.ndarray]]  # by system and game, a score of each run
 
@@ -50,15 +50,12 @@ def _ended(lines: Lines) -> bool:
 
 
 def points(runs: Runs, key: str, where: float) -> dict[str, dict[str, np.ndarray]]:
-    """Returns the scores at a number of steps or seconds. Unfinished runs that have not got there are left out."""
-
-    def counts(lines: Lines) -> bool:
-        return _ended(lines) or lines[-1][key] >= (1 - _SHORT) * where
-
+    """Returns the scores at a number of steps or seconds. Runs that have not got there are left out."""
+    least = (1 - _SHORT) * where
     found: dict[str, dict[str, np.ndarray]] = {}
     for system, games in runs.items():
         for game, of in games.items():
-            scores = [score_at(lines, key, where) for lines in of if counts(lines)]
+            scores = [score_at(lines, key, where) for lines in of if lines[-1][key] >= least]
             if scores:
                 found.setdefault(system, {})[game] = np.array(scores)
     return found
@@ -76,6 +73,7 @@ def compare(scores: Points, ours: Sequence[str]) -> dict[str, Any]:
       "systems": for each system, its "scores" by game; "iqm", the human-normalized interquartile mean; and "atari_5",
       the median over 57 games as predicted from five. Both are [value, low, high], or None if a game is missing.
       "improvement": for each pair of ours and another system, [probability, low, high].
+      Without two runs of every game there is no interval, and the list contains the value only.
     """
     first = next(iter(scores.values()), {})
     games = [game for game in first if all(game in of for of in scores.values())]
@@ -106,7 +104,10 @@ def compare(scores: Points, ours: Sequence[str]) -> dict[str, Any]:
 
 
 def _with_interval(statistic: Callable[..., float], *systems: Scores) -> list[float]:
-    return [statistic(*systems), *interval(statistic, *systems)]
+    value = statistic(*systems)
+    if any(len(runs) < 2 for scores in systems for runs in scores):  # a resample of one run is the same run
+        return [value]
+    return [value, *interval(statistic, *systems)]
 
 
 def summarise(runs: Runs, ours: Sequence[str], steps: int, minutes: float | None) -> dict[str, Any]:

@@ -27,7 +27,7 @@ GAMES = {
     "Phoenix": Game(761.4, 7242.6),
     "Qbert": Game(163.88, 13455.0),
     "Breakout": Game(1.72, 30.5),
-    "SpaceInvaders": Game(148.3, 1668.7),
+    "SpaceInvaders": Game(148.03, 1668.7),
     "Seaquest": Game(68.4, 42054.7),
     "Boxing": Game(0.05, 12.1),
     "Pong": Game(-20.71, 14.6),

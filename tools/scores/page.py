@@ -70,36 +70,42 @@ def _table(found: Mapping[str, Any], results: Mapping[str, Any], games: Sequence
     lines += [
         "",
         "Scores of games are mean raw scores of the last 100 games, averaged over seeds (number of seeds in brackets). "
-        "IQM is the interquartile mean of human-normalized scores over runs and games, with a stratified bootstrap "
-        "interval. The median of 57 games is predicted by the regression of Atari-5.",
+        "IQM is the interquartile mean of human-normalized scores over runs and games. Its interval is a stratified "
+        "bootstrap interval, which needs at least two runs of every game. The median of 57 games is predicted by the "
+        "regression of Atari-5.",
     ]
     if missing:
-        lines.append(f"The aggregates leave out {', '.join(missing)}, for which not every system has a run.")
+        names = ", ".join(missing)
+        lines.append(f"The aggregates leave out {names}, for which not every system has a run of this length.")
     for us, others in found["improvement"].items():
-        for other, (chance, low, high) in others.items():
-            names = results["titles"][us], results["titles"][other]
-            lines.append(f"- {names[0]} beats {names[1]} with probability {chance:.2f} ({low:.2f} to {high:.2f}).")
+        for other, chance in others.items():
+            pair = " beats ".join(results["titles"][system] for system in (us, other))
+            lines.append(f"- {pair} with probability {_with_interval(chance, '.2f')}.")
     return lines
 
 
 def _share(value: Sequence[float] | None) -> str:
-    return "-" if value is None else f"{value[0]:.1%} ({value[1]:.1%} to {value[2]:.1%})"
+    return "-" if value is None else _with_interval(value, ".1%")
+
+
+def _with_interval(numbers: Sequence[float], form: str) -> str:
+    value, *ends = (format(number, form) for number in numbers)
+    return f"{value} ({' to '.join(ends)})" if ends else value
 
 
 def draw_aggregates(results: Mapping[str, Any], out: Path) -> None:
     """Draws the interquartile means and their intervals, at equal steps and at equal times. Raises OSError."""
     kinds = [kind for kind in ("steps", "minutes") if results[kind]]
-    with curves.picture(len(kinds), (5.5 * len(kinds), 3.5), out, "Bars: 95 % stratified bootstrap intervals.") as (
-        _,
-        row,
-    ):
+    note = "Lines: interquartile means. Bars: 95 % stratified bootstrap intervals, which need two runs of every game."
+    with curves.picture(len(kinds), (5.5 * len(kinds), 3.5), out, note) as (_, row):
         for axes, kind in zip(row, kinds, strict=True):
             found = results[kind]
             systems = [system for system in found["systems"] if found["systems"][system]["iqm"]]
             for index, system in enumerate(systems):
-                value, low, high = found["systems"][system]["iqm"]
+                value, *ends = found["systems"][system]["iqm"]
                 colour = curves.COLOURS[index % len(curves.COLOURS)]
-                axes.barh(index, high - low, left=low, color=colour, alpha=0.5)
+                if ends:
+                    axes.barh(index, ends[1] - ends[0], left=ends[0], color=colour, alpha=0.5)
                 axes.plot([value, value], [index - 0.4, index + 0.4], color=colour, linewidth=2.5)
             axes.set_yticks(range(len(systems)), [results["titles"][system] for system in systems])
             axes.invert_yaxis()

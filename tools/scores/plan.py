@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from measuring.gauge import Failed
 from peers import contestants
 from peers.contestants import Contestant
 
+from gunreal.config import folders
 from gunreal.config.flags import from_flags
 from gunreal.config.schema import ConfigError
 
@@ -156,3 +158,12 @@ def check(jobs: Sequence[Job]) -> None:
     for job in jobs:
         if isinstance(job, PeerJob):
             job.check()
+
+
+def check_steps(jobs: Sequence[Job]) -> None:
+    """Raises ConfigError if a run has begun with another number of steps. Nothing needs to be installed for this."""
+    for job in jobs:
+        name, load = (folders.CONFIG, tomllib.loads) if isinstance(job, Training) else (_JOB, json.loads)
+        file = job.path / name
+        if file.is_file() and (there := load(file.read_text())["steps"]) != job.steps:
+            raise ConfigError(f"{job.path} has steps {there}, not {job.steps}; choose another --steps or --logdir")
