@@ -109,8 +109,7 @@ def generalized_advantages(
     rewards: Any, discounts: Any, truncated: Any, values: Any, values_t: Any, decay: float
 ) -> Any:
     """`gunreal.experience.returns.generalized_advantages` in JAX. `truncated` is float32."""
-    following = jnp.concatenate([values[:, 1:], values_t[:, -1:]], axis=1)
-    errors = rewards + discounts * jnp.where(truncated > 0, values_t, following) - values
+    errors = rewards + discounts * values_t - values
     return _backward(
         lambda after, error, trace: error + trace * after,
         jnp.zeros_like(errors[:, 0]),

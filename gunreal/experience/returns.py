@@ -46,8 +46,9 @@ def generalized_advantages(
     """Generalized advantage estimates of rollouts that may cross episode ends (Schulman et al. 2016, eq. 16).
 
     Args:
-      rewards, discounts, truncated, values_t: see `rollout_returns`.
+      rewards, discounts, truncated: see `rollout_returns`.
       values: value of the state in which each step was taken, `[B, T]`.
+      values_t: value of the state that each step led to, `[B, T]`.
       decay: lambda. 0 gives one-step errors, and 1 gives the returns minus the values.
       after: advantage of the step after the rollout, `[B]`, or None if the estimates end with the rollout.
 
@@ -55,8 +56,7 @@ def generalized_advantages(
       float32 `[B, T]`.
     """
     rewards, discounts, values, values_t = (np.asarray(x, np.float32) for x in (rewards, discounts, values, values_t))
-    following = np.concatenate([values[:, 1:], values_t[:, -1:]], axis=1)
-    errors = rewards + discounts * np.where(truncated, values_t, following) - values
+    errors = rewards + discounts * values_t - values
     advantages = np.empty_like(errors)
     advantage = np.zeros_like(errors[:, 0]) if after is None else after
     for t in reversed(range(errors.shape[1])):

@@ -84,11 +84,9 @@ def slow_advantage(rewards, discounts, truncated, values, values_t, decay, t):
     """The decayed sum of one-step errors from `t` on, written forwards."""
     total, factor = 0.0, 1.0
     for k in range(t, len(rewards)):
-        last = truncated[k] or k == len(rewards) - 1
-        following = values_t[k] if last else values[k + 1]
-        total += factor * (rewards[k] + discounts[k] * following - values[k])
+        total += factor * (rewards[k] + discounts[k] * values_t[k] - values[k])
         factor *= discounts[k] * decay
-        if last:
+        if truncated[k]:
             break
     return total
 
@@ -96,7 +94,8 @@ def slow_advantage(rewards, discounts, truncated, values, values_t, decay, t):
 @pytest.mark.parametrize("decay", [0.0, 0.7, 1.0])
 def test_generalized_advantages_across_ends_of_episodes(decay):
     rng = np.random.default_rng(2)
-    rewards, values, values_t = (rng.normal(size=(3, 6)) for _ in range(3))
+    rewards, values = rng.normal(size=(2, 3, 6))
+    values_t = np.concatenate([values[:, 1:], rng.normal(size=(3, 1))], axis=1)
     discounts, truncated = np.full((3, 6), 0.9), np.zeros((3, 6), bool)
     discounts[0, 2], truncated[1, 3] = 0, True
     found = generalized_advantages(rewards, discounts, truncated, values, values_t, decay)
