@@ -41,7 +41,10 @@ def cache_folder() -> Path:
     """Returns the folder of compiled libraries: `GUNREAL_CACHE`, `XDG_CACHE_HOME`/gunreal or ~/.cache/gunreal."""
     if folder := os.environ.get("GUNREAL_CACHE"):
         return Path(folder)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gunreal"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gunreal"
+    except RuntimeError:
+        raise EmulatorUnavailable("there is no home folder for the compiled emulator; set GUNREAL_CACHE") from None
 
 
 def library_name(processor: tuple[str, ...]) -> str:
@@ -73,11 +76,11 @@ def library_path() -> Path:
     Raises:
       EmulatorUnavailable: there is no compiler, or the compiler failed.
     """
-    cache, name = cache_folder(), library_name(processor_flags())
-    for path in (Path(__file__).parent / "lib" / name, cache / name):
-        if path.exists():
-            return path
-    return compile_library(cache / name)
+    name = library_name(processor_flags())
+    if (of_wheel := Path(__file__).parent / "lib" / name).exists():
+        return of_wheel
+    path = cache_folder() / name
+    return path if path.exists() else compile_library(path)
 
 
 def cached(name: str, source: str, flags: tuple[str, ...] = (), version: str = "", cuda: str = "") -> Path:
@@ -93,7 +96,8 @@ def cached(name: str, source: str, flags: tuple[str, ...] = (), version: str = "
     Raises:
       EmulatorUnavailable: as `library_path` does.
     """
-    path = cache_folder() / f"{name}-{source_hash(version, cuda, *processor_flags())}.so"
+    used = (*CUDA_FLAGS, cuda) if cuda else processor_flags()
+    path = cache_folder() / f"{name}-{source_hash(version, *used)}.so"
     if path.exists():
         return path
     if not cuda:
@@ -161,10 +165,18 @@ def _compile(path: Path, command: list[str], source: str, fix: str) -> Path:
     return path
 
 
+def opened(path: Path) -> ctypes.CDLL:
+    """Loads a library. Raises EmulatorUnavailable if that fails, as for a damaged file."""
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise EmulatorUnavailable(f"can't load {path} ({error}); delete it, or set GUNREAL_CACHE") from None
+
+
 @functools.cache
 def library() -> ctypes.CDLL:
     """Loads the library and declares its functions. Raises EmulatorUnavailable as `library_path` does."""
-    lib = ctypes.CDLL(str(library_path()))
+    lib = opened(library_path())
     pointer, integer = ctypes.c_void_p, ctypes.c_int
     for name, result, *arguments in (
         ("player_size", integer),

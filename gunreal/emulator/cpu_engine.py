@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -37,6 +38,12 @@ class _Outputs(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in (*Results._fields, "ram")]
 
 
+def check_actions(actions: Any, n: int) -> None:
+    """Raises ValueError unless an array of actions has `n` whole numbers."""
+    if actions.shape != (n,) or actions.dtype.kind not in "iu":
+        raise ValueError(f"the actions are {actions.dtype} of shape {actions.shape}; give {n} whole numbers")
+
+
 class CpuEngine:
     """Consoles of the C++ library, with the state in its memory.
 
@@ -50,6 +57,7 @@ class CpuEngine:
         self._library, self._games, self._of = library(), games, of
         self._starts = np.searchsorted(of, range(len(games) + 1))
         self._waiting: tuple | None = None
+        self._process = os.getpid() if num_threads else 0  # the only one that has the threads
         most = max(len(game.actions) for game in games)
         self._actions = [np.pad(game.actions, (0, most - len(game.actions))) for game in games]  # NOOP, as on a GPU
         self._handles = [
@@ -57,18 +65,31 @@ class CpuEngine:
                                            int(n), num_threads, 1)
             for game, n in zip(games, np.diff(self._starts), strict=True)
         ]  # fmt: skip
+        if not all(self._handles):
+            self.close()
+            raise MemoryError(f"there is too little memory for {len(of)} consoles; use fewer consoles or threads")
 
     def start(self, actions: np.ndarray | None, reset: np.ndarray | None, seeds: np.ndarray | None) -> None:
         """Starts a step, which `finish` completes.
 
         Args:
           actions: agent's actions, integers `[n]`. Without actions, only the consoles to reset change.
-          reset: whether to start a new episode, bool `[n]`, or None.
-          seeds: of the new episodes, int64 `[n]`, or None.
+          reset: whether to start a new episode, uint8 `[n]`, contiguous, or None.
+          seeds: of the new episodes, int64 `[n]`, contiguous, or None.
+
+        Raises:
+          ValueError: an action is not in the action space.
+          RuntimeError: this process was forked, and has none of the threads.
         """
         n = len(self._of)
+        if self._process not in (0, os.getpid()):
+            raise RuntimeError("threads do not survive a fork; create the environment in this process")
         if actions is not None:
-            parts = np.split(np.asarray(actions), self._starts[1:-1])
+            actions, most = np.asarray(actions), len(self._actions[0])
+            check_actions(actions, n)
+            if not 0 <= actions.min() <= actions.max() < most:
+                raise ValueError(f"the actions are {actions}, but must be whole numbers from 0 to {most - 1}")
+            parts = np.split(actions, self._starts[1:-1])
             actions = np.concatenate([of[part] for of, part in zip(self._actions, parts, strict=True)])
         results = Results(
             _aligned((n, *self._games[0].shape)), np.empty(n, np.float32), np.empty(n, bool), np.empty(n, bool),
@@ -104,8 +125,9 @@ class CpuEngine:
 
     def close(self) -> None:
         """Frees the consoles."""
-        for handle in self._handles:
-            self._library.atari_vector_free(handle)
+        for handle in filter(None, self._handles):
+            if self._process in (0, os.getpid()):  # otherwise it would wait for threads that do not exist
+                self._library.atari_vector_free(handle)
         self._handles = []
 
     def _part(self, k: int) -> tuple[ctypes.Array, ctypes.Array]:

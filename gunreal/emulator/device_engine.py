@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gunreal.emulator.build import EmulatorUnavailable
-from gunreal.emulator.cpu_engine import Results
+from gunreal.emulator.cpu_engine import Results, check_actions
 from gunreal.emulator.settings import Settings
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ class DeviceEngine:
     def start(self, actions: Any, reset: np.ndarray | None, seeds: np.ndarray | None) -> None:
         """Starts a step, whose results `finish` returns. They may still be computed then."""
         if actions is not None:
-            self._state, self._results = self._step(self._state, self._put(actions))
+            actions = self._put(actions)
+            check_actions(actions, len(self._of))
+            self._state, self._results = self._step(self._state, actions)
             return
         assert reset is not None and seeds is not None
         new = self._init(self._put(seeds.astype(np.uint32)))
@@ -88,6 +90,7 @@ class DeviceEngine:
         """Returns an array on the device. Arrays of other libraries on the same device are not copied."""
         if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray | self._jax.Array):
             value = self._jax.numpy.from_dlpack(value)
+        value = value if isinstance(value, self._jax.Array) else np.asarray(value)
         return self._jax.device_put(value, self._device)
 
     def _stepped(self, state: Any, actions: jax.Array) -> tuple[Any, Results]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import importlib.metadata
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gunreal.emulator.build import cached
+from gunreal.emulator.build import cached, opened
 from gunreal.emulator.pack import pack, player_offset, state_shapes
 from gunreal.emulator.settings import Settings, games_of, several
 
@@ -118,6 +117,7 @@ class DeviceAtari:
 
         After `init`, this is the first observation of each episode.
         """
+        self._check(state)
         return _call("observe", self._frames(len(state.players)), self._pack, *state)
 
     def step(
@@ -134,11 +134,17 @@ class DeviceAtari:
         Returns:
           The new state; observations, uint8 `[n, channels, height, width]`; rewards, float32 `[n]`; whether the
           episode has terminated and whether it was truncated, bool `[n]`.
+
+        Raises:
+          ValueError: the state is of other games, or the number of actions is wrong.
         """
-        n = len(state.players)
+        self._check(state)
+        n, actions = len(state.players), jnp.asarray(actions, jnp.int32)
+        if actions.shape != (n,):
+            raise ValueError(f"the actions have shape {actions.shape}; give one for each of {n} consoles")
         flag = jax.ShapeDtypeStruct((n,), jnp.bool_)
         outputs = (*self._state(n), self._frames(n), jax.ShapeDtypeStruct((n,), jnp.float32), flag, flag)
-        arguments = self._pack, *state, jnp.asarray(actions, jnp.int32)
+        arguments = self._pack, *state, actions
         players, screens, *results = _call("step", outputs, *arguments, aliases={1: 0, 2: 1}, lanes=self._lanes)
         return AtariState(players, screens), *results
 
@@ -150,6 +156,11 @@ class DeviceAtari:
             return jax.lax.bitcast_convert_type(state.players[:, at : at + 4], jnp.int32)
 
         return {"lives": word("lives"), "episode_frames": word("frames")}
+
+    def _check(self, state: AtariState) -> None:
+        shapes, n = [x.shape for x in state], len(state.players)
+        if shapes != [(n, *self._player), (n, *self.screens_shape)]:
+            raise ValueError(f"the state has shapes {shapes}; it is of other games than these consoles")
 
     def _state(self, n: int) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
         shapes = self._player, self.screens_shape
@@ -176,7 +187,7 @@ def _register(device: jax.Device) -> None:
 
 @functools.cache
 def _register_for(platform: str, cuda: str) -> None:
-    library = ctypes.CDLL(str(compiled(cuda)))
+    library = opened(compiled(cuda))
     for name in _FUNCTIONS:
         function = jax.ffi.pycapsule(getattr(library, f"atari_{name}"))
         jax.ffi.register_ffi_target(f"gunreal_atari_{name}", function, platform=platform)

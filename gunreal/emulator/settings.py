@@ -67,22 +67,34 @@ def settings(
     """
     if protocol not in PROTOCOLS:
         raise ValueError(f"unknown protocol {protocol!r}; available: {', '.join(sorted(PROTOCOLS))}")
-    if frame_skip < 1:
-        raise ValueError(f"frame_skip is {frame_skip}, but must be at least 1")
     default_noops, default_sticky = PROTOCOLS[protocol]
     sticky = default_sticky if repeat_action_probability is None else repeat_action_probability
+    noops = default_noops if noop_max is None else noop_max
+    if not 0 <= sticky <= 1:
+        raise ValueError(f"repeat_action_probability is {sticky}, but must be from 0 to 1")
+    _check_whole("frame_skip", frame_skip, 1, 10_000)
+    _check_whole("noop_max", noops, 0, 10_000)
+    _check_whole("max_num_frames_per_episode", max_num_frames_per_episode, 0, 2**31 - 1)
+    if size is not None:
+        height, width = size
+        _check_whole("the height of size", height, 1, 4096)
+        _check_whole("the width of size", width, 1, 4096)
     loaded = load_game(game, mode, difficulty)
     shape = ((1 if grayscale else 3) * observations, *(size or (loaded.game.height, WIDTH)))
     return Settings(
         loaded=loaded,
         protocol=Protocol(
-            frame_skip, default_noops if noop_max is None else noop_max, max_num_frames_per_episode, *shape, maximum,
-            min(int(sticky * 2**32), 2**32 - 1),
+            frame_skip, noops, max_num_frames_per_episode, *shape, maximum, min(int(sticky * 2**32), 2**32 - 1)
         ),
         palette=_channels(loaded.game.pal, grayscale),
         actions=np.array(range(18) if full_action_space else loaded.game.actions, np.int32),
         shape=shape,
     )  # fmt: skip
+
+
+def _check_whole(name: str, value: int, low: int, high: int) -> None:
+    if not (isinstance(value, int | np.integer) and low <= value <= high):
+        raise ValueError(f"{name} is {value!r}, but must be a whole number from {low} to {high}")
 
 
 def several(game: str | Sequence[str], **options: Any) -> list[Settings]:

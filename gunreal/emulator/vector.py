@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,11 +10,14 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from gunreal.emulator.build import library
+from gunreal.emulator.build import library, source_hash
 from gunreal.emulator.cpu_engine import CpuEngine
 from gunreal.emulator.device_engine import DeviceEngine, find_device
 from gunreal.emulator.pack import player_offset
 from gunreal.emulator.settings import games_of, rgb_palette, several
+
+_SEEDS = 2**32  # number of seeds
+TAG = 8  # bytes at the start of a saved state, which depend on the game and on the version of the emulator
 
 
 class VectorAtari(gymnasium.vector.VectorEnv):
@@ -53,6 +57,7 @@ class VectorAtari(gymnasium.vector.VectorEnv):
       EmulatorUnavailable: the emulator can't be compiled, or there is no GPU. The message is one line that names the
         fix.
       ValueError: another argument is invalid.
+      MemoryError: there is too little memory for so many consoles or threads.
     """
 
     def __init__(
@@ -79,6 +84,8 @@ class VectorAtari(gymnasium.vector.VectorEnv):
             raise ValueError(f"device is {device!r}, but must be 'cpu', 'cuda' or 'jax'")
         if num_envs < 1:
             raise ValueError(f"num_envs is {num_envs}, but must be at least 1")
+        if render_mode not in (None, "rgb_array"):
+            raise ValueError(f"render_mode is {render_mode!r}, but must be None or 'rgb_array'")
         games = several(
             game, protocol=protocol, frame_skip=frame_skip, repeat_action_probability=repeat_action_probability,
             noop_max=noop_max, size=size, grayscale=grayscale, maximum=maximum, full_action_space=full_action_space,
@@ -99,23 +106,44 @@ class VectorAtari(gymnasium.vector.VectorEnv):
         self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)
         self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, num_envs)
         self._waiting = self._started = False
+        tags = [hashlib.sha256(f"{source_hash()} {of.name}".encode()).digest()[:TAG] for of in self.games]
+        self._tags = [tags[of] for of in self._of]
 
     def reset(
-        self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict]:
-        """Starts an episode in each console, or only where `options["reset_mask"]`, bool `[num_envs]`, is set."""
-        if seed is None:
-            seed = int(np.random.SeedSequence().generate_state(1)[0])
-        seeds = np.asarray(seed) if isinstance(seed, list | np.ndarray) else np.arange(self.num_envs) + seed
-        if len(seeds) != self.num_envs:
-            raise ValueError(f"got {len(seeds)} seeds for {self.num_envs} consoles; give one seed, or one for each")
-        mask = (options or {}).get("reset_mask", np.ones(self.num_envs, bool))
-        if not np.all(mask) and not self._started:
+        """Starts an episode in each console, or only where `options["reset_mask"]`, bool `[num_envs]`, is set.
+
+        With one seed, console `k` gets the seed `seed + k`. Without a seed, or where it is None, the seed is drawn from
+        the generator that the last single seed has started.
+        """
+        mask = np.ascontiguousarray((options or {}).get("reset_mask", np.ones(self.num_envs)), bool)
+        if mask.shape != (self.num_envs,):
+            raise ValueError(f"reset_mask has shape {mask.shape}; give one value for each of {self.num_envs} consoles")
+        if not mask.all() and not self._started:
             raise ValueError("the first reset must reset all consoles; leave reset_mask out")
-        self._start(None, np.asarray(mask, np.uint8), np.asarray(seeds, np.int64))
+        self._start(None, mask.view(np.uint8), self._seeds(seed))
         self._started = True
         frames, _, _, _, info = self.recv()
         return frames, info
+
+    def _seeds(self, seed: int | Sequence[int | None] | None) -> np.ndarray:
+        """The seed of each console, int64 `[num_envs]`."""
+        given: list[int | None]
+        if seed is None:
+            given = [None] * self.num_envs
+        elif isinstance(seed, int | np.integer):
+            given = [int(seed) + k for k in range(self.num_envs)]
+        else:
+            given = list(seed)
+        if len(given) != self.num_envs:
+            raise ValueError(f"got {len(given)} seeds for {self.num_envs} consoles; give one seed, or one for each")
+        seeds = [int(self.np_random.integers(_SEEDS)) if one is None else int(one) for one in given]
+        if not 0 <= min(seeds) <= max(seeds) < _SEEDS:
+            raise ValueError(f"the seeds are {min(seeds)} to {max(seeds)}, but must be from 0 to {_SEEDS - 1}")
+        if isinstance(seed, int | np.integer):
+            super().reset(seed=seeds[0])
+        return np.array(seeds, np.int64)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict]:
         """Emulates `frame_skip` frames in each console, or resets it if its last step ended an episode."""
@@ -123,9 +151,16 @@ class VectorAtari(gymnasium.vector.VectorEnv):
         return self.recv()
 
     def send(self, actions: Any) -> None:
-        """Starts a step, which `recv` completes. On a GPU, the actions may be an array of any library with DLPack."""
-        if not self._started:
-            raise RuntimeError("the environment has not been reset; call reset() first")
+        """Starts a step, which `recv` completes.
+
+        Args:
+          actions: whole numbers `[num_envs]`. On a GPU, they may be an array of any library with DLPack.
+
+        Raises:
+          ValueError: their shape or dtype is wrong, or one is outside of the action space. On a GPU, such an action is
+            played as NOOP instead.
+        """
+        self._check(reset=True)
         self._start(actions, None, None)
 
     def recv(self) -> tuple[Any, Any, Any, Any, dict]:
@@ -138,32 +173,43 @@ class VectorAtari(gymnasium.vector.VectorEnv):
 
     def render(self) -> tuple[np.ndarray, ...]:
         """Returns the screens in RGB, uint8 `[height, 160, 3]` each."""
-        return tuple(rgb_palette(self.games[game].pal)[self.screen(k)] for k, game in enumerate(self._of))
+        self._check(reset=True)
+        drawn = self._engine.players()[:, player_offset("buffer")]
+        return tuple(
+            rgb_palette(self.games[game].pal)[self._engine.pictures(k)[drawn[k]]] for k, game in enumerate(self._of)
+        )
 
     def screen(self, k: int) -> np.ndarray:
         """Returns the last drawn frame of console `k` as palette indices, uint8 `[height, 160]`."""
+        self._check(reset=True)
         return self._engine.pictures(k)[self._engine.players()[k, player_offset("buffer")]]
 
     def ram(self) -> np.ndarray:
         """Returns the memory of each console, uint8 `[num_envs, 128]`."""
+        self._check(reset=True)
         at = player_offset("ram")
         return self._engine.players()[:, at : at + 128]
 
     def save(self) -> list[bytes]:
         """Returns the states of all consoles, including screens and random generators, for `restore`.
 
-        The states may be restored on another device.
+        The states may be restored on another device, with the same version of the emulator.
         """
-        players = self._engine.players()
-        return [player.tobytes() + self._engine.pictures(k).tobytes() for k, player in enumerate(players)]
+        self._check(reset=True)
+        states = enumerate(zip(self._tags, self._engine.players(), strict=True))
+        return [tag + player.tobytes() + self._engine.pictures(k).tobytes() for k, (tag, player) in states]
 
     def restore(self, states: Sequence[bytes]) -> None:
         """Restores states of `save`, which must belong to the same games. Raises ValueError if they do not."""
+        self._check()
         size = library().atari_player_size()
-        wanted = [size + 2 * self.games[game].height * 160 for game in self._of]
-        if [len(state) for state in states] != wanted:
-            raise ValueError("the states are of other games, or of another number of consoles")
-        arrays = [np.frombuffer(state, np.uint8) for state in states]
+        wanted = [
+            (tag, TAG + size + 2 * self.games[game].height * 160)
+            for tag, game in zip(self._tags, self._of, strict=True)
+        ]
+        if [(state[:TAG], len(state)) for state in states] != wanted:
+            raise ValueError("the states are of other games, another number of consoles or another version")
+        arrays = [np.frombuffer(state, np.uint8)[TAG:] for state in states]
         self._engine.load(np.stack([a[:size] for a in arrays]), [a[size:].reshape(2, -1, 160) for a in arrays])
         self._started = True
 
@@ -173,7 +219,15 @@ class VectorAtari(gymnasium.vector.VectorEnv):
             engine.close()
 
     def _start(self, actions: Any, reset: np.ndarray | None, seeds: np.ndarray | None) -> None:
-        if self._waiting:
-            raise RuntimeError("send() was called twice; call recv() first")
+        self._check()
         self._engine.start(actions, reset, seeds)
         self._waiting = True
+
+    def _check(self, reset: bool = False) -> None:
+        """Raises RuntimeError if the consoles can't be used now. `reset`: whether there must have been a reset."""
+        if self.closed:
+            raise RuntimeError("the environment is closed; create a new one")
+        if self._waiting:
+            raise RuntimeError("a step that send() has started is not complete; call recv() first")
+        if reset and not self._started:
+            raise RuntimeError("the environment has not been reset; call reset() first")

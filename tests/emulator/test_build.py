@@ -60,6 +60,23 @@ def test_a_missing_compiler_is_an_error_of_one_line(tmp_path, monkeypatch):
     assert "\n" not in str(error.value)
 
 
+def test_a_damaged_library_is_one_line(tmp_path):
+    (tmp_path / "empty.so").touch()
+    with pytest.raises(EmulatorUnavailable, match="can't load .*empty.so .*; delete it, or set GUNREAL_CACHE"):
+        build.opened(tmp_path / "empty.so")
+
+
+def test_a_user_without_a_home_folder_is_told_what_to_set(monkeypatch):
+    def home():
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("GUNREAL_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(build.Path, "home", home)
+    with pytest.raises(EmulatorUnavailable, match="set GUNREAL_CACHE"):
+        build.cache_folder()
+
+
 def test_a_compiler_that_fails_is_one_line(compiler, tmp_path, monkeypatch):
     (tmp_path / "bad").write_text("#!/bin/sh\necho 'a.cpp:1: error: no such thing' >&2\nexit 1\n")
     (tmp_path / "bad").chmod(0o755)

@@ -70,8 +70,12 @@ def test_an_action_that_a_game_does_not_have_does_nothing():
         alone = only.step(np.full(2, 1 if step == 2 else 0))[0]
         np.testing.assert_array_equal(frames[0][2:], alone)
         np.testing.assert_array_equal(frames[0], frames[1])
-    with pytest.raises(IndexError):
-        only.step(np.full(2, 4))
+    for action in (-1, 4):
+        with pytest.raises(ValueError, match="whole numbers from 0 to 3"):
+            only.step(np.full(2, action))
+    for env in (only, pair_of_games[1]):
+        with pytest.raises(ValueError, match="whole numbers"):
+            env.step(np.zeros(env.num_envs))
 
 
 def test_several_games_play_as_each_alone():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gunreal.emulator import VectorAtari
+from gunreal.emulator.vector import TAG
 
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
@@ -43,7 +44,7 @@ def test_episodes_are_those_of_the_vector_environment(game, options):
         ends += (terminated | truncated).sum()
     assert ends
     saved = [np.concatenate([row.ravel() for row in console]) for console in zip(*map(np.asarray, state), strict=True)]
-    assert [bytes(console) for console in saved] == theirs.save()
+    assert [bytes(console) for console in saved] == [state[TAG:] for state in theirs.save()]
 
 
 def test_a_donated_state_is_overwritten_and_another_one_is_kept():
@@ -82,9 +83,22 @@ def test_the_functions_are_registered_for_the_device_of_the_consoles(monkeypatch
     assert registered == [("cpu", ""), *wanted]
 
 
+def test_a_state_of_consoles_with_more_games_does_no_harm():
+    several, one = DeviceAtari(["pong", "breakout", "qbert"], 6), DeviceAtari("pong", 6)
+    state, frames, *_ = one.step(several.init(jnp.arange(6)), jnp.zeros(6))
+    assert frames.shape == one.observe(state).shape == (6, 1, 84, 84)
+
+
 def test_bad_arguments_are_one_line():
     with pytest.raises(ValueError, match="num_envs"):
         DeviceAtari("pong", 0)
+    state = DeviceAtari("pong", 2).init(jnp.arange(2))
+    with pytest.raises(ValueError, match="of other games"):
+        DeviceAtari("adventure", 2).observe(state)
+    with pytest.raises(ValueError, match="of other games"):
+        DeviceAtari("adventure", 2).step(state, jnp.zeros(2))
+    with pytest.raises(ValueError, match="actions have shape"):
+        DeviceAtari("pong", 2).step(state, jnp.zeros(()))
     with pytest.raises(ValueError, match="lanes"):
         DeviceAtari("pong", 1, lanes=33)
     with pytest.raises(ValueError, match="one for each"):

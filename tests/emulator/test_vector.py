@@ -1,12 +1,15 @@
 """`VectorAtari` beside single consoles and OpenCV."""
 
+import subprocess
+import sys
+
 import cv2
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from gunreal.emulator import UnknownGame, VectorAtari
+from gunreal.emulator import UnknownGame, VectorAtari, vector
 from gunreal.emulator.console import Console
 from gunreal.emulator.settings import gray_palette
 
@@ -126,10 +129,109 @@ def test_it_is_gymnasiums_interface():
     assert env.unwrapped.render()[0].shape == (210, 160, 3)
 
 
-@pytest.mark.parametrize("change", [{"game": "pitfall2"}, {"protocol": "v9"}, {"device": "tpu"}, {"num_envs": 0}])
+@pytest.mark.parametrize("change", [
+    {"game": "pitfall2"}, {"protocol": "v9"}, {"device": "tpu"}, {"num_envs": 0}, {"render_mode": "human"},
+    {"size": (0, 84)}, {"size": (84, -84)}, {"size": (84, 8.5)}, {"frame_skip": 0}, {"noop_max": -1},
+    {"max_num_frames_per_episode": 2**31}, {"repeat_action_probability": 1.5},
+    {"repeat_action_probability": float("nan")},
+])  # fmt: skip
 def test_bad_arguments_are_one_line(change):
     with pytest.raises((UnknownGame, ValueError)) as error:
         VectorAtari(**{"game": "pong", **change})
     assert "\n" not in str(error.value)
-    with pytest.raises(RuntimeError, match="reset"):
-        VectorAtari("pong").step(np.zeros(1, int))
+
+
+@pytest.mark.parametrize("device", ["cpu", "jax"])
+def test_consoles_that_cannot_be_used_say_why(device):
+    env = VectorAtari("pong", 2, device)
+    for use in (env.ram, env.save, env.render, lambda: env.step(np.zeros(2, int))):
+        with pytest.raises(RuntimeError, match=r"call reset\(\) first"):
+            use()
+    env.reset(seed=1)
+    env.send(np.zeros(2, int))
+    for use in (env.ram, env.save, env.render, lambda: env.step(np.zeros(2, int)), env.reset):
+        with pytest.raises(RuntimeError, match=r"call recv\(\) first"):
+            use()
+    env.recv()
+    env.close()
+    for use in (env.ram, env.save, env.render, lambda: env.step(np.zeros(2, int)), env.reset, lambda: env.restore([])):
+        with pytest.raises(RuntimeError, match="closed"):
+            use()
+
+
+def test_inputs_of_another_shape_are_refused():
+    env = VectorAtari("pong", 4)
+    env.reset(seed=1)
+    with pytest.raises(ValueError, match="give 4 whole numbers"):
+        env.step(np.zeros(1, int))
+    with pytest.raises(ValueError, match="reset_mask has shape"):
+        env.reset(options={"reset_mask": np.ones(1, bool)})
+    with pytest.raises(ValueError, match="got 3 seeds for 4 consoles"):
+        env.reset(seed=[1, 2, 3])
+    for seed in (-1, 2**32):
+        with pytest.raises(ValueError, match="the seeds are .*, but must be from 0 to 4294967295"):
+            env.reset(seed=seed)
+
+
+def test_seeds_as_gymnasium_gives_them():
+    first, second = (VectorAtari("pong", 3, protocol="v5") for _ in range(2))
+
+    def starts(env, seed):
+        env.reset(seed=seed)
+        for _ in range(3):
+            env.step(np.full(3, 2))
+        return env.save()  # sticky actions depend on the seed
+
+    assert starts(first, 5) == starts(second, [5, 6, 7]) == starts(first, (5, 6, 7))
+    assert starts(first, np.arange(6)[::2]) == starts(second, [0, 2, 4])  # not contiguous
+    first.reset(seed=9)
+    second.reset(seed=9)
+    drawn = starts(first, None)
+    assert drawn == starts(second, None) != starts(second, None)
+    assert starts(first, [1, None, 3])[::2] == starts(second, [1, 2, 3])[::2]
+
+
+def test_states_of_another_game_are_refused(monkeypatch):
+    env = VectorAtari("pong")
+    env.reset(seed=1)
+    other = VectorAtari("breakout")
+    with pytest.raises(ValueError, match="other games"):
+        other.restore(env.save())
+    monkeypatch.setattr(vector, "source_hash", lambda: "another version")
+    with pytest.raises(ValueError, match="another version"):
+        VectorAtari("pong").restore(env.save())
+
+
+FORK = """
+import os
+import numpy as np
+from gunreal.emulator import VectorAtari
+
+env = VectorAtari("pong", 2, num_threads=2)
+env.reset(seed=1)
+if child := os.fork():
+    env.step(np.zeros(2, int))
+    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+try:
+    env.step(np.zeros(2, int))
+except RuntimeError as error:
+    env.close()
+    print(error)
+"""
+
+
+def test_a_fork_says_that_its_threads_are_gone():
+    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (
+        0,
+        "threads do not survive a fork; create the environment in this process\n",
+    )
+
+
+def test_too_little_memory_is_an_error():
+    code = (
+        "import resource; from gunreal.emulator import VectorAtari; VectorAtari('pong');"
+        "resource.setrlimit(resource.RLIMIT_AS, (3 * 2**30, 3 * 2**30)); VectorAtari('pong', 100_000)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1 and "MemoryError: there is too little memory for 100000 consoles" in done.stderr

@@ -8,6 +8,7 @@ import pytest
 from gunreal.emulator import VectorAtari, build
 from gunreal.emulator.pack import pack, player_offset, state_shapes
 from gunreal.emulator.settings import settings
+from gunreal.emulator.vector import TAG
 
 _NAMES = ("pack", "players", "screens", "spare", "actions", "frames", "reward", "terminated", "truncated")
 
@@ -36,7 +37,7 @@ class Consoles:
             "actions": np.zeros(n, np.int32), "frames": np.zeros((n, *self.games[0].shape), np.uint8),
             "reward": np.zeros(n, np.float32), "terminated": np.zeros(n, bool), "truncated": np.zeros(n, bool),
         }  # fmt: skip
-        states = [(k, state) for k, env in enumerate(envs) for state in env.save()]
+        states = [(k, state[TAG:]) for k, env in enumerate(envs) for state in env.save()]
         for console, (game, state) in enumerate(states):
             self.arrays["players"][console] = np.frombuffer(state[:size], np.uint8)
             pictures = np.frombuffer(state[size:], np.uint8)

@@ -14,6 +14,7 @@ import numpy as np
 
 from gunreal.emulator import VectorAtari, ffi
 from gunreal.emulator.settings import games_of
+from gunreal.emulator.vector import TAG
 
 CALL = 8  # steps in one call
 SPREAD = 500  # largest number of agent steps that a console has played before a measurement
@@ -131,7 +132,7 @@ def _spread(games: tuple[str, ...], spread: int) -> list[np.ndarray]:
     env.reset(seed=0)
     for k in range(KINDS):
         saved = env.save()
-        found |= {at: np.frombuffer(saved[at], np.uint8) for at in range(k, len(saved), KINDS)}
+        found |= {at: np.frombuffer(saved[at], np.uint8)[TAG:] for at in range(k, len(saved), KINDS)}
         for _ in range(-(-spread // KINDS)):
             env.step(rng.integers(env.single_action_space.n, size=env.num_envs))
     env.close()

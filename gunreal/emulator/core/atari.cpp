@@ -216,9 +216,14 @@ uint8_t* atari_console_ram(Console* c) { return c->player.s.riot.ram; }
 Player* atari_console_player(Console* c) { return &c->player; }
 const uint8_t* atari_console_screen(Console* c) { return c->screen(); }
 
+// Null without enough memory or threads.
 Vector* atari_vector_new(const OwnedGame* g, const Protocol* protocol, const uint8_t* palette, int n, int threads,
                          int autoreset) {
-  return new Vector(g->game, *protocol, palette, g->start, n, threads, autoreset != 0);
+  try {
+    return new Vector(g->game, *protocol, palette, g->start, n, threads, autoreset != 0);
+  } catch (...) {
+    return nullptr;
+  }
 }
 void atari_vector_free(Vector* v) { delete v; }
 void atari_vector_send(Vector* v, const int32_t* actions, const uint8_t* reset, const int64_t* seeds, const Outputs* out) {

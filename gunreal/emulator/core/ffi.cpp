@@ -55,6 +55,8 @@ class Table {
   explicit Table(const Pack& pack) : pack_(pack), eyes_(pack.games) {
     for (int k = 0; k < pack.games; k++) games_.push_back(pack.unpack(k));
   }
+  // The game of a console, or the first one if the state is of consoles with more games.
+  int index(const Player& p) const { return p.game < pack_.games ? p.game : 0; }
   const Game& game(int k) const { return games_[k]; }
   Eye& eye(int k) {
     if (!eyes_[k]) eyes_[k] = std::make_unique<Eye>(games_[k], pack_.protocol, pack_.game(k)->palette);
@@ -74,8 +76,9 @@ ffi::Error observe(ffi::ThreadPool pool, Bytes packed, Bytes players, Bytes scre
   share(pool, count(players), [&](int first, int last) {
     Table table(pack);
     for (int k = first; k < last; k++) {
-      const size_t half = game_screens_size(table.game(from[k].game)) / 2;
-      table.eye(from[k].game).look(data<uint8_t>(screens) + k * pack.screens_size() + from[k].s.buffer * half, nullptr,
+      const int which = table.index(from[k]);
+      const size_t half = game_screens_size(table.game(which)) / 2;
+      table.eye(which).look(data<uint8_t>(screens) + k * pack.screens_size() + from[k].s.buffer * half, nullptr,
                                    data<uint8_t>(*frames) + k * frame_size(pack.protocol));
     }
   });
@@ -109,7 +112,8 @@ ffi::Error step(ffi::ThreadPool pool, Bytes packed, Bytes players_in, Bytes scre
     Table table(pack);
     for (int k = first; k < last; k++) {
       Player& p = players[k];
-      const int which = p.game;
+      const int which = table.index(p);
+      p.game = uint8_t(which);
       const Game& game = table.game(which);
       uint8_t* const pictures = screens + k * pack.screens_size();
       const uint8_t* before = nullptr;

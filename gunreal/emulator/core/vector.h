@@ -103,17 +103,17 @@ class Vector {
     for (int k = 0; k < n; k++) players_[k].done = 1;
     if (threads > n) threads = n;
     for (int k = 0; k < (threads > 0 ? threads : 1); k++) eyes_.emplace_back(game, protocol, palette_.data());
-    for (int k = 0; k < threads; k++) workers_.emplace_back([this, k] { work(k); });
+    try {
+      for (int k = 0; k < threads; k++) workers_.emplace_back([this, k] { work(k); });
+    } catch (...) {
+      end();
+      throw;
+    }
   }
 
   ~Vector() {
     recv();
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      closing_ = true;
-    }
-    wake_.notify_all();
-    for (auto& worker : workers_) worker.join();
+    end();
   }
 
   // Starts a step, or an episode with its seed where `reset` is set. Without actions, the other consoles do not change. The
@@ -146,6 +146,15 @@ class Vector {
   size_t screens_size() const { return start_.screens.size(); }
 
  private:
+  void end() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      closing_ = true;
+    }
+    wake_.notify_all();
+    for (auto& worker : workers_) worker.join();
+  }
+
   void work(int which) {
     uint64_t seen = 0;
     for (;;) {
