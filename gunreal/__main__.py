@@ -73,7 +73,7 @@ def _run(command: str, argv: list[str]) -> int:
 def _resumed(argv: list[str]) -> list[str]:
     """The command line of a resume, in the flags of a training."""
     program, *words = argv
-    if words and words[0] in ("--help", "--helpfull"):
+    if words and words[0] in ("-h", "--help", "--helpfull"):
         words = ["RUN", "--help"]
     if not words or words[0].startswith("-"):
         raise ConfigError(f"name the run first, as in {program} NAME --steps 2M")

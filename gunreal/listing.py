@@ -37,14 +37,14 @@ def main(name: str, argv: Sequence[str]) -> int:
       ConfigError: the command line is invalid.
     """
     program, *words = argv
-    shown = "tasks [--env ID] [--flag value] ..." if name == "tasks" else name
-    if "--help" in words:
+    shown = "tasks [--env ID] [--tasks module:Class] [--flag value] ..." if name == "tasks" else name
+    if "--help" in words or "-h" in words:
         flags_of = "\n\nWith an environment, it says which tasks fit. All flags of a training are accepted."
         print(f"usage: {program.removesuffix(name)}{shown}{flags_of if name == 'tasks' else ''}")
         return 0
     if name == "tasks":
         config, extras = flags.from_flags(argv)
-        print("\n\n".join(tasks(config if "env" in extras.given else None)), flush=True)
+        print("\n\n".join(tasks(config if "env" in extras.given else None, config.tasks)), flush=True)
         return 0
     if words:
         raise ConfigError(f"unexpected argument {words[0]!r}; write {program}")
@@ -52,13 +52,17 @@ def main(name: str, argv: Sequence[str]) -> int:
     return 0
 
 
-def tasks(config: Config | None = None) -> Iterator[str]:
-    """A paragraph about every installed task. With a configuration, it says whether the task fits the environment.
+def tasks(config: Config | None = None, given: Iterable[str] = ()) -> Iterator[str]:
+    """A paragraph about every task. With a configuration, it says whether the task fits the environment.
+
+    Args:
+      config: the configuration with the environment.
+      given: names of tasks to list in addition to the installed ones, such as "module:Class".
 
     Raises:
       ConfigError: the environment cannot be opened.
     """
-    return _plugins(registry.TASK, None if config is None else _fit(config))
+    return _plugins(registry.TASK, None if config is None else _fit(config), given)
 
 
 def networks() -> Iterator[str]:
@@ -66,16 +70,21 @@ def networks() -> Iterator[str]:
     return _plugins(NETWORK)
 
 
-def _plugins(kind: plugins.Kind, verdict: Callable[[type], str] | None = None) -> Iterator[str]:
-    for name, point in sorted(plugins.available(kind).items()):
+def _plugins(
+    kind: plugins.Kind, verdict: Callable[[type], str] | None = None, given: Iterable[str] = ()
+) -> Iterator[str]:
+    installed = plugins.available(kind)
+    for name in [*sorted(installed), *(name for name in given if name not in installed)]:
         try:
             cls = plugins.load_class(kind, name)
         except ConfigError as error:
             yield f"{name}\n  cannot be used: {error}"
             continue
-        package = point.dist.name if point.dist else "gunreal"
-        lines = [f"{name}: {_first_line(cls)}", f"options: {', '.join(_options(cls)) or 'none'}"]
-        lines += [f"from: {package}, {point.value}", *([verdict(cls)] if verdict else [])]
+        origin = name
+        if point := installed.get(name):
+            origin = f"{point.dist.name if point.dist else 'gunreal'}, {point.value}"
+        lines = [f"{cls.name}: {_first_line(cls)}", f"options: {', '.join(_options(cls)) or 'none'}"]
+        lines += [f"from: {origin}", *([verdict(cls)] if verdict else [])]
         yield "\n  ".join(lines)
 
 

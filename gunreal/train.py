@@ -149,6 +149,11 @@ def _train(config: Config, resumed_dir: Path | None, show: bool = True, on_metri
         run_dir = resumed_dir or folders.prepare_run_dir(config)
         with folders.locked(run_dir):
             resumed = _checkpoint(config, run_dir) if resumed_dir else None
+            if resumed and resumed.step >= config.steps:
+                raise ConfigError(
+                    f"{run_dir} has already taken {resumed.step:,} of {config.steps:,} steps; raise the budget with "
+                    "--steps"
+                )
             if resumed_dir:
                 folders.save_resumed(config, run_dir)
             try:
@@ -224,18 +229,29 @@ def _run(system: Record, show: bool, on_metrics: OnMetrics | None) -> None:
 
     run: Any = None
     ticker: Ticker | None = None
-    try:
-        run = _runner(system)
-        with Display(system.config) if show else contextlib.nullcontext() as display:
+    with Display(system.config) if show else contextlib.nullcontext() as display:
+        try:
+            if display:
+                display.message(f"training in {system.run_dir}")
+            run = _runner(system)
             ticker = Ticker(system, run, display, on_metrics)
             run.run(ticker)
             ticker.wait()
-    except BaseException as error:
-        system.fail(error)
-    finally:
-        _close(system, run, ticker)
+        except BaseException as error:
+            system.fail(error)
+        finally:
+            _close(system, run, ticker)
+        if display and not system.failure:
+            display.message(_ending(system))
     if system.failure:
         raise system.failure
+
+
+def _ending(system: Record) -> str:
+    """What to do with a run that has ended."""
+    if system.stopped_by == "steps":
+        return f"finished; to play episodes, run: gunreal evaluate {system.run_dir}"
+    return f"stopped at step {system.metrics.step:,}; to continue, run: gunreal resume {system.run_dir}"
 
 
 def _close(system: Record, run: Any, ticker: Ticker | None) -> None:

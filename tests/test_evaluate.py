@@ -99,6 +99,7 @@ def test_video_of_a_run_that_has_none(tmp_path, monkeypatch):
         (("catsh", "--logdir", "{run}/.."), "did you mean catch"),
         (("{run}", "--episode", "3"), "unknown flag --episode; did you mean episodes"),
         (("{run}", "--episodes", "0"), "--episodes=0"),
+        (("{run}", "--episodes", "x"), "flag --episodes=x: 'x' is not a whole number"),
         (("{run}", "--seed", "-1"), "--seed=-1"),
         (("{run}", "--policy", "best"), "sample|argmax"),
         (("{run}", "--protocol", "v5"), "leave it out"),
@@ -114,8 +115,9 @@ def test_bad_input_is_one_line_and_exit_code_2(folder, capsys, arguments, messag
     assert output.err.startswith("gunreal: ") and message in output.err
 
 
-def test_help(capsys):
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help(capsys, flag):
     with pytest.raises(SystemExit) as caught:
-        command("--help")
+        command(flag)
     assert caught.value.code == 0
     assert "--checkpoint" in capsys.readouterr().out

@@ -42,6 +42,22 @@ def test_tasks_that_fit_an_environment():
     assert re.search(r"\n  does not fit: .*cannot record \['depth'\]", paragraphs(listing.tasks(Config()))["depth"])
 
 
+def test_a_task_that_is_given_is_listed(capsys):
+    words = ["--env", "CartPole-v1", "--tasks", "vr,broken_tasks:Recording,no_such:Task"]
+    assert listing.main("tasks", ["gunreal tasks", *words]) == 0
+    *installed, given, missing = capsys.readouterr().out.split("\n\n")
+    assert given.startswith("rp: Stores a field of its own; keeps the contract.\n  options: weight=0.05")
+    assert "\n  from: broken_tasks:Recording\n  does not fit: " in given
+    assert missing.startswith("no_such:Task\n  cannot be used: cannot load task")
+    assert [text.partition(":")[0] for text in installed] == sorted(plugins.available(registry.TASK))
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help(capsys, flag):
+    assert listing.main("tasks", ["gunreal tasks", flag]) == 0
+    assert capsys.readouterr().out.startswith("usage: gunreal tasks [--env ID] [--tasks module:Class]")
+
+
 def test_an_environment_that_does_not_exist():
     with pytest.raises(ConfigError, match="unknown environment 'None-v0'"):
         list(listing.tasks(Config(env="None-v0")))

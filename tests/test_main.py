@@ -57,9 +57,10 @@ def test_help_of_the_modules(module):
     assert done.stdout.startswith(f"usage: python -m {module} ")
 
 
-def test_the_help_of_resume_lists_what_may_change(capsys):
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_the_help_of_resume_lists_what_may_change(capsys, flag):
     with pytest.raises(SystemExit):
-        command.main(["gunreal", "resume", "--help"])
+        command.main(["gunreal", "resume", flag])
     text = capsys.readouterr().out
     assert "--steps" in text and "--discount" not in text
 

@@ -46,7 +46,7 @@ BAD = [  # flags, and what the line has to say
     ("--env ALE/Pongg-v5", "unknown game 'ALE/Pongg-v5': did you mean ALE/Pong-v5"),
     ("--env Cartpole-v9", "unknown environment 'Cartpole-v9': did you mean CartPole"),
     ("--env none_such:Id-v0", "no module 'none_such'"),
-    ("--env scripted_env:None-v0", "unknown environment 'None-v0'"),
+    ("--env scripted_env:None-v0", "module 'scripted_env' has no environment, function or class 'None-v0'"),
     ("--env Pendulum-v1", "continuous actions"),
     (f"{CARTPOLE} --env_args gravitation=1", "env_args do not fit CartPole-v1"),
     (f"{CARTPOLE} --tasks pcc", "unknown task 'pcc', did you mean 'pc'?"),
@@ -192,15 +192,15 @@ def test_a_signal_while_a_run_starts(tmp_path, monkeypatch, capfd, request, numb
     assert (tmp_path / "runs" / "old" / "config.toml").is_file()
 
 
-def test_a_resumed_run_keeps_its_overrides(tmp_path):
-    """Steps given at one resume hold at the next, which then has nothing left to do but more than the first budget."""
+def test_a_resumed_run_keeps_its_overrides(tmp_path, capsys):
+    """Steps given at one resume hold at the next."""
     path = short_run(tmp_path, "run", steps=40).path
     assert main(["train", "--resume", str(path), "--steps", "120"]) == 0
     assert gunreal.load(path).config.steps == 120
-    assert main(["train", "--resume", str(path)]) == 0
-    run = gunreal.load(path)
-    assert run.config.steps == 120 and run.step >= 120
-    assert not list(path.glob("*.tmp"))
+    before = {file: file.stat().st_mtime_ns for file in path.rglob("*")}
+    assert main(["train", "--resume", str(path)]) == 2  # it has nothing left to do
+    assert "of 120 steps; raise the budget with --steps" in capsys.readouterr().err
+    assert {file: file.stat().st_mtime_ns for file in path.rglob("*")} == before
 
 
 def test_an_interrupt_before_training(monkeypatch, capfd):

@@ -117,7 +117,11 @@ def _check_system(config: Config) -> None:
     if config.max_batch < group and not is_device(config):
         raise ConfigError(f"max_batch {config.max_batch} is below the group size of {group} agents; raise max_batch")
     if 0 < config.memory_limit < _MIN_MEMORY:
-        raise ConfigError(f"memory_limit is {config.memory_limit} bytes; give a unit, as in --memory_limit 800MB")
+        fix = "give a unit" if config.memory_limit < 2**10 else "raise it"
+        raise ConfigError(
+            f"memory_limit is {config.memory_limit} bytes, but must be at least {_MIN_MEMORY // 2**20}MiB; "
+            f"{fix}, as in --memory_limit 800MB"
+        )
     if config.serial:
         for name, fitting in {"predictors": 1, "trainers": 1, "scheduler": "off"}.items():
             if getattr(config, name) != fitting:

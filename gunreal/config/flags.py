@@ -5,6 +5,8 @@ The flags live in their own `FlagValues`. Importing this library adds nothing to
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
 import tomllib
 from collections.abc import Callable, Sequence
@@ -20,6 +22,7 @@ from gunreal.config.schema import FIELDS, TYPES, Config, ConfigError, close_matc
 from gunreal.config.units import parse_count, parse_size
 
 _TABLES = ("env_args", "task", "network_args")
+_EXAMPLES = {"env_args": "frameskip=4", "task": "pc.weight=0.05", "network_args": "width=2", "task_weight": "pc=0.05"}
 _OTHERS = {**usage.FILES, "task_weight": usage.TASK_WEIGHT, **usage.HELP}
 
 
@@ -108,7 +111,7 @@ def _define() -> flags.FlagValues:
 
 
 def _define_pairs(name: str, help: str, values: flags.FlagValues) -> None:
-    parser = _Parser(parse_pairs)
+    parser = _Parser(functools.partial(parse_pairs, example=_EXAMPLES[name]))
     flags.DEFINE_multi(parser, flags.ArgumentSerializer(), name, None, help, flag_values=values)
 
 
@@ -129,20 +132,21 @@ def _parse_float(text: str) -> float:
 
 
 def read(values: flags.FlagValues, argv: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Sets `values` from a command line and returns the arguments that are not flags.
+    """Sets `values` from a command line and returns the arguments that are not flags. `-h` is read as `--help`.
 
     Raises:
       ConfigError: absl rejects the command line. For an unknown flag the message suggests the closest of `known`.
     """
     try:
-        return values(list(argv))[1:]
+        return values(["--help" if word == "-h" else word for word in argv])[1:]
     except flags.UnrecognizedFlagError as error:
         hint = close_match(error.flagname, known) or "; use --helpfull to list all flags"
         raise ConfigError(f"unknown flag --{error.flagname}{hint}") from error
     except flags.Error as error:
         if "Non-boolean" in str(error):
             raise ConfigError(f"{str(error).split(': ')[0]}: give true or false, or no value") from error
-        raise ConfigError(" ".join(str(error).split())) from error
+        message = re.sub(r"invalid literal for int\(\) with base 10: (.*)", r"\1 is not a whole number", str(error))
+        raise ConfigError(" ".join(message.split())) from error
 
 
 def _parse(argv: Sequence[str]) -> dict[str, Any]:
@@ -150,7 +154,7 @@ def _parse(argv: Sequence[str]) -> dict[str, Any]:
     values = _define()
     rest = read(values, argv, [*FIELDS, *_OTHERS])
     if rest:
-        raise ConfigError(f"unexpected argument {rest[0]!r}; give values as --flag value")
+        raise ConfigError(f"unexpected argument {rest[0]!r}; {_fix(rest[0], argv, values)}")
     found = {name: values[name].value for name in [*FIELDS, *_OTHERS] if values[name].present}
     for name in (*_TABLES, "task_weight"):
         if name in found:
@@ -162,8 +166,23 @@ def _parse(argv: Sequence[str]) -> dict[str, Any]:
     return {name: typed(name, value) if name in FIELDS else value for name, value in found.items()}
 
 
-def parse_pairs(text: str) -> dict[str, Any]:
+def _fix(word: str, argv: Sequence[str], values: flags.FlagValues) -> str:
+    """How to write `word`, which is not a flag."""
+    for before in (first for first, second in itertools.pairwise(argv[1:]) if second == word):
+        name = before.lstrip("-")
+        if before != name and name in values and values[name].boolean and word.lower() in ("true", "false"):
+            return f"write {'--' if word.lower() == 'true' else '--no'}{name} or --{name}={word.lower()}"
+        if before.endswith(","):
+            return "write no space after the comma"
+    return "give values as --flag value"
+
+
+def parse_pairs(text: str, example: str = "frameskip=4") -> dict[str, Any]:
     """Parses `key=value,key=value`. Values are TOML; a value that is not valid TOML is read as a string.
+
+    Args:
+      text: the pairs.
+      example: a pair for the error message.
 
     Raises:
       ValueError: a `=` is missing, or a value is Python's True, False or None.
@@ -172,7 +191,7 @@ def parse_pairs(text: str) -> dict[str, Any]:
     for pair in re.split(r",(?=\s*[\w.:-]+\s*=)", text):  # commas inside lists and strings don't end a pair
         key, equals, value = (part.strip() for part in pair.partition("="))
         if not equals or not key:
-            raise ValueError(f"{pair!r} is not of the form key=value")
+            raise ValueError(f"{pair!r} is not of the form key=value, as in {example}")
         if value in ("True", "False", "None"):
             raise ValueError(f"{pair!r}: write true or false; None is not supported")
         try:
@@ -185,8 +204,9 @@ def parse_pairs(text: str) -> dict[str, Any]:
 def _check_flat(name: str, pairs: dict[str, Any]) -> None:
     wrong = next((key for key in pairs if (name == "task") != ("." in key)), None)
     if wrong is not None:
-        expected = {"task": "pc.weight=0.05", "task_weight": "pc=0.05", "env_args": "frameskip=4"}.get(name, "width=2")
-        raise ConfigError(f"--{name} {wrong}={pairs[wrong]} has the wrong form; write it as in --{name} {expected}")
+        raise ConfigError(
+            f"--{name} {wrong}={pairs[wrong]} has the wrong form; write it as in --{name} {_EXAMPLES[name]}"
+        )
 
 
 def _nested(pairs: dict[str, Any]) -> dict[str, dict[str, Any]]:

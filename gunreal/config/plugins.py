@@ -6,6 +6,7 @@ import configparser
 import dataclasses
 import difflib
 import importlib
+import inspect
 import traceback
 import types
 import typing
@@ -59,8 +60,8 @@ def load_class(kind: Kind, name: str) -> type[Any]:
       name: name in the group of entry points, or "module:Class".
 
     Raises:
-      ConfigError: there is no such plug-in, it cannot be imported, or it is not a subclass of `kind.base`. For an
-        import error the message names the plug-in's file.
+      ConfigError: there is no such plug-in, it cannot be imported, it is not a subclass of `kind.base`, or an option
+        has no effect. For an import error the message names the plug-in's file.
     """
     noun = kind.noun
     module, _, attribute = name.partition(":")
@@ -70,10 +71,13 @@ def load_class(kind: Kind, name: str) -> type[Any]:
             hint = _closest(name, points)
             raise ConfigError(f"unknown {noun} {name!r}{hint}; available: {listed(points)}, or module:Class")
         module, _, attribute = points[name].value.partition(":")
+    found = None
     try:
-        cls = getattr(importlib.import_module(module), attribute)
+        found = importlib.import_module(module)
+        cls = getattr(found, attribute)
     except Exception as error:  # importing a plug-in's module can raise anything
-        raise ConfigError(f"cannot load {noun} {name!r} from {module}:{attribute}: {_place(error)}") from error
+        fix = _import_fix(error, module) if found is None else _closest(attribute, vars(found)) or "; correct it"
+        raise ConfigError(f"cannot load {noun} {name!r} from {module}:{attribute}: {place(error)}{fix}") from error
     if not (isinstance(cls, type) and issubclass(cls, kind.base)):
         base = f"{kind.base.__module__}.{kind.base.__name__}"
         raise ConfigError(f"{noun} {name!r}: {module}:{attribute} is not a subclass of {base}")
@@ -83,7 +87,35 @@ def load_class(kind: Kind, name: str) -> type[Any]:
         raise ConfigError(f"{called}; choose an identifier other than {', '.join(kind.reserved)}")
     if ":" not in name and own != name:
         raise ConfigError(f"{called}; give the class and its entry point the same name")
+    if lost := lost_option(cls, kind.base):
+        raise ConfigError(f"{noun} {name!r}: {lost}")
     return cls
+
+
+def lost_option(cls: type[Any], base: type) -> str:
+    """Describes the first option of a plug-in that would silently have no effect, with the fix. "" if there is none.
+
+    A dataclass ignores a default without an annotation, and a class without the decorator ignores all its annotations.
+    """
+    for field in dataclasses.fields(cls):
+        value = getattr(cls, field.name, field.default)
+        if isinstance(value, types.MemberDescriptorType):  # the class has slots, so its defaults are in the fields only
+            continue
+        if value is not field.default and value != field.default:
+            return _lost(next(owner for owner in cls.__mro__ if field.name in vars(owner)), field.name)
+    for owner in cls.__mro__:
+        if issubclass(owner, base):
+            for name, annotation in inspect.get_annotations(owner).items():
+                if name not in cls.__dataclass_fields__ and "ClassVar" not in str(annotation):
+                    return _lost(owner, name)
+    return ""
+
+
+def _lost(cls: type, name: str) -> str:
+    return (
+        f"{cls.__name__}.{name} has no effect as an option; annotate it, as in {name}: float = 0.5, "
+        f"and put @dataclasses.dataclass(frozen=True) above class {cls.__name__}"
+    )
 
 
 def build(kind: Kind, cls: type[Any], options: Mapping[str, Any]) -> Any:
@@ -107,7 +139,7 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "none"
 
 
-def _place(error: Exception) -> str:
+def place(error: Exception) -> str:
     """The error message and the file in which it occurred."""
     if isinstance(error, SyntaxError):
         return f"{error.msg} ({error.filename}:{error.lineno})"
@@ -116,6 +148,12 @@ def _place(error: Exception) -> str:
     outside = [f for f in frames if f.filename not in (__file__, importlib.__file__)]
     where = f" ({outside[-1].filename}:{outside[-1].lineno})" if outside else ""
     return f"{type(error).__name__}: {error}{where}"
+
+
+def _import_fix(error: Exception, module: str) -> str:
+    """What to do if the module itself, and not one that it imports, is missing."""
+    missing = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
+    return "; install it, start where it is (PYTHONPATH), or correct the name" if missing else ""
 
 
 def _fits(value: Any, wanted: Any) -> bool:

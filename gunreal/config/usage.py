@@ -52,7 +52,8 @@ def text(program: str, shown: Container[str] | None) -> str:
         parts[title] = {name: _about(FIELDS[name]) for name in names}
     parts["Tasks"]["task_weight"] = TASK_WEIGHT
     parts["Help"] = HELP
-    lines = [f"usage: {program} [--flag value] ..."]
+    run = " RUN" if program.endswith(" resume") else ""
+    lines = [f"usage: {program}{run} [--flag value] ..."]
     for title, flags in parts.items():
         described = [_flag(name, help) for name, help in flags.items() if shown is None or name in shown]
         if described:

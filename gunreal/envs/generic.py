@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
+import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,7 +27,7 @@ class GenericEnv:
     """`num_envs` copies of a Gymnasium environment. `send` steps them one after the other. See `VectorEnv`."""
 
     def __init__(self, config: Config, num_envs: int, extra_keys: Sequence[str] = ()):
-        self._envs = [open_env(config) for _ in range(num_envs)]
+        self._name, self._envs = config.env, [open_env(config) for _ in range(num_envs)]
         self.num_envs = num_envs
         env = self._envs[0]
         try:
@@ -52,6 +53,8 @@ class GenericEnv:
                     self.raw.first_action + int(actions[i])
                 )
                 truncated[i] = out_of_time and not terminated[i]
+                if not math.isfinite(reward[i]):  # also None
+                    raise ValueError(f"{self._name} returned the reward {reward[i]}; rewards must be finite numbers")
             self._convert(self.raw.entry(observation), frame[i])
             for key, values in extra.items():
                 values.append(_lookup(key, observation, info))
@@ -80,6 +83,8 @@ def open_env(config: Config) -> gymnasium.Env:
             gymnasium.register_envs(ale_py)  # ids such as PongNoFrameskip-v4
     if env_id.startswith("Vizdoom") and env_id not in gymnasium.registry:
         _register_vizdoom(config)
+    if env_id not in gymnasium.registry:  # gymnasium.make would take Pong for Pong-v4, which has other rules
+        raise ConfigError(_unknown(env_id, module))
     args = config.env_args
     if env_id.startswith(_DRAWN_TO_SIZE):
         args = {"pixels": config.observation, "size": config.frame_size} | args
@@ -89,8 +94,6 @@ def open_env(config: Config) -> gymnasium.Env:
         raise
     except gymnasium.error.DependencyNotInstalled as e:
         raise ConfigError(f"{config.env} needs a missing package: {e}") from None
-    except gymnasium.error.UnregisteredEnv:
-        raise ConfigError(_unknown(env_id)) from None
     except (TypeError, ValueError, KeyError, AssertionError) as e:
         if not config.env_args:
             raise
@@ -147,12 +150,18 @@ def _register_vizdoom(config: Config) -> None:
         raise ConfigError(f'{config.env} needs a missing package; run pip install "gunreal[vizdoom]"') from None
 
 
-def _unknown(env_id: str) -> str:
+def _unknown(env_id: str, module: str) -> str:
+    if module:
+        close = difflib.get_close_matches(env_id, [*dir(sys.modules[module]), *gymnasium.registry], 1)
+        hint = f"did you mean {module}:{close[0]}?" if close else "correct the name"
+        return f"module {module!r} has no environment, function or class {env_id!r}; {hint}"
     known: dict[str, str] = {}
-    for name in gymnasium.registry:
-        known.setdefault(name.split("/")[-1].lower(), name)
-    close = difflib.get_close_matches(env_id.split("/")[-1].lower(), known)
-    hint = f"did you mean {' or '.join(known[name] for name in close)}?" if close else "is its package installed?"
+    for name, spec in gymnasium.registry.items():
+        if spec.entry_point:  # not for vectors only
+            known.setdefault(name.split("/")[-1].lower(), name)
+    close = [known[name] for name in difflib.get_close_matches(env_id.split("/")[-1].lower(), known)]
+    close = [name for name in close if f"ALE/{name.partition('-')[0]}-v5" not in close]  # rather than Pong-v4
+    hint = f"did you mean {' or '.join(close)}?" if close else "is its package installed?"
     return f"unknown environment {env_id!r}: {hint} (write module:Id to import a module first)"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 import gymnasium
 import numpy as np
 
+from gunreal.config.plugins import place
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.raw import Raw
 from gunreal.envs.step import Step, VectorEnv
@@ -88,11 +89,21 @@ def check_recorded(config: Config, fields: Collection[RecordedField]) -> None:
 
 
 def try_reset(config: Config) -> None:
-    """Raises ConfigError if the environment is known for errors that show only at a reset, and has one."""
+    """Raises ConfigError if an environment that is not the library's own fails at a reset or in its first step."""
     if config.env.startswith("dmlab/"):
         from gunreal.envs import dmlab_module
 
         dmlab_module.try_reset(config)
+    elif not config.env.startswith(("ALE/", "gunreal/")):
+        no_action, seeds = np.zeros(1, np.int32), np.array([config.seed])
+        with contextlib.closing(make(config, 1)) as env:
+            try:
+                for reset in (True, False):
+                    env.step(no_action, np.array([reset]), seeds)
+            except ConfigError:
+                raise
+            except Exception as error:  # an environment can raise anything
+                raise ConfigError(f"{config.env} fails in its first step: {place(error)}") from error
 
 
 def why_fallback(config: Config) -> str:

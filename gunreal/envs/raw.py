@@ -111,6 +111,11 @@ def converter(config: Config, space: spaces.Space) -> tuple[tuple[int, ...], str
         raise ConfigError(f"observation is rgb, but {config.env} does not observe a uint8 image; leave it out")
     if not isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         raise ConfigError(f"{config.env} observes {type(space).__name__}; wrap it to give a Box (image or vector)")
+    if isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype.kind == "f":
+        raise ConfigError(
+            f"{config.env} observes {space.dtype} of shape {space.shape}; return images as uint8 from 0 to 255, or "
+            "learn from numbers with the wrapper FlattenObservation"
+        )
     scale = 255 if isinstance(space, spaces.Box) and space.dtype == np.uint8 else 1
 
     def convert(observation: Any, out: np.ndarray) -> None:
@@ -135,6 +140,11 @@ def _image_converter(config: Config, shape: tuple[int, ...]) -> Converter:
 
     def convert(observation: Any, out: np.ndarray) -> None:
         image = np.asarray(observation)
+        if image.dtype != np.uint8 or image.shape != shape:
+            raise ValueError(
+                f"{config.env} returned {image.dtype} of shape {image.shape}, but its observation space is uint8 of "
+                f"shape {shape}"
+            )
         if first:
             image = image.transpose(1, 2, 0)
         if to_gray:

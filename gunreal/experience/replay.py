@@ -86,6 +86,14 @@ class Replay:
     def get(self, name: str, first: int, length: int) -> np.ndarray:
         """Copies steps `first .. first + length - 1` of one array, `[length, ...]`.
 
+        "flags" are bits, which `gunreal.tasks` exports:
+
+        - FIRST (1): the frame is the first of an episode.
+        - TERMINATED (2): the action terminated the episode.
+        - TRUNCATED (4): the action was the last before the episode was cut off, as by a time limit.
+        - RESET (8): the row holds the last observation of an episode. It follows the row of the last action. Its own
+          action only resets the environment and its reward is 0, so there is nothing to learn from it.
+
         Args:
           name: "frame", "action" (int32), "reward" (float32, raw, `r_{t+1}`), "flags" (uint8), "age" (uint8, steps
             since the start of the episode, at most 255), "log_mu", "value", "version", or a recorded field.
@@ -104,7 +112,10 @@ class Replay:
         return out
 
     def discounts(self, first: int, length: int, discount: float) -> np.ndarray:
-        """Discounts per step, float32 `[length]`: 0 if the step terminated the episode, else `discount`."""
+        """Discounts per step, float32 `[length]`: 0 if the step terminated the episode, else `discount`.
+
+        They are 0 after terminations only: a truncated step and a step that only resets have `discount`.
+        """
         terminated = self.get("flags", first, length) & TERMINATED != 0
         return np.where(terminated, np.float32(0), np.float32(discount))
 

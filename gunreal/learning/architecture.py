@@ -48,7 +48,7 @@ class Architecture:
         Returns:
           Images in the layout of `x`, or `[N, Fc]`. They are flattened to the features "conv" of the tasks.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no first layers; define body(self, x, seed)")
 
     def top(self, x: Any, seed: int) -> Any:
         """Applies the last layers. The default is one dense layer with ReLU.

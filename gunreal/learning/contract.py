@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gunreal.config.plugins import lost_option
 from gunreal.config.schema import Config
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
@@ -31,9 +32,12 @@ def check_network(network: Architecture | type[Architecture], spec: Spec = FRAME
       AssertionError: the network breaks a rule. The message describes the first broken rule in one line.
       ValueError: `network.check` rejects `spec`.
     """
+    cls = network if isinstance(network, type) else type(network)
+    _expect(issubclass(cls, Architecture), "the class does not inherit from gunreal.Architecture")
+    lost = lost_option(cls, Architecture)
+    _expect(not lost, lost)
     if isinstance(network, type):
         network = network(**options)
-    _expect(isinstance(network, Architecture), "the class does not inherit from gunreal.Architecture")
     name = getattr(network, "name", None)
     _expect(isinstance(name, str) and name.isidentifier(), f"name is {name!r}: choose an identifier")
     network.check(spec)

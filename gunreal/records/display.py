@@ -69,7 +69,7 @@ class Display:
         """Prints a line, above the panel if there is one."""
         with self._guard():
             if not self._broken:
-                self._console.print(text, markup=False, highlight=False)
+                self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     @contextlib.contextmanager
     def _guard(self) -> Any:
@@ -98,6 +98,7 @@ class Display:
             f"tps {_number(s.get('tps'), 0):>7}  score {score} max {best} "
             f"({s.get('episodes') or 0:>6} ep)  lag {_number(s.get('policy_lag'), 1):>5}  "
             f"N {s.get('agents')}/{s.get('predictors')}/{s.get('trainers')}  {_memory(s)}  {losses}"
+            f"{_skipped(s)}"
         ).rstrip()
 
     def render(self, s: Mapping[str, Any]) -> RenderableType:
@@ -179,6 +180,10 @@ def sparkline(values: Any, width: int) -> str:
     low, high = min(values, default=0.0), max(values, default=0.0)
     scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
     return "".join(_BARS[round((value - low) * scale)] for value in values)
+
+
+def _skipped(s: Mapping[str, Any]) -> str:
+    return f"  {s['skipped']:,} updates skipped, because they were not finite" if s.get("skipped") else ""
 
 
 def _nodes(s: Mapping[str, Any]) -> Table:

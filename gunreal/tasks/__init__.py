@@ -1,12 +1,14 @@
 """Auxiliary tasks: the base class, helpers for writing tasks, and the built-in tasks in one file each.
 
 Import `masked_mean` inside `loss`, because it loads Keras and agent processes must not.
+FIRST, TERMINATED, TRUNCATED and RESET are the bits of `replay.get("flags", ...)`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED
 from gunreal.experience.spec import RecordedField
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_sequence
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from gunreal.learning.losses import masked_mean
 
 __all__ = ["AuxiliaryTask", "RecordedField", "ReplaySequence", "masked_mean", "pad", "uniform_sequence"]
+__all__ += ["FIRST", "RESET", "TERMINATED", "TRUNCATED"]
 
 
 def __getattr__(name: str) -> Any:

@@ -100,19 +100,32 @@ def test_a_task_that_a_flag_leaves_out_takes_the_files_options_with_it(tmp_path)
         (["--discount=x"], "flag --discount=x: 'x' is not a number"),
         (["--agents"], "Missing value for flag --agents"),
         (["--serial=perhaps"], "true or false"),
-        (["--serial", "true"], "unexpected argument 'true'"),
+        (["--name", "true", "--serial", "true"], "unexpected argument 'true'; write --serial or --serial=true"),
+        (["--serial", "False"], "unexpected argument 'False'; write --noserial or --serial=false"),
+        (["--seed", "1", "true"], "unexpected argument 'true'; give values as --flag value"),
+        (["--tasks", "pc,", "vr,", "rp"], "unexpected argument 'vr,'; write no space after the comma"),
         (["--layout=nchv"], "did you mean nchw?"),
         (["--task=pc=1"], "--task pc.weight=0.05"),
         (["--task_weight=pc.weight=1"], "--task_weight pc=0.05"),
-        (["--env_args=a"], "'a' is not of the form key=value"),
+        (["--env_args=a"], "'a' is not of the form key=value, as in frameskip=4"),
+        (["--task", "pc"], "'pc' is not of the form key=value, as in pc.weight=0.05"),
         (["--env_args=a=True"], "true or false"),
         (["--task_weight=pc=x", "--tasks=pc"], "task.pc.weight is 'x'"),
         (["--memory_limit=2G"], "800MB"),
+        (["--memory_limit=10MB"], "memory_limit is 10000000 bytes, but must be at least 64MiB; raise it, as in"),
+        (["--memory_limit=800"], "memory_limit is 800 bytes, but must be at least 64MiB; give a unit, as in"),
         (["--config=none.toml"], "cannot read none.toml"),
     ],
 )
 def test_errors_are_one_line_with_the_fix(argv, message):
     assert message in error(*argv)
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_short_help(capsys, flag):
+    with pytest.raises(SystemExit) as caught:
+        parse("--seed", "1", flag)
+    assert caught.value.code == 0 and capsys.readouterr().out.startswith("usage: train [--flag value] ...")
 
 
 def test_help(capsys):

@@ -18,6 +18,10 @@ def test_sections_are_those_of_the_configuration():
     assert usage.sections() == found
 
 
+def test_a_resume_names_the_run_first():
+    assert usage.text("python -m gunreal resume", None).startswith("usage: python -m gunreal resume RUN [--flag value]")
+
+
 def test_all_flags_are_in_their_sections():
     text = usage.text("gunreal train", None)
     assert text.startswith("usage: gunreal train [--flag value] ...\n")

@@ -200,7 +200,15 @@ def test_functions_make_environments():
         (Config(env=".mine:make"), "no module '.mine'"),
         (Config(env="subprocess:run", env_args={"args": "true"}), "belongs to Python itself"),
         (Config(env="numpy:zeros", env_args={"shape": 3}), "numpy:zeros returned a ndarray; return a gymnasium.Env"),
-        (Config(env="gunreal.envs.catch:Cach"), "unknown environment 'Cach'"),
+        (
+            Config(env="gunreal.envs.catch:Cach"),
+            "has no environment, function or class 'Cach'; did you mean .*catch:Catch",
+        ),
+        (Config(env="Pong"), r"unknown environment 'Pong': did you mean ALE/Pong-v5\?"),
+        (
+            fake(spaces.Box(0, 1, (20, 30, 3), np.float32)),
+            "return images as uint8 from 0 to 255, or .*FlattenObservation",
+        ),
         (Config(env="CartPole-v1", env_args={"gravity": 1}), "env_args do not fit CartPole-v1: .*'gravity'"),
         (Config(env="Pendulum-v1"), "continuous actions; wrap it"),
         (fake(action=spaces.MultiDiscrete([2, 2])), "MultiDiscrete actions"),

@@ -6,11 +6,12 @@ import dataclasses
 import subprocess
 import sys
 
+import gymnasium
 import numpy as np
 import pytest
 
 from gunreal.config.schema import Config, ConfigError
-from gunreal.envs.make import check_recorded, describe, make, restore
+from gunreal.envs.make import check_recorded, describe, make, restore, try_reset
 from gunreal.experience.spec import RecordedField, Spec
 
 ENVS = ["ALE/Breakout-v5", "gunreal/Catch-v0", "gunreal/RareGoalMaze-v0", "CartPole-v1"]
@@ -175,3 +176,42 @@ def test_recorded_keys_are_checked_before_anything_starts():
     halves = RecordedField("lives", (), "uint8", lambda lives: lives / 2)
     with pytest.raises(ConfigError, match="but ALE/Pong-v5 has float64 of shape"):
         check_recorded(pong, [halves])
+
+
+class Wrong(gymnasium.Env):
+    """Makes one of the typical mistakes of an environment."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (20, 30, 3), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, mistake=""):
+        self.mistake = mistake
+
+    def reset(self, *, seed=None, options=None):
+        image = np.zeros((20, 30, 3), np.uint8)
+        if self.mistake == "floats":
+            image = image / 255
+        if self.mistake == "size":
+            image = image[:10]
+        return image if self.mistake == "no info" else (image, {})
+
+    def step(self, action):
+        result = self.reset()[0], None if self.mistake == "None" else float("nan"), False, False, {}
+        return result[:4] if self.mistake == "four values" else result
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        ("nan", "returned the reward nan; rewards must be finite numbers"),
+        ("None", "returned the reward nan"),
+        ("floats", r"returned float64 of shape \(20, 30, 3\), but its observation space is uint8 of shape"),
+        ("size", r"returned uint8 of shape \(10, 30, 3\), but"),
+        ("no info", r"Wrong fails in its first step: ValueError: too many values to unpack .*generic.py"),
+        ("four values", "fails in its first step: ValueError: not enough values to unpack"),
+    ],
+)
+def test_a_mistake_of_an_environment_is_one_line_before_anything_starts(mistake, message):
+    with pytest.raises(ConfigError, match=message) as error:
+        try_reset(Config(env=f"{__name__}:Wrong", env_args={"mistake": mistake}))
+    assert "\n" not in str(error.value)

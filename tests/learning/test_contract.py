@@ -26,6 +26,7 @@ def test_a_network_with_a_cell_of_its_own():
     ("network", "message"),
     [
         (networks.NoArchitecture, "does not inherit from gunreal.Architecture"),
+        (networks.Unannotated, "Unannotated.hidden has no effect as an option; annotate it"),
         (networks.Misnamed, "name is 'my network'"),
         (networks.NoNumber, r"state\(\) is None"),
         (networks.Miscounted, r"the cell of the strided network has 256 floats of state, but state\(\) is 512"),
@@ -43,6 +44,11 @@ def test_each_broken_rule_is_named(network, message):
     with pytest.raises(AssertionError, match=message) as error:
         check_network(network)
     assert "\n" not in str(error.value)
+
+
+def test_a_network_without_a_body():
+    with pytest.raises(NotImplementedError, match="NoBody has no first layers; define body"):
+        check_network(networks.NoBody)
 
 
 def test_a_refusal_passes_through():

@@ -53,6 +53,10 @@ class BadFeatures(ValueReplay):
     features = "pixels"
 
 
+class Unannotated(ValueReplay):
+    weight = 0.5
+
+
 class NotNone(ValueReplay):
     def sample(self, replay, rng):
         return uniform_sequence(replay, rng) or ReplaySequence(0, 1)

@@ -108,5 +108,13 @@ class Refusing(Plain):
         raise ValueError("it is for other observations")
 
 
+class NoBody(Architecture):
+    name = "no_body"
+
+
+class Unannotated(Plain):
+    hidden = 64
+
+
 class NoArchitecture:
     name = "none"

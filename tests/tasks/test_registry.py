@@ -5,7 +5,9 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
+from gunreal import tasks
 from gunreal.config.schema import ConfigError
+from gunreal.experience.replay import Replay
 from gunreal.tasks import registry
 from gunreal.tasks.pixel_control import PixelControl
 from gunreal.tasks.registry import load_tasks
@@ -81,9 +83,63 @@ def test_module_and_class(mine):
     assert load_tasks(["my_plugin:Bare"], {"bare": {"weight": 0.5}})[0].weight == 0.5
 
 
+@pytest.mark.parametrize(
+    ("decorator", "body", "lost"),
+    [
+        ("", "weight: float = 0.5", "weight"),
+        ("@dataclasses.dataclass(frozen=True)", "weight = 0.5", "weight"),
+        ("", "units: int = 8", "units"),
+        ("", "units: int", "units"),
+    ],
+)
+def test_an_option_without_effect_is_refused(plugin, decorator, body, lost):
+    """A dataclass would keep the default of the base class, or have no such option."""
+    plugin(
+        "lost_plugin",
+        f"import dataclasses\nfrom gunreal.tasks import AuxiliaryTask\n"
+        f"{decorator}\nclass Lost(AuxiliaryTask):\n    name = 'lost'\n    {body}\n"
+        "@dataclasses.dataclass(frozen=True)\nclass Later(Lost):\n    more: int = 1\n",
+    )
+    fix = rf"Lost.{lost} has no effect .*annotate it, .*@dataclasses.dataclass\(frozen=True\) above class Lost$"
+    for name in ("Lost", "Later"):
+        with pytest.raises(ConfigError, match=f"task 'lost_plugin:{name}': {fix}"):
+            load_tasks([f"lost_plugin:{name}"])
+
+
+@pytest.mark.parametrize("options", ["frozen=True", "frozen=True, slots=True"])
+def test_options_and_class_variables_that_have_an_effect(plugin, options):
+    plugin(
+        "good_plugin",
+        f"""
+        from __future__ import annotations
+        import dataclasses, typing
+        from gunreal.tasks import AuxiliaryTask
+
+        @dataclasses.dataclass({options})
+        class Good(AuxiliaryTask):
+            name = "good"
+            constant = 3
+            shared: typing.ClassVar[int] = 4
+            weight: float = 0.5
+            sizes: list[int] = dataclasses.field(default_factory=list)
+
+        class Child(Good):
+            shared: typing.ClassVar[int] = 5
+        """,
+    )
+    for name in ("Good", "Child"):
+        assert load_tasks([f"good_plugin:{name}"])[0].weight == 0.5
+
+
 def test_plug_in_by_entry_point(mine, monkeypatch):
     offer(monkeypatch, mine="my_plugin:Mine")
     assert [task.name for task in load_tasks(["vr", "mine"])] == ["vr", "mine"]
+
+
+def test_the_bits_of_the_flags_are_public():
+    assert (tasks.FIRST, tasks.TERMINATED, tasks.TRUNCATED, tasks.RESET) == (1, 2, 4, 8)
+    bits = ("FIRST (1)", "TERMINATED (2)", "TRUNCATED (4)", "RESET (8)")
+    assert all(bit in Replay.get.__doc__ for bit in bits)
 
 
 def test_only_the_named_are_imported():
@@ -128,16 +184,19 @@ def test_only_the_named_are_imported():
         (
             ["my_plugin:Absent"],
             {},
-            "from my_plugin:Absent: AttributeError: module 'my_plugin' has no attribute 'Absent'",
+            "from my_plugin:Absent: AttributeError: module 'my_plugin' has no attribute 'Absent'; correct it$",
         ),
+        (["my_plugin:Mines"], {}, "has no attribute 'Mines', did you mean 'Mine'\\?$"),
         (["my_plugin:NoTask"], {}, "is not a subclass of gunreal.tasks.base.AuxiliaryTask"),
         (["my_plugin:Nameless"], {}, "Nameless.name is None; choose an identifier"),
         (["my_plugin:Reserved"], {}, "Reserved.name is 'base'; choose an identifier other than base"),
         (
             ["no_such_module:Task"],
             {},
-            "from no_such_module:Task: ModuleNotFoundError: No module named 'no_such_module'$",
+            "from no_such_module:Task: ModuleNotFoundError: No module named 'no_such_module'; install it, "
+            r"start where it is \(PYTHONPATH\), or correct the name$",
         ),
+        (["my_plugin.part:Task"], {}, "'my_plugin' is not a package; install it"),
     ],
 )
 def test_mistakes_are_one_line_that_names_the_fix(mine, names, options, message):
@@ -159,6 +218,7 @@ def test_broken_plug_in_names_its_file_and_keeps_its_error(plugin, source, messa
     path = plugin("broken_plugin", source)
     with pytest.raises(ConfigError, match=message) as error:
         load_tasks(["broken_plugin:Task"])
+    assert "install it" not in str(error.value)  # the plug-in itself is there
     assert isinstance(error.value.__cause__, (ArithmeticError, ImportError, SyntaxError, ValueError))
     assert line is None or f"({path}:{line})" in str(error.value)
 
