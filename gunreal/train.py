@@ -149,11 +149,6 @@ def _train(config: Config, resumed_dir: Path | None, show: bool = True, on_metri
         run_dir = resumed_dir or folders.prepare_run_dir(config)
         with folders.locked(run_dir):
             resumed = _checkpoint(config, run_dir) if resumed_dir else None
-            if resumed and resumed.step >= config.steps:
-                raise ConfigError(
-                    f"{run_dir} has already taken {resumed.step:,} of {config.steps:,} steps; raise the budget with "
-                    "--steps"
-                )
             if resumed_dir:
                 folders.save_resumed(config, run_dir)
             try:
@@ -179,7 +174,7 @@ def _checkpoint(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:
     """The checkpoint to resume from, or None if the run ended before its first one.
 
     Raises:
-      ConfigError: no checkpoint is intact, or it does not fit the configuration.
+      ConfigError: no checkpoint is intact, the budget is used up, or the checkpoint does not fit the configuration.
     """
     if not checkpoint.exists(run_dir):
         print(f"gunreal: {run_dir} has no checkpoint yet: it starts at step 0", file=sys.stderr)
@@ -188,6 +183,9 @@ def _checkpoint(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:
         resumed = checkpoint.load(run_dir)
     except FileNotFoundError as error:
         raise ConfigError(str(error)) from error
+    if resumed.step >= config.steps:
+        taken = f"{resumed.step:,} of {config.steps:,} steps"
+        raise ConfigError(f"{run_dir} has already taken {taken}; raise the budget with --steps")
     if config.serial != ("serial" in resumed.blobs):
         raise ConfigError("a serial run can only be resumed as a serial run, and a parallel one as a parallel one")
     saved = resumed.extra["config"]
@@ -242,16 +240,9 @@ def _run(system: Record, show: bool, on_metrics: OnMetrics | None) -> None:
         finally:
             _close(system, run, ticker)
         if display and not system.failure:
-            display.message(_ending(system))
+            display.message(system.ending())
     if system.failure:
         raise system.failure
-
-
-def _ending(system: Record) -> str:
-    """What to do with a run that has ended."""
-    if system.stopped_by == "steps":
-        return f"finished; to play episodes, run: gunreal evaluate {system.run_dir}"
-    return f"stopped at step {system.metrics.step:,}; to continue, run: gunreal resume {system.run_dir}"
 
 
 def _close(system: Record, run: Any, ticker: Ticker | None) -> None:

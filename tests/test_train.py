@@ -295,3 +295,15 @@ def test_an_environment_and_a_task_from_python(tmp_path, monkeypatch):
 def test_train_can_be_replaced(monkeypatch):
     monkeypatch.setattr(gunreal, "train", len)
     assert gunreal.train is len
+
+
+def test_a_run_says_where_it_is_and_what_comes_next(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small = {"env": "CartPole-v1", "serial": True, "agents": 2, "t_max": 5, "min_batch": 20, "hidden": 8}
+    gunreal.train(Config(**small, name="told", steps=100))
+    first, *_, numbers, last = capsys.readouterr().out.splitlines()
+    assert first == "training in runs/told" and "100%" in numbers
+    assert last == "finished; to play episodes, run: gunreal evaluate runs/told"
+    gunreal.train(Config(**small, name="cut", steps=10**6, metrics_seconds=0.1), on_metrics=lambda line: True)
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last.startswith("stopped at step ") and last.endswith("; to continue, run: gunreal resume runs/cut")

@@ -74,6 +74,12 @@ class Record:
         """Writes the last line of metrics and returns it."""
         return self.writer.final(line, self.weights_sha256(), self.stopped_by)
 
+    def ending(self) -> str:
+        """One line about the end of the run and what can be done next."""
+        if self.stopped_by == "steps":
+            return f"finished; to play episodes, run: gunreal evaluate {self.run_dir}"
+        return f"stopped at step {self.metrics.step:,}; to continue, run: gunreal resume {self.run_dir}"
+
     def state(self) -> dict[str, np.ndarray]:
         """Copies what is trained, see `Learner.get_state`."""
         raise NotImplementedError
