@@ -111,7 +111,7 @@ def converter(config: Config, space: spaces.Space) -> tuple[tuple[int, ...], str
         raise ConfigError(f"observation is rgb, but {config.env} does not observe a uint8 image; leave it out")
     if not isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         raise ConfigError(f"{config.env} observes {type(space).__name__}; wrap it to give a Box (image or vector)")
-    if isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype.kind == "f":
+    if _is_float_image(space):
         raise ConfigError(
             f"{config.env} observes {space.dtype} of shape {space.shape}; return images as uint8 from 0 to 255, or "
             "learn from numbers with the wrapper FlattenObservation"
@@ -124,6 +124,14 @@ def converter(config: Config, space: spaces.Space) -> tuple[tuple[int, ...], str
             out /= scale
 
     return (spaces.flatdim(space),), "float32", convert
+
+
+def _is_float_image(space: spaces.Space) -> bool:
+    """Whether this looks like images that would be learned from as thousands of numbers."""
+    if not (isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype.kind == "f"):
+        return False
+    small, *sides = sorted(space.shape)
+    return small in (1, 3) and min(sides) >= 20
 
 
 def _image_converter(config: Config, shape: tuple[int, ...]) -> Converter:

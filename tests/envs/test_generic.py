@@ -48,6 +48,10 @@ def step(env, action=0, reset=False, seed=0):
     return env.step(np.full(n, action, np.int32), np.full(n, reset), np.full(n, seed))
 
 
+def test_a_small_grid_of_numbers_is_a_vector():
+    assert describe(fake(spaces.Box(0, 1, (10, 10, 4), np.float32))).frame == (400,)
+
+
 @pytest.mark.parametrize("shape", [(20, 30), (20, 30, 1), (20, 30, 3), (3, 20, 30), (1, 20, 30), (84, 84, 3)])
 def test_images_become_gray_squares(shape):
     import cv2
