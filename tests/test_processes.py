@@ -101,7 +101,7 @@ def test_failing_environments_are_restarted(tmp_path):
 
 
 def test_an_environment_that_fails_at_once_again_and_again(tmp_path):
-    with Training(tmp_path, *failing(tmp_path, "raise", at=0, times=1000), *SMALL) as run:
+    with Training(tmp_path, *failing(tmp_path, "raise", at=-1, times=1000), *SMALL) as run:
         assert run.end() == 1
         assert "3 times in a row soon after its start" in run.stderr
         assert run.stderr.endswith("RuntimeError: the emulator is on fire\n")

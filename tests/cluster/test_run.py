@@ -86,10 +86,10 @@ def test_the_run_listens_on_the_loopback_only_and_has_a_token(run):
             assert environment["RAY_AUTH_MODE"] == "token" and len(environment["RAY_AUTH_TOKEN"]) == 64
 
 
-def test_a_node_that_sends_nan_is_ignored_until_it_is_well(run):
+def test_a_node_whose_gradients_are_not_finite_is_ignored_until_it_is_well(run):
     (run.folder / "poison").touch()
     wait_until(lambda: last(run, "refused") > 0, what=f"nobody noticed\n{run.stderr}")
-    goes_on(run, "NaN")
+    goes_on(run, "infinity")
 
     def is_well():
         before, line = run.lines()[-2:]

@@ -114,7 +114,7 @@ class Failing(Scripted):
 
 
 class Poisoned(CartPoleEnv):
-    """CartPole. One environment that finds a file "poison" in the folder `marks` takes it and gives NaN for a while."""
+    """CartPole. One environment that finds a file "poison" in the folder `marks` takes it, and observes infinity."""
 
     def __init__(self, marks: str):
         super().__init__()
@@ -127,7 +127,7 @@ class Poisoned(CartPoleEnv):
             self._left = 200
         except FileNotFoundError:
             self._left -= 1
-        return observation, float("nan") if self._left > 0 else gained, *rest
+        return np.full_like(observation, np.inf) if self._left > 0 else observation, gained, *rest
 
 
 gymnasium.register("Poisoned-v0", Poisoned, max_episode_steps=500)
