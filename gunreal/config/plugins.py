@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 from gunreal.config.schema import ConfigError
 from gunreal.config.values import is_number
 
+FIND_MODULE = "install it, start where it is (PYTHONPATH), or correct the name"  # if `is_missing`
+
 
 class Kind(NamedTuple):
     """A kind of plug-in.
@@ -76,7 +78,10 @@ def load_class(kind: Kind, name: str) -> type[Any]:
         found = importlib.import_module(module)
         cls = getattr(found, attribute)
     except Exception as error:  # importing a plug-in's module can raise anything
-        fix = _import_fix(error, module) if found is None else _closest(attribute, vars(found)) or "; correct it"
+        if found is not None:
+            fix = _closest(attribute, vars(found)) or "; correct it"
+        else:
+            fix = f"; {FIND_MODULE}" if is_missing(error, module) else ""
         raise ConfigError(f"cannot load {noun} {name!r} from {module}:{attribute}: {place(error)}{fix}") from error
     if not (isinstance(cls, type) and issubclass(cls, kind.base)):
         base = f"{kind.base.__module__}.{kind.base.__name__}"
@@ -150,10 +155,9 @@ def place(error: Exception) -> str:
     return f"{type(error).__name__}: {error}{where}"
 
 
-def _import_fix(error: Exception, module: str) -> str:
-    """What to do if the module itself, and not one that it imports, is missing."""
-    missing = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
-    return "; install it, start where it is (PYTHONPATH), or correct the name" if missing else ""
+def is_missing(error: Exception, module: str) -> bool:
+    """Whether the module itself, and not one that it imports, is missing."""
+    return isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
 
 
 def _fits(value: Any, wanted: Any) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 from gymnasium import spaces
 
 import gunreal.envs  # noqa: F401  (registers the library's own ids)
+from gunreal.config.plugins import FIND_MODULE, is_missing
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.functional import Played, adapted
 from gunreal.envs.raw import Raw, choose, converter
@@ -111,11 +112,9 @@ def _import(config: Config, module: str) -> None:
         if module:
             importlib.import_module(module)
     except ModuleNotFoundError as e:
-        if not e.name or not f"{module}.".startswith(f"{e.name}."):
+        if not is_missing(e, module):
             raise  # the module exists, and one of its own imports failed
-        raise ConfigError(
-            f"no module {module!r} for {config.env}; install it, start where it is (PYTHONPATH), or correct the name"
-        ) from None
+        raise ConfigError(f"no module {module!r} for {config.env}; {FIND_MODULE}") from None
 
 
 def _from_function(config: Config, function: Callable[..., Any]) -> gymnasium.Env:
