@@ -110,7 +110,7 @@ def evaluate(name: str, values: flags.FlagValues) -> dict[str, Any]:
     recorder = None
     if values.video:
         recorder = Recorder(values.video, run)  # rejects a bad path before anything slow starts
-    learner, sample = run.learner, values.policy == "sample"
+    learner, sample = run.actor_critic, values.policy == "sample"
     options = {"seed": values.seed, "sample": sample, "max_steps": values.max_steps}
     played = []
     with recorder or contextlib.nullcontext():

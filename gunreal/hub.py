@@ -47,7 +47,7 @@ def push_to_hub(
       The address of the repository.
 
     Raises:
-      ConfigError: a package is missing, the Hub refuses the upload, or as `Run.learner`.
+      ConfigError: a package is missing, the Hub refuses the upload, or as `Run.actor_critic`.
     """
     hub = _hub()
     with tempfile.TemporaryDirectory(prefix="gunreal-hub-") as folder, _refusals(hub):
@@ -97,7 +97,7 @@ def load_from_hub(repo_id: str, *, revision: str | None = None, token: str | Non
 def write(run: Run, folder: Path, repo_id: str, episodes: int, **options: Any) -> None:
     """Writes what `push_to_hub` uploads to an empty folder."""
     config = dataclasses.replace(run.config, logdir=Config.logdir)
-    scores = summarize(list(play(run.learner, run.config, run.spec, episodes, **options)))
+    scores = summarize(list(play(run.actor_critic, run.config, run.spec, episodes, **options)))
     save(config, folder / folders.CONFIG)
     for name in (interface.FILE, metrics.FILE):
         if (run.path / name).exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from gunreal.learning.learner import Learner
 from gunreal.learning.registry import interface
 from gunreal.records import checkpoint, metrics
 from gunreal.records import interface as saved_interface
+from gunreal.records.checkpoint import Checkpoint
 from gunreal.tasks import registry
 from gunreal.tasks.base import AuxiliaryTask
 
@@ -63,24 +65,42 @@ class Run:
 
     @property
     def checkpoint(self) -> Path:
-        """The file that the weights were loaded from."""
-        return self._restored[1]
+        """The file that the weights were loaded from.
+
+        Raises:
+          FileNotFoundError: there is no intact checkpoint.
+        """
+        return self._saved.path
 
     @property
     def step(self) -> int:
-        """Number of agent steps that the weights were trained for."""
-        return self._restored[2]
+        """Number of agent steps that the weights were trained for.
 
-    @property
+        Raises:
+          FileNotFoundError: there is no intact checkpoint.
+        """
+        return self._saved.step
+
+    @cached_property
     def learner(self) -> Learner:
-        """The network with the checkpoint's weights. The first access loads Keras.
+        """The network with the heads of its tasks and the checkpoint's weights. The first access loads Keras.
 
         Raises:
           ConfigError: the checkpoint belongs to another run, Keras is loaded with another backend, or a task is no
             longer installed.
           FileNotFoundError: there is no intact checkpoint.
         """
-        return self._restored[0]
+        return self._restored(self.tasks, Learner.set_state)
+
+    @cached_property
+    def actor_critic(self) -> Learner:
+        """The network without heads, for acting. The tasks need not be installed. The first access loads Keras.
+
+        Raises:
+          ConfigError: the checkpoint belongs to another run, or Keras is loaded with another backend.
+          FileNotFoundError: there is no intact checkpoint.
+        """
+        return self._restored((), Learner.set_weights)
 
     @cached_property
     def _usable(self) -> Config:
@@ -88,23 +108,29 @@ class Run:
         return dataclasses.replace(self.config, backend=devices.usable(self.config.backend))
 
     @cached_property
-    def _restored(self) -> tuple[Learner, Path, int]:
-        tasks, spec = self.tasks, self.spec
+    def _saved(self) -> Checkpoint:
+        """The checkpoint without replay."""
         saved = checkpoint.load(self.path, self._which)
+        return saved._replace(state=saved.learned(), blobs={})
+
+    def _restored(
+        self, tasks: tuple[AuxiliaryTask, ...], restore: Callable[[Learner, Mapping[str, np.ndarray]], None]
+    ) -> Learner:
+        spec, saved = self.spec, self._saved
         _check_backend(self.path.name, self._usable.backend)
         from gunreal.runtime.system import build_learner
 
         learner = build_learner(self._usable, spec, tasks)
         try:
-            learner.set_state(saved.learned())
+            restore(learner, saved.state)
         except ValueError as error:
             raise ConfigError(f"{saved.path} is not a checkpoint of {self.path}: {error}") from error
-        return learner, saved.path, saved.step
+        return learner
 
     def policy(self, num_envs: int | None = None, *, sample: bool = True, seed: int = 1) -> Policy:
         """Returns the policy for your own loop, which acts on observations as the environment returns them.
 
-        The environment need not be installed.
+        Neither the environment nor the auxiliary tasks need to be installed.
 
         Args:
           num_envs: number of environments that are acted in at the same time, with a batch axis. None is a single
@@ -114,10 +140,10 @@ class Run:
           seed: random seed of the sampled actions.
 
         Raises:
-          ConfigError: as `learner`.
+          ConfigError: as `actor_critic`.
           FileNotFoundError: there is no intact checkpoint.
         """
-        return Policy(self.learner, self.config, *self._interface, num_envs, sample=sample, seed=seed)
+        return Policy(self.actor_critic, self.config, *self._interface, num_envs, sample=sample, seed=seed)
 
     def make_env(self) -> gymnasium.Env:
         """Opens the environment of the run as a Gymnasium environment, with the observations that `policy` acts on.
@@ -155,7 +181,7 @@ class Run:
         batch = observation.astype(spec.dtype).reshape(-1, *spec.observation)
         if observation.dtype == np.uint8 and not spec.is_image:
             batch /= 255
-        logits, _ = self.learner.predict("base", batch)
+        logits, _ = self.actor_critic.predict("base", batch)
         actions = logits.argmax(1).astype(np.int32) if rng is None else sample_actions(logits, rng)[0]
         return actions.reshape(observation.shape[:lead])
 
@@ -166,7 +192,7 @@ class Run:
           episodes: number of episodes.
           **options: keyword arguments of `gunreal.acting.episodes.play`.
         """
-        ended = play(self.learner, self.config, self.spec, episodes, **options)
+        ended = play(self.actor_critic, self.config, self.spec, episodes, **options)
         return np.array([episode.score for episode in sorted(ended)])
 
     def video(self, path: str | Path, **options: Any) -> Path:
@@ -185,7 +211,7 @@ class Run:
         from gunreal.records.video import Recorder
 
         with Recorder(path, self) as recorder:
-            for _ in play(self.learner, self.config, self.spec, 1, watch=recorder, **options):
+            for _ in play(self.actor_critic, self.config, self.spec, 1, watch=recorder, **options):
                 pass
         return Path(path)
 
@@ -202,12 +228,12 @@ class Run:
           The path.
 
         Raises:
-          ConfigError: the file has another suffix or cannot be written, a package is missing, or as `learner`.
+          ConfigError: the file has another suffix or cannot be written, a package is missing, or as `actor_critic`.
         """
         from gunreal.runtime import exporting
 
         out = exporting.check(path)
-        return exporting.export(self._usable, self.spec, self.learner.get_state(), out)
+        return exporting.export(self._usable, self.spec, self.actor_critic.get_state(), out)
 
     def plot(self, path: str | Path | None = None, *, x: str = "step", y: str = "score_mean", smooth: int = 1) -> Path:
         """Draws a learning curve. Needs `pip install "gunreal[plot]"`.
@@ -254,6 +280,9 @@ def load(path: str | Path, which: str | Path = "newest") -> Run:
 
     Raises:
       ConfigError: there is no run at `path`.
+      FileNotFoundError: there is no such checkpoint. A run without any can be loaded.
     """
     folder = folders.find(str(path))
+    if which != "newest":
+        checkpoint.find(folder, which)
     return Run(folder, folders.saved_config(folder), which)

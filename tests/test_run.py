@@ -88,6 +88,19 @@ def test_a_policy_needs_neither_the_environment_nor_its_package(run, tmp_path):
     assert run.spec == gone.spec == interface.load(run.path)[0] == describe(run.config)
 
 
+def test_a_policy_does_not_need_the_tasks(run, observations, tmp_path):
+    from gunreal.config.files import save
+
+    shutil.copytree(run.path, tmp_path / "moved")
+    save(dataclasses.replace(run.config, tasks=("not_installed:Gone",), task={}), tmp_path / "moved" / "config.toml")
+    gone = gunreal.load(tmp_path / "moved")
+    with pytest.raises(gunreal.ConfigError, match="not_installed"):
+        _ = gone.learner
+    assert gone.act(observations).tolist() == run.learner.predict("base", observations)[0].argmax(1).tolist()
+    assert gone.evaluate(3, seed=2).tolist() == run.evaluate(3, seed=2).tolist()
+    assert gone.export(tmp_path / "policy.keras").exists()
+
+
 def test_the_policy_earns_what_evaluation_does(run):
     policy, env, scores = run.policy(seed=2), run.make_env(), []
     for _ in range(5):
@@ -122,7 +135,7 @@ def test_act_scales_bytes_as_training_does(monkeypatch, tmp_path):
     monkeypatch.setitem(gymnasium.registry, "Memory-v0", gymnasium.envs.registration.EnvSpec("Memory-v0", Memory))
     run = gunreal.Run(tmp_path, gunreal.Config(env="Memory-v0"))
     learner = FakeLearner()
-    run.__dict__["_restored"] = (learner, tmp_path, 0)
+    run.__dict__["actor_critic"] = learner
     run.act(np.array([0, 128, 255], np.uint8))
     with contextlib.closing(make(run.config, 1)) as env:
         trained = env.step(np.zeros(1, np.int32), np.ones(1, bool), np.zeros(1, np.int64)).frame
@@ -142,7 +155,7 @@ def test_best_and_a_path(run):
     assert best.checkpoint.name == "best.npz" and best.step <= run.step
     assert gunreal.load(run.path, run.checkpoint).step == run.step
     with pytest.raises(FileNotFoundError, match="no checkpoint .*none.npz; available: step_"):
-        _ = gunreal.load(run.path, run.path / "none.npz").learner
+        gunreal.load(run.path, run.path / "none.npz")
 
 
 def test_a_run_without_metrics_or_checkpoints(run, tmp_path):
@@ -157,6 +170,8 @@ def test_a_checkpoint_of_another_run(run, tmp_path):
     other = checkpoint.save(tmp_path, 7, {"weights/conv1/kernel": np.zeros(3), "version": np.array(1)}, {})
     with pytest.raises(gunreal.ConfigError, match="is not a checkpoint of .*catch: the state does not fit"):
         _ = gunreal.load(run.path, other).learner
+    with pytest.raises(gunreal.ConfigError, match="is not a checkpoint of .*torso/.* is missing"):
+        gunreal.load(run.path, other).policy()
 
 
 TASK = """

@@ -155,6 +155,19 @@ class Learner:
             self._write([np.asarray(state[name]) for name in names])
             self.version = int(state["version"])
 
+    def set_weights(self, state: Mapping[str, np.ndarray]) -> None:
+        """Restores the weights and moments of a state. The optimizer, and heads that this network lacks, are ignored.
+
+        Raises:
+          ValueError: as `set_state`.
+        """
+        with self._lock:
+            names = self._state_names()[: len(self._variables) + len(self._statistics)]
+            known = {name: state[name] for name in [*names, "version"] if name in state}
+            self.check(known, dict(zip(names, self._read(), strict=False)))
+            self._write([np.asarray(state[name]) for name in names])
+            self.version = int(state["version"])
+
     def weights_sha256(self) -> str:
         """Hash of all weights and moments in order. Equal hashes mean equal networks."""
         digest = hashlib.sha256()

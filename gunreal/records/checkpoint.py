@@ -132,14 +132,24 @@ def load(run_dir: str | Path, which: str | Path = "newest") -> Checkpoint:
             except _DAMAGED as error:
                 print(f"gunreal: {path} is damaged ({error}); trying the previous one", file=sys.stderr)
         raise FileNotFoundError(f"{run_dir} has no readable checkpoint; start a new run")
-    inside = Path(run_dir) / "checkpoints" / (_BEST if which == "best" else which)
-    path = inside if which == "best" or inside.is_file() else Path(which)
+    path = find(run_dir, which)
     try:
         return _read(path)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"no checkpoint {path}; {_listed(run_dir)}") from error
     except _DAMAGED as error:
         raise FileNotFoundError(f"{path} is damaged ({error}); {_listed(run_dir)}") from error
+
+
+def find(run_dir: str | Path, which: str | Path) -> Path:
+    """The file of a checkpoint: "best", the name of one of the run's checkpoints, or a path.
+
+    Raises:
+      FileNotFoundError: there is no such file. The message is one line.
+    """
+    inside = Path(run_dir) / "checkpoints" / (_BEST if which == "best" else which)
+    path = inside if which == "best" or inside.is_file() else Path(which)
+    if not path.is_file():
+        raise FileNotFoundError(f"no checkpoint {path}; {_listed(run_dir)}")
+    return path
 
 
 def _listed(run_dir: str | Path) -> str:

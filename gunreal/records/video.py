@@ -22,7 +22,7 @@ _WHITE = (255, 255, 255)
 
 
 class TrainedRun(Protocol):
-    """The parts of a `gunreal.Run` that a video needs. The learner is used last, because loading it is slow."""
+    """The parts of a `gunreal.Run` that a video needs. The networks are used last, because loading them is slow."""
 
     @property
     def config(self) -> Config:
@@ -38,7 +38,11 @@ class TrainedRun(Protocol):
 
     @property
     def learner(self) -> Learner:
-        """The network with its weights."""
+        """The network with the heads of its tasks."""
+
+    @property
+    def actor_critic(self) -> Learner:
+        """The network without heads."""
 
 
 class Recorder:
@@ -89,14 +93,14 @@ class Recorder:
 
     def draw(self, observation: np.ndarray, score: float, past: Past | None = None) -> np.ndarray:
         """Draws the next picture, uint8 `[height, width, 3]` in RGB."""
-        learner, (rows, columns) = self._run.learner, self._panel
-        value = float(learner.predict("base", observation[None], past)[1][0])
+        rows, columns = self._panel
+        value = float(self._run.actor_critic.predict("base", observation[None], past)[1][0])
         self._values.append(value)
         picture = np.zeros((self.size[1], self.size[0], 3), np.uint8)
         picture[_TEXT : _TEXT + rows, :columns] = self._frame(observation)
         words = f"score {score:g}  value {value:.2f}"
         if self._pc:
-            (q,) = learner.predict(self._pc.name, observation[None], past)[0]
+            (q,) = self._run.learner.predict(self._pc.name, observation[None], past)[0]
             picture[_TEXT : _TEXT + rows, columns:] = self._map(q)
             words += f"  max Q of pixel control {q.max():.3f}"
         _write(picture[:_TEXT], words)

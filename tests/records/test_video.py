@@ -27,7 +27,7 @@ class Fixed:
 def draw(tmp_path, observation, spec, tasks=(), q=None):
     from gunreal.records.video import Recorder
 
-    run = SimpleNamespace(spec=spec, config=Config(), tasks=tasks, learner=Fixed(q))
+    run = SimpleNamespace(spec=spec, config=Config(), tasks=tasks, learner=Fixed(q), actor_critic=Fixed())
     return Recorder(tmp_path / "a.mp4", run).draw(observation, 3.0)
 
 
