@@ -244,7 +244,11 @@ class Worker:
             if sequence:
                 bootstrap = None if bootstraps is None else bootstraps[agent]
                 for name, target in task.targets(self.replays[agent], sequence, bootstrap).items():
-                    arrays[f"{task.name}:{name}"][agent, slot] = target
+                    array = arrays[f"{task.name}:{name}"][agent]
+                    if target.shape != array.shape[1:]:
+                        shapes = f"{list(target.shape)} and {list(array.shape[1:])}"
+                        raise ValueError(f"task {task.name!r}: shapes of target {name!r} vary ({shapes}); use pad()")
+                    array[slot] = target
 
     def _publish(self, group: Group) -> None:
         """Passes the rollout before `first` to the trainers."""

@@ -217,6 +217,8 @@ class Network:
                 continue
             targets = batch[task.name]
             loss = task.loss(self.task_outputs(task, features[task.name], targets), targets)
+            if shape := tuple(getattr(loss, "shape", ())):
+                raise ValueError(f"task {task.name!r}: loss() returns shape {shape}; return a scalar")
             metrics[f"loss_{task.name}"] = loss
             total = total + task.weight * loss
         return total, {**metrics, "loss_total": total}

@@ -111,7 +111,7 @@ class AuxiliaryTask:
         Returns:
           Arrays by name. Their shapes must not vary; pad the steps from `sequence.length` on.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no targets(self, replay, sequence, bootstrap); define it")
 
     def head(self, spec: Spec) -> Any:
         """Makes a Keras layer that maps float32 features `[B, T, F]` to the `outputs` of `loss`.
@@ -133,7 +133,7 @@ class AuxiliaryTask:
           batch: the targets with a leading batch axis, and "mask" `[B, T]` float32. The mask is 1 for steps to learn
             from. It is 0 for padding, for steps that only reset an environment and for agents without a sequence.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no loss(self, outputs, batch); define it")
 
 
 def uniform_sequence(replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:

@@ -13,7 +13,7 @@ from gunreal.tasks.base import AuxiliaryTask
 def target_arrays(
     task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple[int, ...] | None = None
 ) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Finds the shape and dtype name of each array of `task.targets` by calling it on random experience.
+    """Finds the shape and dtype name of each array of `task.targets` by calling it on random sequences.
 
     Args:
       task: the task.
@@ -24,16 +24,26 @@ def target_arrays(
       Shape and dtype name, by the name of the array.
 
     Raises:
-      ConfigError: `task.sample` finds nothing, or `task.targets` returns something other than named arrays.
+      ConfigError: `task.sample` finds nothing, or `task.targets` returns something other than named arrays of fixed
+        shapes.
     """
     bootstrap = None if bootstrap_shape is None else np.zeros(bootstrap_shape, np.float32)
     rng = np.random.default_rng(0)
     replay = synthetic_segment(spec, task.record(spec), 20 * spec.t_max).agent(0)
     draws = (task.sample(replay, rng) for _ in range(100))
-    sequence = next((draw for draw in draws if draw is not None), None)
-    if sequence is None:
+    sequences = [draw for draw in draws if draw is not None]
+    if not sequences:
         raise ConfigError(f"task {task.name!r}: sample() found nothing in {len(replay)} random steps")
-    targets = task.targets(replay, sequence, bootstrap)
+    first, *others = (_arrays(task, task.targets(replay, sequence, bootstrap)) for sequence in sequences[:20])
+    for other in others:
+        if other != first:
+            raise ConfigError(
+                f"task {task.name!r}: targets() gives {first} and {other}; pad to fixed shapes with pad()"
+            )
+    return first
+
+
+def _arrays(task: AuxiliaryTask, targets: dict[str, np.ndarray]) -> dict[str, tuple[tuple[int, ...], str]]:
     if "mask" in targets or not all(isinstance(array, np.ndarray) for array in targets.values()):
         raise ConfigError(f"task {task.name!r}: targets() must return NumPy arrays by name, and none may be 'mask'")
     return {name: (array.shape, array.dtype.name) for name, array in targets.items()}

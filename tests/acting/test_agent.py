@@ -249,6 +249,13 @@ def test_the_time_that_tasks_take_is_watched_like_that_of_environments(monkeypat
     assert seen == {(task, name, True) for task in ("tracer", "lone") for name in ("sample", "targets")}
 
 
+def test_targets_of_another_shape_than_in_the_dry_run_are_explained(monkeypatch):
+    with Bench("~", tasks=("helpers:Lone",)).start() as bench:
+        monkeypatch.setattr(helpers.Lone, "targets", lambda *_: {"sequence": np.zeros(1, np.int64)})
+        with pytest.raises(ValueError, match=r"task 'lone': shapes of target 'sequence' vary \(\[1\] and \[2\]\)"):
+            bench.step(30)
+
+
 def test_full_replay_is_waited_for():
     with Bench("~", ["vr"], agents=2, replay_size=10, replay_fill="full", run_ahead=5) as bench:
         bench.start()

@@ -241,6 +241,16 @@ def test_bfloat16_computes_nearly_the_same(kind):
         assert loss(coarse, batch)[1][name] == pytest.approx(value, rel=0.05, abs=0.02), name
 
 
+def test_a_loss_that_is_not_a_scalar_is_explained():
+    class Rows(Value):
+        def loss(self, outputs, batch):
+            return outputs["value"]
+
+    network = build(tasks=(Rows(),))
+    with pytest.raises(ValueError, match=r"task 'again': loss\(\) returns shape .*; return a scalar"):
+        loss(network, make_batch(network, count=2))
+
+
 def test_heads_with_untrained_state_are_refused():
     class Normed(Fit):
         name: ClassVar[str] = "normed"

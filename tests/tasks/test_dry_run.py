@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from gunreal.config.schema import ConfigError
@@ -37,6 +38,12 @@ def test_target_arrays_of_tasks_that_give_none():
         def targets(self, replay, sequence, bootstrap):
             return {"class": 1}
 
+    class Ragged(ValueReplay):
+        def targets(self, replay, sequence, bootstrap):
+            return {"returns": np.zeros(sequence.length, np.float32)}
+
+    with pytest.raises(ConfigError, match=r"'vr': targets\(\) gives {'returns': .* and .*; pad to fixed shapes"):
+        target_arrays(Ragged(), SPEC, ())
     with pytest.raises(ConfigError, match="'vr': sample\\(\\) found nothing in 100 random steps"):
         target_arrays(Never(), SPEC, ())
     with pytest.raises(ConfigError, match="'rp': targets\\(\\) must return NumPy arrays by name"):
