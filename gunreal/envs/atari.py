@@ -10,7 +10,6 @@ about 1 ms including no-ops.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from gymnasium import spaces
 
 from gunreal.config.schema import Config, ConfigError
 from gunreal.config.values import is_number
+from gunreal.envs.generic import similar
 from gunreal.envs.raw import Raw
 from gunreal.envs.resize import AreaResize
 from gunreal.envs.step import Step
@@ -220,9 +220,8 @@ def _game(config: Config) -> str:
     gymnasium.register_envs(ale_py)
     if config.env in gymnasium.registry:
         return gymnasium.registry[config.env].kwargs["game"]
-    games = {name.lower(): name for name in gymnasium.registry if name.startswith("ALE/")}
-    close = difflib.get_close_matches(config.env.lower(), games, cutoff=0.5)
-    hint = " or ".join(games[name] for name in close) or "an id such as ALE/Pong-v5"
+    games = [name for name in gymnasium.registry if name.startswith("ALE/")]
+    hint = " or ".join(name for name in similar(config.env) if name in games) or "an id such as ALE/Pong-v5"
     raise ConfigError(f"unknown game {config.env!r}: did you mean {hint}? (ale-py has {len(games)} games)")
 
 

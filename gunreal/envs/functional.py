@@ -120,7 +120,7 @@ def from_gymnax(env: Any, params: Any) -> Batched:
 
 
 def adapted(made: Any) -> FunctionalEnv | None:
-    """What a function of the user returned as a `FunctionalEnv`, or None if it is something else."""
+    """Converts what a user's function returned to a `FunctionalEnv`, or returns None if it is nothing of the kind."""
     if isinstance(made, tuple) and len(made) == 2 and hasattr(made[0], "step_env"):
         return from_gymnax(*made)
     return made if hasattr(made, "init") and hasattr(made, "step") else None

@@ -6,13 +6,15 @@ import contextlib
 import difflib
 import importlib
 import math
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 
 import gunreal.envs  # noqa: F401  (registers the library's own ids)
 from gunreal.config.plugins import FIND_MODULE, is_missing
@@ -22,6 +24,8 @@ from gunreal.envs.raw import Raw, choose, converter
 from gunreal.envs.step import Step
 
 _DRAWN_TO_SIZE = ("gunreal/NavMaze", "gunreal/SeekAvoid")  # they draw at the frame size
+_RETURNS = {"reset": "(observation, info)", "step": "(observation, reward, terminated, truncated, info)"}
+_ENDING = re.compile(r"(noframeskip|deterministic|-ram)*(-v\d+)?$")  # of an id in small letters
 
 
 class GenericEnv:
@@ -48,11 +52,10 @@ class GenericEnv:
         extra: dict[str, list] = {key: [] for key in self._extra_keys}
         for i, env in enumerate(self._envs):
             if reset[i]:
-                observation, info = env.reset(seed=int(seeds[i]))
+                observation, info = self._values("reset", env.reset(seed=int(seeds[i])))
             else:
-                observation, reward[i], terminated[i], out_of_time, info = env.step(
-                    self.raw.first_action + int(actions[i])
-                )
+                result = env.step(self.raw.first_action + int(actions[i]))
+                observation, reward[i], terminated[i], out_of_time, info = self._values("step", result)
                 truncated[i] = out_of_time and not terminated[i]
                 if not math.isfinite(reward[i]):  # also None
                     raise ValueError(f"{self._name} returned the reward {reward[i]}; rewards must be finite numbers")
@@ -61,10 +64,29 @@ class GenericEnv:
                 values.append(_lookup(key, observation, info))
         return Step(frame, reward, terminated, truncated, {k: np.stack(v) for k, v in extra.items()})
 
+    def check_unwrapped(self, seed: int) -> None:
+        """Raises ConfigError if an environment below its wrappers returns another number of values than Gymnasium's.
+
+        Gymnasium's own wrapper for time limits takes the values apart before `step` sees them.
+        """
+        env = self._envs[0].unwrapped
+        self._values("reset", env.reset(seed=seed))
+        self._values("step", env.step(self.raw.first_action))
+
     def close(self) -> None:
         """Closes the environments."""
         while self._envs:
             self._envs.pop().close()
+
+    def _values(self, method: str, result: Any) -> Any:
+        """What a method of the environment returned. Raises ConfigError if it is another number of values."""
+        count = len(result) if isinstance(result, tuple | list) else 1
+        if count == _RETURNS[method].count(",") + 1:
+            return result
+        raise ConfigError(
+            f"{self._name}.{method}() returned {count} value{'s' * (count != 1)}; Gymnasium's {method} returns "
+            f"{_RETURNS[method]}"
+        )
 
 
 def open_env(config: Config) -> gymnasium.Env:
@@ -81,11 +103,13 @@ def open_env(config: Config) -> gymnasium.Env:
         with contextlib.suppress(ImportError):
             import ale_py
 
-            gymnasium.register_envs(ale_py)  # ids such as PongNoFrameskip-v4
+            gymnasium.register_envs(ale_py)  # to name the game that is meant
     if env_id.startswith("Vizdoom") and env_id not in gymnasium.registry:
         _register_vizdoom(config)
     if env_id not in gymnasium.registry:  # gymnasium.make would take Pong for Pong-v4, which has other rules
         raise ConfigError(_unknown(env_id, module))
+    if _is_of_ale(gymnasium.registry[env_id]):
+        raise ConfigError(_without_protocol(config.env, env_id))
     args = config.env_args
     if env_id.startswith(_DRAWN_TO_SIZE):
         args = {"pixels": config.observation, "size": config.frame_size} | args
@@ -149,17 +173,43 @@ def _register_vizdoom(config: Config) -> None:
         raise ConfigError(f'{config.env} needs a missing package; run pip install "gunreal[vizdoom]"') from None
 
 
-def _unknown(env_id: str, module: str) -> str:
-    if module:
-        close = difflib.get_close_matches(env_id, [*dir(sys.modules[module]), *gymnasium.registry], 1)
-        hint = f"did you mean {module}:{close[0]}?" if close else "correct the name"
-        return f"module {module!r} has no environment, function or class {env_id!r}; {hint}"
+def _is_of_ale(spec: EnvSpec) -> bool:
+    entry = spec.entry_point
+    module = entry if isinstance(entry, str) else getattr(entry, "__module__", "")
+    return re.match(r"ale_py\b", module) is not None
+
+
+def _without_protocol(name: str, env_id: str) -> str:
+    game = gymnasium.registry[env_id].kwargs.get("game")
+    games = {spec.kwargs.get("game"): own for own, spec in gymnasium.registry.items() if own.startswith("ALE/")}
+    hint = f"use --env {games[game]}" if game in games else "choose one of gunreal envs"
+    return f"{name} is {'an id' if 'ALE/' in env_id else 'an old id'} without gunreal's Atari protocol; {hint}"
+
+
+def similar(env_id: str, others: Iterable[str] = ()) -> list[str]:
+    """At most two names like `env_id`: ids that gunreal can open, and `others`. Namespaces and versions may differ."""
     known: dict[str, str] = {}
     for name, spec in gymnasium.registry.items():
-        if spec.entry_point:  # not for vectors only
-            known.setdefault(name.split("/")[-1].lower(), name)
-    close = [known[name] for name in difflib.get_close_matches(env_id.split("/")[-1].lower(), known)]
-    close = [name for name in close if f"ALE/{name.partition('-')[0]}-v5" not in close]  # rather than Pong-v4
+        usable = spec.entry_point and (name.startswith("ALE/") or not _is_of_ale(spec))  # not for vectors only
+        if usable and (not spec.namespace or _bare(name) not in known):
+            known[_bare(name)] = name  # the newest version
+    known |= {_bare(name): name for name in others}
+    wanted = _bare(env_id)
+    close = [wanted] if wanted in known else difflib.get_close_matches(wanted, known, 2, cutoff=0.7)
+    return [known[name] for name in close]
+
+
+def _bare(name: str) -> str:
+    """The name of an environment without its namespace and version, in small letters."""
+    return _ENDING.sub("", name.rpartition("/")[2].lower())
+
+
+def _unknown(env_id: str, module: str) -> str:
+    if module:
+        close = similar(env_id, dir(sys.modules[module]))[:1]
+        hint = f"did you mean {module}:{close[0]}?".replace("ale_py:ALE/", "ALE/") if close else "correct the name"
+        return f"module {module!r} has no environment, function or class {env_id!r}; {hint}"
+    close = similar(env_id)
     hint = f"did you mean {' or '.join(close)}?" if close else "is its package installed?"
     return f"unknown environment {env_id!r}: {hint} (write module:Id to import a module first)"
 

@@ -95,15 +95,26 @@ def try_reset(config: Config) -> None:
 
         dmlab_module.try_reset(config)
     elif not config.env.startswith(("ALE/", "gunreal/")):
-        no_action, seeds = np.zeros(1, np.int32), np.array([config.seed])
-        with contextlib.closing(make(config, 1)) as env:
+        from gunreal.envs.generic import GenericEnv
+
+        with contextlib.closing(GenericEnv(config, 1)) as env:
             try:
-                for reset in (True, False):
-                    env.step(no_action, np.array([reset]), seeds)
+                _try_steps(config, env)
             except ConfigError:
                 raise
             except Exception as error:  # an environment can raise anything
+                if "values to unpack" in str(error):
+                    env.check_unwrapped(config.seed)
                 raise ConfigError(f"{config.env} fails in its first step: {place(error)}") from error
+
+
+def _try_steps(config: Config, env: VectorEnv) -> None:
+    for reset in (True, False):
+        frame = env.step(np.zeros(1, np.int32), np.array([reset]), np.array([config.seed])).frame
+        if not np.isfinite(frame).all():
+            raise ConfigError(
+                f"{config.env} returned an observation that is not finite; observations must be finite numbers"
+            )
 
 
 def why_fallback(config: Config) -> str:
