@@ -15,6 +15,7 @@ from gunreal import envs as envs  # registers the library's ids with Gymnasium, 
 from gunreal.config.schema import Config, ConfigError
 
 if TYPE_CHECKING:
+    from gunreal.acting.pool import AgentFailure
     from gunreal.hub import load_from_hub, push_to_hub
     from gunreal.learning.architecture import Architecture
     from gunreal.learning.contract import check_network
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
     from gunreal.testing import check_task
     from gunreal.train import resume, train
 
-__all__ = ["Architecture", "AuxiliaryTask", "Config", "ConfigError", "Run", "check_network", "check_task"]
-__all__ += ["load", "load_from_hub", "push_to_hub", "resume", "train"]
+__all__ = ["AgentFailure", "Architecture", "AuxiliaryTask", "Config", "ConfigError", "Run"]
+__all__ += ["check_network", "check_task", "load", "load_from_hub", "push_to_hub", "resume", "train"]
 __version__ = "0.1.0"
 
 _LAZY = {"train": "gunreal.train", "resume": "gunreal.train", "load": "gunreal.run", "Run": "gunreal.run"}
 _LAZY |= {"load_from_hub": "gunreal.hub", "push_to_hub": "gunreal.hub"}
 _LAZY |= {"Architecture": "gunreal.learning.architecture", "check_network": "gunreal.learning.contract"}
+_LAZY |= {"AgentFailure": "gunreal.acting.pool"}
 _LAZY |= {"AuxiliaryTask": "gunreal.tasks.base", "check_task": "gunreal.testing"}
 
 

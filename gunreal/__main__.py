@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gunreal import __version__
 from gunreal.config.schema import ConfigError, close_match
 
 LISTS = {
@@ -37,6 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words or words[0] in ("--help", "-h", "help"):
         print(usage(program))
         return 0
+    if words[0] == "--version":
+        print(f"gunreal {__version__}")
+        return 0
     command, *rest = words
     try:
         return _run(command, [f"{program} {command}", *rest])
@@ -51,9 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def usage(program: str) -> str:
     """The help text."""
     lines = [f"  {name:<10} {help}" for name, help in COMMANDS.items()]
-    return "\n".join(
-        [f"usage: {program} COMMAND ...", "", *lines, "", f"{program} COMMAND --help explains the flags of a command."]
-    )
+    end = [f"{program} COMMAND --help explains the flags of a command.", f"{program} --version prints the version."]
+    return "\n".join([f"usage: {program} COMMAND ...", "", *lines, "", *end])
 
 
 def _run(command: str, argv: list[str]) -> int:

@@ -53,7 +53,7 @@ def _define() -> flags.FlagValues:
     common: dict[str, Any] = {"flag_values": values}
     protocols = FIELDS["protocol"].metadata["choices"]
     flags.DEFINE_integer("episodes", 30, "Number of episodes to play", lower_bound=1, **common)
-    flags.DEFINE_string("checkpoint", "newest", "Checkpoint to load: newest, best, or a path", **common)
+    flags.DEFINE_string("checkpoint", "newest", "Checkpoint to load: newest, best, a step, or a path", **common)
     flags.DEFINE_enum(
         "policy",
         "sample",

@@ -19,7 +19,7 @@ from gunreal.config import folders
 from gunreal.config.files import save
 from gunreal.config.schema import Config, ConfigError
 from gunreal.evaluate import summarize
-from gunreal.records import card, checkpoint, interface, metrics
+from gunreal.records import card, checkpoint, curves, interface, metrics
 from gunreal.run import Run, load
 
 _CURVE, _SCORES = "curve.png", "scores.json"
@@ -47,20 +47,25 @@ def push_to_hub(
       The address of the repository.
 
     Raises:
-      ConfigError: a package is missing, the Hub refuses the upload, or as `Run.actor_critic`.
+      ConfigError: a package is missing, the Hub cannot be reached or refuses the upload, or as `Run.actor_critic`.
+      FileNotFoundError: there is no intact checkpoint.
     """
     hub = _hub()
-    with tempfile.TemporaryDirectory(prefix="gunreal-hub-") as folder, _refusals(hub):
+    curves.check_matplotlib()
+    _ = run.actor_critic  # a run that cannot be loaded needs no repository
+    api = hub.HfApi(token=token)
+    with _refusals(hub):
+        address = api.create_repo(repo_id, private=private, exist_ok=True)  # before the episodes, which take long
+    with tempfile.TemporaryDirectory(prefix="gunreal-hub-") as folder:
         write(run, Path(folder), repo_id, episodes, **options)
-        api = hub.HfApi(token=token)
-        address = api.create_repo(repo_id, private=private, exist_ok=True)
         # A later checkpoint of an earlier upload would be the newest one, which is loaded.
-        api.upload_folder(
-            repo_id=repo_id,
-            folder_path=folder,
-            commit_message=f"{run.path.name} at step {run.step}",
-            delete_patterns="checkpoints/*",
-        )
+        with _refusals(hub):
+            api.upload_folder(
+                repo_id=repo_id,
+                folder_path=folder,
+                commit_message=f"{run.path.name} at step {run.step}",
+                delete_patterns="checkpoints/*",
+            )
     return str(address)
 
 
@@ -80,7 +85,8 @@ def load_from_hub(repo_id: str, *, revision: str | None = None, token: str | Non
       The run, as `gunreal.load` returns it. To resume it, copy its folder first.
 
     Raises:
-      ConfigError: the package is missing, there is no such run, or it names modules and is not trusted.
+      ConfigError: the package is missing, the Hub cannot be reached, there is no such run, or it names modules and is
+        not trusted.
     """
     hub = _hub()
     with _refusals(hub):
@@ -115,7 +121,7 @@ def write(run: Run, folder: Path, repo_id: str, episodes: int, **options: Any) -
 
 def _hub() -> Any:
     try:
-        import huggingface_hub
+        import huggingface_hub.errors
     except ImportError:
         raise ConfigError('the Hub needs the package huggingface_hub; run pip install "gunreal[hub]"') from None
     return huggingface_hub
@@ -123,8 +129,20 @@ def _hub() -> Any:
 
 @contextlib.contextmanager
 def _refusals(hub: Any) -> Iterator[None]:
-    """Turns errors of the Hub into one line."""
+    """Turns errors of the Hub and of the connection into one line."""
     try:
         yield
-    except (hub.errors.HfHubHTTPError, hub.errors.LocalTokenNotFoundError, hub.errors.HFValidationError) as error:
-        raise ConfigError(f"Hugging Face Hub: {' '.join(str(error).split())}; log in with hf auth login") from error
+    except (hub.errors.HTTPError, hub.errors.HFValidationError, OSError) as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise ConfigError(f"Hugging Face Hub: {text}{_remedy(hub, error)}") from error
+
+
+def _remedy(hub: Any, error: Exception) -> str:
+    """What to do about an error whose message does not say it, or an empty string."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status in (401, 403) or isinstance(error, hub.errors.LocalTokenNotFoundError):
+        return "; log in with hf auth login"
+    if status == 404:
+        return "; check the name and revision of the repository"
+    # The HTTP client's own errors have no response if there was no connection.
+    return "; check the network" if status is None and isinstance(error, hub.errors.HTTPError) else ""

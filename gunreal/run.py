@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -117,7 +116,7 @@ class Run:
         self, tasks: tuple[AuxiliaryTask, ...], restore: Callable[[Learner, Mapping[str, np.ndarray]], None]
     ) -> Learner:
         spec, saved = self.spec, self._saved
-        _check_backend(self.path.name, self._usable.backend)
+        devices.check_loaded(self._usable.backend)
         from gunreal.runtime.system import build_learner
 
         learner = build_learner(self._usable, spec, tasks)
@@ -262,21 +261,12 @@ class Run:
         return out
 
 
-def _check_backend(name: str, backend: str) -> None:
-    keras = sys.modules.get("keras")
-    if keras is not None and (loaded := keras.backend.backend()) != backend:
-        raise ConfigError(
-            f"{name} was trained with {backend}, but this process has loaded Keras with {loaded}; open the run in "
-            f"another process, or set KERAS_BACKEND={backend} before Keras is imported"
-        )
-
-
 def load(path: str | Path, which: str | Path = "newest") -> Run:
     """Loads a trained run.
 
     Args:
       path: folder of the run, such as "runs/NAME", or the name of a run in `runs`.
-      which: checkpoint to use: "newest", "best", the name of one of the run's checkpoints, or a path.
+      which: checkpoint to use: "newest", "best", a step, the name of one of the run's checkpoints, or a path.
 
     Raises:
       ConfigError: there is no run at `path`.

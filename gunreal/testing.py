@@ -22,12 +22,14 @@ from gunreal.learning.contract import check_network
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
 from gunreal.tasks.batch_contract import broken_rule, has_batch_form
 from gunreal.tasks.recorded import recorded_fields
+from gunreal.tasks.registry import TASK
 
 __all__ = ["IMAGES", "check_network", "check_task"]
 
 IMAGES = Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6)
 _SEQUENCES = 8  # per batch
 _HIDDEN = 32  # units
+_SEEN = ("hidden", "conv", "both")
 
 # Does what an agent process does with a task, with all frameworks blocked.
 _AGENT = """
@@ -58,16 +60,16 @@ def check_task(task: AuxiliaryTask | type[AuxiliaryTask], spec: Spec = IMAGES, *
     """
     cls = task if isinstance(task, type) else type(task)
     _expect(issubclass(cls, AuxiliaryTask), "the class does not inherit from gunreal.AuxiliaryTask")
-    lost = lost_option(cls, AuxiliaryTask)
-    _expect(not lost, lost)
+    _expect(not (lost := lost_option(cls, AuxiliaryTask)), lost)
+    _expect(cls.__module__ != "__main__", "other processes cannot import the class: define it in a module of its own")
     if isinstance(task, type):
         task = task(**options)
     copy = pickle.loads(pickle.dumps(task))
     _expect(copy == task, "the task is not equal to its pickled copy: make it a frozen dataclass of plain values")
     name = getattr(task, "name", None)
-    _expect(isinstance(name, str) and name.isidentifier(), f"name is {name!r}: choose an identifier")
-    seen = ("hidden", "conv", "both")
-    _expect(task.features in seen, f"features is {task.features!r}: choose one of {', '.join(seen)}")
+    usable = isinstance(name, str) and name.isidentifier() and name not in TASK.reserved
+    _expect(usable, f"name is {name!r}: choose an identifier other than {', '.join(TASK.reserved)}")
+    _expect(task.features in _SEEN, f"features is {task.features!r}: choose one of {', '.join(_SEEN)}")
     task.check(spec)
     try:
         recorded_fields([task], spec)
@@ -75,9 +77,9 @@ def check_task(task: AuxiliaryTask | type[AuxiliaryTask], spec: Spec = IMAGES, *
         raise AssertionError(str(error)) from error
     _check_sampling(task, spec)
     if "keras" not in sys.modules:
-        from gunreal.learning import backend
+        from gunreal.learning import devices
 
-        backend.select(os.environ.get("KERAS_BACKEND") or backend.usable("tensorflow"))
+        devices.select(os.environ.get("KERAS_BACKEND") or devices.usable("tensorflow"))
     _check_learning(task, spec)
     recurrent = spec._replace(state=2 * _HIDDEN)
     if spec.is_image and not spec.state and _fits(task, recurrent):
@@ -221,12 +223,13 @@ class _Learning:
     def check(self, segment: Segment) -> None:
         """Checks the loss.
 
-        It is a finite scalar, even if every row is masked. It does not depend on masked rows. Its gradient reaches the
-        torso.
+        It is a finite scalar, even if every row is masked. It ignores masked rows. Its gradient reaches the torso.
         """
         batch = self._batch(segment)
-        loss = self._loss(batch)
-        _expect(np.shape(loss) == (), f"loss() has shape {np.shape(loss)}: return a scalar")
+        try:
+            loss = self._loss(batch)
+        except ConfigError as error:
+            raise AssertionError(str(error)) from error
         _expect(np.isfinite(loss), f"loss() is {loss} on random experience")
         changed = self._loss(self._changed_where_masked(batch))
         _expect(np.isclose(loss, changed, rtol=1e-4), "loss() depends on rows whose mask is 0: use masked_mean")
@@ -235,11 +238,8 @@ class _Learning:
         before = self._torso()
         metrics = self.learner.train(batch, 1e-3)
         _expect(metrics["skipped"] == 0, f"the gradient of loss() is not finite (its norm is {metrics['grad_norm']})")
-        moved = not np.array_equal(before, self._torso())
-        _expect(
-            moved,
-            "no gradient of loss() reaches the torso: use all of the head in the loss",
-        )
+        unmoved = np.array_equal(before, self._torso())
+        _expect(not unmoved, "no gradient of loss() reaches the torso: use all of the head in the loss")
 
     def _torso(self) -> np.ndarray:
         return self.learner.get_state()[f"weights/{self.network.names[0]}"]

@@ -25,6 +25,7 @@ from gunreal.learning.registry import interface
 from gunreal.records import checkpoint, metrics, tracker
 from gunreal.records import interface as saved_interface
 from gunreal.runtime import signals
+from gunreal.runtime.record import NotSaved
 from gunreal.tasks import registry
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.recorded import recorded_fields
@@ -55,8 +56,9 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     """
     check(config, given)
     devices.check_installed(config.backend)
+    devices.check_loaded(config.backend)
     if is_device(config):
-        _select_device(config)
+        devices.select_for(config)  # before an environment of the user loads JAX
     tracker.check(config)
     with devices.preferred(config.backend):
         tasks = registry.load_tasks(config.tasks, config.task)
@@ -70,16 +72,6 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     if reason := why_fallback(config):
         print(f"gunreal: {reason}", file=sys.stderr, flush=True)
     return Prepared(spec, tasks, raw)
-
-
-def _select_device(config: Config) -> None:
-    """Selects JAX before an environment of the user loads it."""
-    try:
-        devices.select_for(config)
-    except RuntimeError as error:
-        raise ConfigError(
-            "device runs use JAX, but this process has loaded Keras with another backend; start them in another process"
-        ) from error
 
 
 def check_fit(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> None:
@@ -108,6 +100,7 @@ def train(config: Config, *, show: bool = True, on_metrics: OnMetrics | None = N
     Raises:
       ConfigError: the configuration is invalid. Nothing has been started.
       AgentFailure: the environment keeps failing.
+      OSError: the last checkpoint could not be written.
       KeyboardInterrupt: a signal came before training began.
     """
     if is_device(config):
@@ -131,6 +124,7 @@ def resume(run: str | Path | Run, *, show: bool = True, on_metrics: OnMetrics | 
     Raises:
       ConfigError: the run does not exist, or an override changes its environment, tasks, network or learning.
       AgentFailure: the environment keeps failing.
+      OSError: the last checkpoint could not be written.
       KeyboardInterrupt: a signal came before training began.
     """
     from gunreal.run import Run
@@ -149,12 +143,15 @@ def _train(config: Config, resumed_dir: Path | None, show: bool = True, on_metri
         run_dir = resumed_dir or folders.prepare_run_dir(config)
         with folders.locked(run_dir):
             resumed = _checkpoint(config, run_dir) if resumed_dir else None
-            if resumed_dir:
-                folders.save_resumed(config, run_dir)
             try:
-                saved_interface.save(run_dir, spec, raw)
                 named = dataclasses.replace(config, name=run_dir.name)
                 system = _kind(config)(named, spec, tasks, run_dir, resumed)
+                with contextlib.ExitStack() as on_error:
+                    on_error.callback(system.close)
+                    if resumed_dir:  # only now, so that a refused resume changes nothing
+                        folders.save_resumed(config, run_dir)
+                    saved_interface.save(run_dir, spec, raw)
+                    on_error.pop_all()
                 interruption.stops(system.stop)
                 _run(system, show, on_metrics)
             except BaseException:
@@ -253,6 +250,8 @@ def _close(system: Record, run: Any, ticker: Ticker | None) -> None:
             if not (system.failure and system.config.serial):  # its state in mid-round is inexact
                 run.save()
             ticker.finish()
+            if system.not_saved:
+                system.fail(system.not_saved)
     except BaseException as error:
         system.fail(error)
     finally:
@@ -269,7 +268,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _train(config, extras.resume)
         else:
             train(_with_backend(config, extras.given))
-    except (ConfigError, AgentFailure) as error:
+    except (ConfigError, AgentFailure, NotSaved) as error:
         print(f"gunreal: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT if isinstance(error, ConfigError) else 1
     except KeyboardInterrupt as error:

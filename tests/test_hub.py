@@ -18,6 +18,7 @@ from gunreal.config.schema import Config
 from gunreal.records import checkpoint
 
 hub = pytest.importorskip("huggingface_hub")
+errors = pytest.importorskip("huggingface_hub.errors")
 pytest.importorskip("matplotlib")
 
 
@@ -114,15 +115,55 @@ def test_a_run_that_names_modules_has_to_be_trusted(repositories, named):
     assert gunreal.load_from_hub("you/maze", trust=True).config == Config(**named)
 
 
-def test_a_refusal_is_one_line(monkeypatch):
-    response = SimpleNamespace(headers={}, request=None, status_code=404)
+def refusal(status):
+    response = SimpleNamespace(headers={}, request=None, status_code=status)
+    return errors.HfHubHTTPError(f"{status} Error.\n\nRefused", response=response)
 
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (refusal(401), "401 Error. Refused; log in with hf auth login"),
+        (refusal(403), "403 Error. Refused; log in with hf auth login"),
+        (refusal(404), "404 Error. Refused; check the name and revision of the repository"),
+        (refusal(500), "500 Error. Refused"),
+        (errors.LocalTokenNotFoundError("no token"), "no token; log in with hf auth login"),
+        (errors.HFValidationError("Repo id is wrong"), "Repo id is wrong"),
+        (errors.LocalEntryNotFoundError("Check your\nconnection"), "Check your connection"),
+        (errors.HTTPError("Connection refused"), "Connection refused; check the network"),
+        (OSError(28, "No space left on device"), "[Errno 28] No space left on device"),
+    ],
+    ids=lambda x: type(x).__name__ if isinstance(x, Exception) else "",
+)
+def test_a_refusal_is_one_line(monkeypatch, error, message):
     def refuse(*_, **__):
-        raise hub.errors.HfHubHTTPError("404 Client Error.\n\nRepository Not Found", response=response)
+        raise error
 
     monkeypatch.setattr(hub, "snapshot_download", refuse)
-    with pytest.raises(gunreal.ConfigError, match=r"^Hugging Face Hub: 404 Client Error. Repository Not Found; log in"):
+    with pytest.raises(gunreal.ConfigError) as found:
         gunreal.load_from_hub("me/none")
+    assert str(found.value) == f"Hugging Face Hub: {message}"
+
+
+def test_a_refused_repository_plays_no_episodes(run, monkeypatch):
+    class Api:
+        def __init__(self, token=None):
+            pass
+
+        def create_repo(self, *_, **__):
+            raise refusal(401)
+
+    monkeypatch.setattr(hub, "HfApi", Api)
+    monkeypatch.setattr(gunreal.hub, "play", None)
+    with pytest.raises(gunreal.ConfigError, match="log in with hf auth login"):
+        gunreal.push_to_hub(run, "me/catch", token="secret")
+
+
+def test_a_missing_matplotlib_is_named_first(run, repositories, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(gunreal.ConfigError, match="pictures need matplotlib"):
+        gunreal.push_to_hub(run, "me/catch", episodes=1, token="secret")
+    assert not repositories.exists()
 
 
 def test_the_missing_package_is_named(monkeypatch):

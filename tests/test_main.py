@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.metadata
 import subprocess
 import sys
 
@@ -20,6 +21,11 @@ def test_without_a_command_it_lists_the_commands(capsys):
     assert text.startswith("usage: gunreal COMMAND") and all(f"\n  {name} " in text for name in command.COMMANDS)
 
 
+def test_version(capsys):
+    assert command.main(["/bin/gunreal", "--version"]) == 0
+    assert capsys.readouterr().out == f"gunreal {importlib.metadata.version('gunreal')}\n"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -28,7 +34,9 @@ def test_without_a_command_it_lists_the_commands(capsys):
         (["resume"], "name the run first, as in gunreal resume NAME"),
         (["resume", "--steps", "9"], "name the run first"),
         (["envs", "Pong"], "unexpected argument 'Pong'"),
-        (["tasks", "--evn", "Pong"], "unknown flag --evn; did you mean env?"),
+        (["tasks", "--evn", "Pong"], "unknown flag --evn; did you mean --env?"),
+        (["evaluate", "--helpfull"], "unknown flag --helpfull; did you mean --help?"),
+        (["evaluate", "--qqq"], "unknown flag --qqq; use --help to list all flags"),
         (["evaluate"], "give one run, as in `gunreal evaluate runs/NAME`"),
     ],
 )

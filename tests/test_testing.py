@@ -41,6 +41,8 @@ def test_recorded_fields():
         (broken_tasks.Unannotated(), "Unannotated.weight has no effect as an option; annotate it"),
         (int, "does not inherit from gunreal.AuxiliaryTask"),
         (broken_tasks.BadName, "name is 'value replay': choose an identifier"),
+        (broken_tasks.OfAScript, "other processes cannot import the class: define it in a module"),
+        (broken_tasks.OfABatch, "name is 'past': choose an identifier other than base, .*past"),
         (broken_tasks.BadFeatures, "features is 'pixels'"),
         (broken_tasks.NotNone, "for an empty ring: return None"),
         (broken_tasks.TooLong, "length is 5, but length\\(\\) allows 1 to 4"),

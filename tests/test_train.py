@@ -35,7 +35,7 @@ BAD = [  # flags, and what the line has to say
     ("--config value.toml", "agents is 'many', but must be a whole number"),
     ("--config range.toml", "t_max is 0, but must be at least 1"),
     ("--config broken.toml", "broken.toml is not valid TOML"),
-    ("--learnin_rate 0.1", "unknown flag --learnin_rate; did you mean learning_rate?"),
+    ("--learnin_rate 0.1", "unknown flag --learnin_rate; did you mean --learning_rate?"),
     ("--learning_rate fast", "'fast' is not a number"),
     ("--learning_rate -1", "learning_rate is -1.0, but must be at least 0"),
     ("--t_max 0", "t_max is 0, but must be at least 1"),
@@ -151,6 +151,34 @@ def test_a_full_disk_at_the_start_is_one_line(tmp_path, monkeypatch, capfd):
     err = capfd.readouterr().err
     assert err == "gunreal: cannot write to runs/new: No space left on device; free some space in runs/new\n"
     assert not (tmp_path / "runs" / "new").exists()
+
+
+def test_a_refused_resume_changes_nothing(tmp_path, monkeypatch):
+    """As when the environment has changed since, or no cluster is found."""
+    run = short_run(tmp_path / "runs", "mine", steps=40)
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in run.path.iterdir() if path.is_file()}
+
+    def refuse(*_):
+        raise gunreal.ConfigError("it has changed")
+
+    monkeypatch.setattr(sys.modules["gunreal.train"], "_kind", lambda config: refuse)
+    with pytest.raises(gunreal.ConfigError, match="it has changed"):
+        gunreal.resume(run, steps=80, show=False)
+    assert before == {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in before}
+
+
+def test_a_last_checkpoint_that_cannot_be_written_is_a_failure(tmp_path, monkeypatch, capfd):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(checkpoint, "save", full)
+    small = "--serial --agents 2 --t_max 5 --min_batch 20 --hidden 8 --steps 100"
+    assert main(["train", *CARTPOLE.split(), *small.split()]) == 1
+    output = capfd.readouterr()
+    *_, last = output.err.splitlines()
+    assert last.startswith("gunreal: the weights of step 1") and "No space left" in last
+    assert "finished" not in output.out
 
 
 def test_everything_is_closed_if_the_ticker_cannot_be():

@@ -64,7 +64,7 @@ def child(argv: Sequence[str]) -> None:
     config, _ = train.flags.from_flags(argv)
     clock("gunreal imported")
     system: Any = importlib.import_module("gunreal.runtime.system")
-    select, start = system.backend.select_for, system.System.__init__
+    select, start = system.devices.select_for, system.System.__init__
 
     def selected(*args: Any) -> None:
         select(*args)
@@ -74,7 +74,7 @@ def child(argv: Sequence[str]) -> None:
         start(self, *args)
         threading.Thread(target=_watch, args=(self, clock), daemon=True).start()
 
-    system.backend.select_for, system.System.__init__ = selected, started
+    system.devices.select_for, system.System.__init__ = selected, started
     clock.after(train, "prepare", "environment checked")
     clock.after(system.backend, "select_for", "framework imported")
     clock.after(system, "build_learner", "network built")

@@ -93,7 +93,6 @@ class Worker:
         self.rngs = [self._rng(i, 0) for i in range(layout.agents)]
         self.episode = np.zeros(layout.agents, np.int64)  # number of each agent's current episode
         self.score = np.zeros(layout.agents, np.float64)
-        self.length = np.zeros(layout.agents, np.int64)
         self.actions: list[list[int]] = [[] for _ in range(layout.agents)]  # of the current episodes, for exact resume
         keys = [field.key for field in layout.extra.values()]
         self.envs = [make(config, g.agents.stop - g.agents.start, keys) for g in self.groups]
@@ -184,18 +183,15 @@ class Worker:
             value = step.extra[field.key]
             arrays[name][agents, now] = value if field.convert is None else field.convert(value)
         self.segment.end[agents] = row
-        self._count(agents, step.reward, was_reset, done)
+        self._count(agents, step.reward, done)
 
-    def _count(self, agents: slice, reward: np.ndarray, was_reset: np.ndarray, done: np.ndarray) -> None:
+    def _count(self, agents: slice, reward: np.ndarray, done: np.ndarray) -> None:
         self.score[agents] += reward
-        self.length[agents] += ~was_reset
         if not done.any():
             return
         ended = agents.start + np.nonzero(done)[0]
-        records = np.empty(len(ended), queues.EPISODE)
-        records["process"], records["length"], records["score"] = self.process, self.length[ended], self.score[ended]
-        queues.put(self.outbox.episodes, records)
-        self.score[ended] = self.length[ended] = 0
+        queues.put(self.outbox.episodes, self.score[ended].astype(queues.EPISODE))
+        self.score[ended] = 0
 
     def _request(self, queue: int, index: int) -> None:
         queues.put(self.outbox.requests[queue], np.array([(self.process, index)], queues.REQUEST))
@@ -262,7 +258,7 @@ class Worker:
         It contains groups, random states, scores and the actions of the current episodes. It uses plain values and
         NumPy's own classes only, so that saved states do not depend on the names of this library's classes.
         """
-        names = ("rngs", "episode", "score", "length", "actions")
+        names = ("rngs", "episode", "score", "actions")
         return {name: getattr(self, name) for name in names} | {"groups": [group.get_state() for group in self.groups]}
 
     def set_state(self, state: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gunreal.acting.policy import Memory, decide
-from gunreal.config.schema import Config
+from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.make import make
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
@@ -92,6 +92,11 @@ class _Player:
     def __init__(self, config: Config, spec: Spec, numbers: Iterator[int], seed: int, watch: Watch | None):
         self._env, self._numbers, self._seed, self._watch = make(config, 1), numbers, seed, watch
         self.memory, self.playing = Memory(spec), True
+        for name in ("frame", "dtype", "num_actions"):
+            if (found := getattr(self._env, name)) != (trained := getattr(spec, name)):
+                self._env.close()
+                message = f"{config.env} has {name} {found} instead of {trained} as in training"
+                raise ConfigError(f"{message}; install the version of the environment that the run was trained in")
 
     def begin(self) -> None:
         """Starts the next episode, or sets `playing` to False if there is none."""

@@ -11,12 +11,11 @@ from gymnasium import spaces
 from gunreal.acting.predictor import sample_actions
 from gunreal.config.schema import Config
 from gunreal.envs.raw import Converter, Raw, converter, is_image
+from gunreal.experience import seeds
 from gunreal.experience.replay import Past, blank_past, concatenate_pasts
 from gunreal.experience.returns import clip_rewards
 from gunreal.experience.spec import Spec
 from gunreal.learning.learner import Learner
-
-_STREAM = 1  # fourth word of an episode's seed; training uses three words, which equals a fourth word of 0
 
 
 class Memory:
@@ -40,7 +39,7 @@ class Memory:
         Returns:
           The seed for the environment's reset.
         """
-        self.rng, self.is_new = np.random.default_rng([seed, number, 0, _STREAM]), True
+        self.rng, self.is_new = np.random.default_rng([seed, number, 0, seeds.EVALUATION]), True
         return int(self.rng.integers(2**31))
 
     def see(self, frame: np.ndarray, reward: float) -> None:
@@ -166,7 +165,8 @@ class Policy:
         fits = len(shape) in (2, 3) and given == np.uint8 if is_image(space) else shape == space.shape
         if not fits:
             batch = f", with a batch axis of {self.num_envs}" if self.num_envs else ""
-            raise ValueError(f"act() takes observations of {space}{batch}, but got {given} {list(shape)}")
+            wanted = f"{space.dtype} {list(space.shape)}" if isinstance(space, spaces.Box) else f"{space}"
+            raise ValueError(f"act() takes observations of {wanted}{batch}, but got {given} {list(shape)}")
         if shape not in self._converters:
             seen = spaces.Box(0, 255, shape, np.uint8) if is_image(space) else space
             self._converters[shape] = converter(self._config, seen)[2]

@@ -19,7 +19,7 @@ from gunreal.cluster.model import Model
 from gunreal.cluster.node import Answer, Node, Refused
 from gunreal.cluster.report import Report
 from gunreal.cluster.rounds import Round, rate_factor
-from gunreal.config.derived import first_rate, minibatch_count
+from gunreal.config.derived import first_rate, largest_divisor, minibatch_count, per_process
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
 from gunreal.records import checkpoint
@@ -29,7 +29,7 @@ from gunreal.runtime.trainer import anneal, rollouts_per_batch
 from gunreal.tasks.base import AuxiliaryTask
 
 _TICK = 0.1  # seconds between calls of `tick`
-_PROCESSES = 10_000  # numbers of agent processes that one node may use, when one machine resumes the run
+_AGENTS = 160_000  # numbers of agents that one node may use, when one machine resumes the run
 
 
 class Gradient(NamedTuple):
@@ -56,6 +56,18 @@ def answers_per_turn(config: Config) -> int:
     return batches * (config.ppo_epochs * minibatch_count(config) if config.algorithm == "ppo" else 1)
 
 
+def first_serial(resumed: checkpoint.Checkpoint | None) -> int:
+    """The number of the first node, which no node has had before the resume. Only node 0 has the seed of the run."""
+    if resumed is None:
+        return 0
+    extra = resumed.extra
+    if "node_serial" in extra:
+        return extra["node_serial"]
+    # One machine wrote this checkpoint. Its processes were counted on from the numbers of all nodes before it.
+    agents = extra["processes"] * largest_divisor(extra["config"]["agents"], extra["config"]["agents_per_process"])
+    return max(1, -(-agents // _AGENTS))
+
+
 class Coordinator(Record):
     """A run on several nodes. It has the interface of a system and of a runner.
 
@@ -73,16 +85,19 @@ class Coordinator(Record):
         run_dir: Path,
         resumed: checkpoint.Checkpoint | None,
     ):
-        self._engine = Engine(config)
-        super().__init__(config, make_metrics(tasks, resumed), run_dir, resumed)
-        serial = resumed.extra.get("node_serial", 1) if resumed else 0
-        self._fleet = Fleet(self._engine, config, spec, serial, self.node)
-        self._round = Round(config.quorum if config.sync == "on" else 0.5 / 1024, answers_per_turn(config))
         self._gradients: list[Gradient] = []
         self._model: Model | None = None
         self._shards: shards.Shards | None = None
         self._report = Report()
         self._fields = dataclasses.asdict(config)
+        self._round = Round(config.quorum if config.sync == "on" else 0.5 / 1024, answers_per_turn(config))
+        self._engine = Engine(config)
+        with contextlib.ExitStack() as failed:
+            failed.callback(self._engine.close)
+            super().__init__(config, make_metrics(tasks, resumed), run_dir, resumed)
+            failed.callback(super().close)
+            self._fleet = Fleet(self._engine, config, spec, first_serial(resumed), self.node)
+            failed.pop_all()
 
     def run(self, tick: Callable[[], None]) -> None:
         """Runs rounds until the run is stopped. `tick` is called about ten times per second."""
@@ -237,7 +252,8 @@ class Coordinator(Record):
         """Writes a checkpoint, from which a cluster or a single machine can continue."""
         if self._model is not None:
             serial = self._fleet.serial
-            self.save_checkpoint(self.state(), node_serial=serial, processes=serial * _PROCESSES)
+            processes = -(-serial * _AGENTS // per_process(self.config))
+            self.save_checkpoint(self.state(), node_serial=serial, processes=processes)
 
     def weights_sha256(self) -> str:
         """Hash of the weights and moments."""

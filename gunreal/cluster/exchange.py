@@ -40,8 +40,8 @@ class Exchange:
 
     Args:
       learner: computes gradients.
-      weights: places of the weights in a vector.
-      statistics: places of the moments in theirs.
+      weights: places of the weights in their vector.
+      statistics: places of the moments in their vector.
       dtype: data type in which gradients travel.
     """
 

@@ -24,7 +24,8 @@ class Flat:
     def __init__(self, shapes: Shapes):
         self._shapes = dict(shapes)
         ends = itertools.accumulate((int(np.prod(shape)) for shape in shapes.values()), initial=0)
-        self.places = {name: slice(*ends) for name, ends in zip(shapes, itertools.pairwise(ends), strict=True)}
+        places = (slice(start, stop) for start, stop in itertools.pairwise(ends))
+        self.places = dict(zip(shapes, places, strict=True))
         self.size = max((place.stop for place in self.places.values()), default=0)
 
     def join(self, arrays: Iterable[np.ndarray]) -> np.ndarray:

@@ -15,7 +15,6 @@ from gunreal.cluster.engine import Engine, Machine
 from gunreal.cluster.node import VERSION, Assignment, Description, Node, Refused, node_fields
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.spec import Spec
-from gunreal.runtime import ram
 from gunreal.runtime.record import warn
 
 _LOOK = 0.5  # seconds between looks at the machines and the nodes' signs of life
@@ -134,9 +133,8 @@ class Fleet:
     def _start(self, slot: int, machine: Machine, sharing: int) -> None:
         share = machine.gpus / sharing if machine.gpus < sharing else min(machine.gpus, 1)
         actor = self._engine.actor(self._kind, machine=machine, share=share, calls=_CALLS)
-        memory = self._config.memory_limit or (ram.limit(0) // sharing if not self._config.cluster else 0)
-        fields = node_fields(self._config, self.serial, memory)
-        assignment = Assignment(VERSION, fields, self._spec, self._config.seed)
+        fields = node_fields(self._config, self.serial)
+        assignment = Assignment(VERSION, fields, self._spec, self._config.seed, sharing)
         self.serial += 1
         self.replaced += slot in self._seen
         self._seen.add(slot)

@@ -28,7 +28,7 @@ class RunningMoments:
     Args:
       limits: limits by name of the statistics.
       layout: places of "statistics/<name>/<part>" in a vector.
-      weights: places of the weights in theirs.
+      weights: places of the weights in the vector of all weights.
 
     Attributes:
       vector: the present moments, float32.

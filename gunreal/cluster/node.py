@@ -17,6 +17,7 @@ from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
 from gunreal.learning.registry import interface
+from gunreal.runtime import ram
 from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.system import System
 from gunreal.runtime.trainer import Trainer
@@ -38,12 +39,14 @@ class Assignment(NamedTuple):
       fields: configuration of the node.
       spec: interface of the environment.
       seed: seed of the run, from which every node draws the same initial weights. `fields` has the node's own seed.
+      sharing: number of nodes that share the memory limit of the machine.
     """
 
     version: str
     fields: dict[str, Any]
     spec: Spec
     seed: int
+    sharing: int
 
 
 class Description(NamedTuple):
@@ -160,6 +163,7 @@ class Node:
 
 
 def _checked(told: Assignment) -> tuple[Config, Spec]:
+    """The configuration of the node with its share of the memory limit, and the interface of the environment."""
     if told.version != VERSION:
         raise Refused(f"it has gunreal {VERSION} instead of {told.version}; install the same version on all machines")
     try:
@@ -175,16 +179,15 @@ def _checked(told: Assignment) -> tuple[Config, Spec]:
             f"its {config.env} has {name} {getattr(spec, name)} instead of {getattr(told.spec, name)}; "
             "install the same environment on all machines"
         )
-    return config, spec
+    return dataclasses.replace(config, memory_limit=ram.limit(config.memory_limit) // told.sharing), spec
 
 
-def node_fields(config: Config, serial: int, share: int) -> dict[str, Any]:
+def node_fields(config: Config, serial: int) -> dict[str, Any]:
     """The configuration of a node.
 
     Args:
       config: configuration of the run.
       serial: number of the node, which no other node of the run has had. Seeds depend on it; node 0 has the run's.
-      share: memory limit in bytes, 0 for the machine's.
     """
     seed = int(np.random.SeedSequence([config.seed, serial]).generate_state(1)[0] >> 1) if serial else config.seed
-    return dataclasses.asdict(dataclasses.replace(config, seed=seed, steps=_ENDLESS, memory_limit=share))
+    return dataclasses.asdict(dataclasses.replace(config, seed=seed, steps=_ENDLESS))

@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from gunreal.config.derived import device_groups, first_rate, largest_share, per_process
+from gunreal.config.derived import device_groups, first_rate, largest_divisor, per_process
 from gunreal.config.schema import FIELDS, Config, ConfigError, close_match
 from gunreal.config.values import is_number
 
@@ -97,7 +97,7 @@ def _check_savable(path: str, value: Any) -> None:
 
 
 def _is_shared_evenly(agents: int, most: int) -> bool:
-    return 4 * largest_share(agents, most) >= min(agents, most)  # 34 agents would need 17 processes of 2
+    return 4 * largest_divisor(agents, most) >= min(agents, most)  # 34 agents would need 17 processes of 2
 
 
 def _check_system(config: Config) -> None:
@@ -129,6 +129,9 @@ def _check_system(config: Config) -> None:
 
 
 def _check_learner(config: Config) -> None:
+    for name in ("entropy", "reward_clip"):
+        if -1 < (value := getattr(config, name)) < 0:
+            raise ConfigError(f"{name} is {value}, but must be at least 0, or -1 for the default")
     if config.first_stride != 4 and config.network != "large":
         raise ConfigError("first_stride applies to the large network only; add --network large or leave it out")
     for name in ("rms_decay", "rms_initial"):
@@ -210,7 +213,7 @@ def _check_device(config: Config) -> None:
     if config.t_max % groups:
         raise ConfigError(
             f"device_batches {groups} does not divide t_max {config.t_max}; use --device_batches "
-            f"{largest_share(config.t_max, groups)}"
+            f"{largest_divisor(config.t_max, groups)}"
         )
     if config.agents % groups:
         raise ConfigError(

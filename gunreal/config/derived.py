@@ -10,7 +10,7 @@ SMALL_BATCH = 80  # agent steps of a batch of A3C, and at least those of a group
 
 def per_process(config: Config) -> int:
     """Number of agents per process: the largest divisor of `agents` that is at most `agents_per_process`."""
-    return largest_share(config.agents, config.agents_per_process)
+    return largest_divisor(config.agents, config.agents_per_process)
 
 
 def batch_steps(config: Config) -> int:
@@ -45,6 +45,6 @@ def device_groups(config: Config) -> int:
     return next((n for n in groups if config.agents // n * config.t_max >= SMALL_BATCH), 1)
 
 
-def largest_share(agents: int, most: int) -> int:
-    """The largest divisor of `agents` that is at most `most`."""
-    return next(n for n in range(min(agents, most), 0, -1) if agents % n == 0)
+def largest_divisor(number: int, most: int) -> int:
+    """The largest divisor of `number` that is at most `most`."""
+    return next(n for n in range(min(number, most), 0, -1) if number % n == 0)

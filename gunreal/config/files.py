@@ -30,6 +30,8 @@ def load(path: str | Path) -> dict[str, Any]:
     except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
     for name in found:
+        if name == "task_weight":
+            raise ConfigError(f"{path}: task_weight is a flag only; write weight = 0.05 in a table [task.pc]")
         if name not in FIELDS:
             raise ConfigError(f"{path}: unknown key {name}{close_match(name, FIELDS) or '; leave it out'}")
     try:

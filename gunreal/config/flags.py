@@ -140,7 +140,8 @@ def read(values: flags.FlagValues, argv: Sequence[str], known: Sequence[str]) ->
     try:
         return values(["--help" if word == "-h" else word for word in argv])[1:]
     except flags.UnrecognizedFlagError as error:
-        hint = close_match(error.flagname, known) or "; use --helpfull to list all flags"
+        hint = close_match(f"--{error.flagname}", [f"--{name}" for name in known])
+        hint = hint or f"; use --{'helpfull' if 'helpfull' in values else 'help'} to list all flags"
         raise ConfigError(f"unknown flag --{error.flagname}{hint}") from error
     except flags.Error as error:
         if "Non-boolean" in str(error):
@@ -174,6 +175,8 @@ def _fix(word: str, argv: Sequence[str], values: flags.FlagValues) -> str:
             return f"write {'--' if word.lower() == 'true' else '--no'}{name} or --{name}={word.lower()}"
         if before.endswith(","):
             return "write no space after the comma"
+    if (tasks := values["tasks"].value) and values["tasks"].present:
+        return f"if it is a task, write --tasks {','.join([*tasks, word])}"
     return "give values as --flag value"
 
 

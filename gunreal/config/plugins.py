@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from gunreal.config.schema import ConfigError
 from gunreal.config.values import is_number
 
-FIND_MODULE = "install it, start where it is (PYTHONPATH), or correct the name"  # if `is_missing`
+FIND_MODULE = "install it, start gunreal in its folder, add that to PYTHONPATH, or correct the name"  # if `is_missing`
 
 
 class Kind(NamedTuple):

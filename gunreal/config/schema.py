@@ -121,8 +121,8 @@ class Config:
     )
     run_ahead: int = field(
         1,
-        "Maximum number of steps that an agent takes before its last rollout is trained on. Small values reduce the "
-        "policy lag, and large values hide latency",
+        "Maximum number of steps of its next rollout that an agent takes while as many of its rollouts as allowed wait "
+        "for the trainers. Small values reduce the policy lag, and large values hide latency",
         low=0,
     )
     scheduler: str = field(
@@ -130,7 +130,9 @@ class Config:
     )
     scheduler_seconds: float = field(20.0, "Seconds between changes by the scheduler", above=0)
     memory_limit: int = field(
-        0, "Memory limit for all processes, in bytes or as in 800MB, 2GiB. 0 means the cgroup's limit or the RAM", low=0
+        0,
+        "Memory limit of a machine, in bytes or as in 800MB, 2GiB. 0 means the cgroup's limit or the RAM",
+        low=0,
     )
     max_batch: int = field(256, "Maximum number of observations in one prediction", low=1)
     env_timeout: float = field(

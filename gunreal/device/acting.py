@@ -109,7 +109,7 @@ class Acting:
     def _step(self, weights: Any, actors: Actors, exploration: Any) -> tuple[Actors, tuple[dict[str, Any], Any]]:
         spec = self._spec
         now, of_actions = jax.random.split(jax.random.wrap_key_data(actors.key))
-        logits, value, *state = self._predict(weights, actors.stack, rows(actors.past))
+        logits, value, *state = self._predict(weights, actors.stack, with_time_axis(actors.past))
         if self._config.algorithm == "dqn":
             value, logits = logits.max(-1), greedy(logits, exploration, jnp)
         action = jax.random.categorical(of_actions, logits).astype("int32")
@@ -141,7 +141,7 @@ class Acting:
         return following, (row, jnp.where(ended, score, jnp.nan))
 
 
-def rows(past: Past | None) -> Past | None:
+def with_time_axis(past: Past | None) -> Past | None:
     """The past of single steps `[N]` as that of sequences of one step `[N, 1]`."""
     return past and Past(past.state, past.last_action[:, None], past.last_reward[:, None])
 

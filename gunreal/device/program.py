@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
-from gunreal.config.derived import device_groups, largest_share, minibatch_count
+from gunreal.config.derived import device_groups, largest_divisor, minibatch_count
 from gunreal.config.schema import Config
 from gunreal.device import rollouts, sequences, store
 from gunreal.device.acting import Acting, Actors
@@ -97,7 +97,7 @@ class Program:
         self.groups = device_groups(config)
         self.block = spec.t_max // self.groups
         size = config.agents // self.groups
-        self.parts = largest_share(size, minibatch_count(config)) if config.algorithm == "ppo" else 1
+        self.parts = largest_divisor(size, minibatch_count(config)) if config.algorithm == "ppo" else 1
         self._orders = (config.ppo_epochs if config.algorithm == "ppo" else 1, self.parts, size // self.parts)
         self._replay = config.replay_size if tasks or config.algorithm == "dqn" else 0
         self.names: dict[bool, tuple[str, ...]] = {}

@@ -9,7 +9,7 @@ import jax
 from jax import numpy as jnp
 
 from gunreal.config.schema import Config
-from gunreal.device.acting import Actors, clipped, rows
+from gunreal.device.acting import Actors, clipped, with_time_axis
 from gunreal.device.store import Store, observations, take
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Past
 from gunreal.experience.spec import Spec
@@ -36,7 +36,9 @@ def gather(config: Config, spec: Spec, predict: Any, weights: Any, actors: Actor
     flags = take(store, "flags", group, steps)
     present = (flags & RESET == 0) & (steps >= 0)
     groups = store["age"].shape[1]
-    of_group = jax.tree.map(lambda x: x.reshape(-1, groups, *x.shape[1:])[:, group], (actors.stack, rows(actors.past)))
+    of_group = jax.tree.map(
+        lambda x: x.reshape(-1, groups, *x.shape[1:])[:, group], (actors.stack, with_time_axis(actors.past))
+    )
     bootstrap = predict(weights, *of_group)[1]
     value = take(store, "value", group, steps)
     value_t = jnp.concatenate([value[:, 1:], bootstrap[:, None]], axis=1)

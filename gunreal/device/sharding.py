@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from gunreal.config.derived import device_groups, largest_share
+from gunreal.config.derived import device_groups, largest_divisor
 from gunreal.config.schema import Config, ConfigError
 
 _AXIS = "agents"
@@ -39,7 +39,7 @@ class Places:
         group = config.agents // groups
         if group % count:
             more = (group // count + 1) * count * groups
-            fix = f"--devices {largest_share(group, count)}, or --agents {more} --device_batches {groups}"
+            fix = f"--devices {largest_divisor(group, count)}, or --agents {more} --device_batches {groups}"
             raise ConfigError(f"{group} agents of a batch cannot be divided among {count} devices; use {fix}")
         self.count = count
         self._mesh = Mesh(np.array(found[:count]), (_AXIS,))

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gunreal.config.schema import close_match
 from gunreal.experience.spec import Spec
 
 FIRST, TERMINATED, TRUNCATED, RESET = 1, 2, 4, 8
@@ -100,6 +101,8 @@ class Replay:
           first: absolute number of the first step.
           length: number of steps. Only "frame" may include step `end`.
         """
+        if name not in self._arrays:
+            raise KeyError(f"the replay has no {name!r}{close_match(name, self._arrays)}")
         array = self._arrays[name][self._index]
         start = first % len(array)
         rows = array[start : start + length]

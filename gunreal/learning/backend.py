@@ -1,43 +1,18 @@
-"""Everything that differs between TensorFlow and JAX, behind one interface.
+"""Makes the learner of the selected backend.
 
 Only `devices.py`, `tensorflow_learner.py` and `jax_learner.py` import `tensorflow`, and only they and what belongs to
-device runs import `jax`. The rest of the library uses this module.
+device runs import `jax`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gunreal.learning.devices import (
-    BACKENDS,
-    cores,
-    data_format,
-    fused,
-    has_gpu,
-    select,
-    select_for,
-    side_by_side,
-    usable,
-)
 from gunreal.learning.learner import Learner
 
 if TYPE_CHECKING:
     from gunreal.config.schema import Config
     from gunreal.learning.network import Network
-
-__all__ = [
-    "BACKENDS",
-    "Learner",
-    "cores",
-    "data_format",
-    "fused",
-    "has_gpu",
-    "make_learner",
-    "select",
-    "select_for",
-    "side_by_side",
-    "usable",
-]
 
 
 def make_learner(network: Network, config: Config) -> Learner:

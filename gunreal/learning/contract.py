@@ -44,9 +44,9 @@ def check_network(network: Architecture | type[Architecture], spec: Spec = FRAME
     state = network.state()
     _expect(isinstance(state, int) and state >= 0, f"state() is {state!r}: return the number of floats in the state")
     if "keras" not in sys.modules:
-        from gunreal.learning import backend
+        from gunreal.learning import devices
 
-        backend.select(os.environ.get("KERAS_BACKEND") or backend.usable("tensorflow"))
+        devices.select(os.environ.get("KERAS_BACKEND") or devices.usable("tensorflow"))
     spec = spec._replace(state=state)
     one = _built(network, spec)
     _check_weights(one, _built(network, spec), _built(network, spec, seed=2))

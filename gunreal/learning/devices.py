@@ -33,6 +33,16 @@ def check_installed(backend: str) -> None:
         raise ConfigError(f"the backend {backend} is not installed; run pip install {backend}{remedy}")
 
 
+def check_loaded(backend: str) -> None:
+    """Raises ConfigError if this process has loaded Keras with another backend."""
+    keras = sys.modules.get("keras")
+    if keras is not None and (loaded := keras.backend.backend()) != backend:
+        raise ConfigError(
+            f"the run uses {backend}, but this process has loaded Keras with {loaded}; use another process, or set "
+            f"KERAS_BACKEND={backend} before Keras is imported"
+        )
+
+
 def usable(backend: str) -> str:
     """`backend` if it is installed, otherwise another one, which a line on standard error names.
 
@@ -62,12 +72,11 @@ def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
 
     Raises:
       ValueError: the backend is unknown.
-      RuntimeError: Keras is already loaded with the other backend.
+      ConfigError: Keras is already loaded with the other backend.
     """
     if backend not in BACKENDS:
         raise ValueError(f"unknown backend {backend!r}; use {' or '.join(BACKENDS)}")
-    if "keras" in sys.modules and (loaded := sys.modules["keras"].backend.backend()) != backend:
-        raise RuntimeError(f"Keras is already loaded with {loaded}; call select({backend!r}) before importing keras")
+    check_loaded(backend)
     wanted = os.environ.get("KERAS_BACKEND", "")
     if wanted not in ("", backend) and "keras" not in sys.modules:
         hint = f"use --backend {wanted}" if wanted in BACKENDS else "leave it unset"

@@ -10,7 +10,7 @@ import numpy as np
 from gunreal.experience.replay import Past
 from gunreal.learning.learner import Learner
 from gunreal.learning.normalizer import Moments
-from gunreal.learning.padding import pad, pad_batch, pad_past, padded_size
+from gunreal.learning.padding import pad, pad_past, padded_size
 
 if TYPE_CHECKING:
     from gunreal.config.schema import Config
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class JaxLearner(Learner):
     """A learner with `jax.jit` over the stateless forms of network and optimizer.
 
-    Batches are padded to powers of two, because every new shape costs a compilation.
+    Observations of predictions are padded to powers of two, because every new shape costs a compilation. Batches of
+    updates have one or two sizes.
     """
 
     def __init__(self, network: Network, config: Config):
@@ -56,7 +57,7 @@ class JaxLearner(Learner):
         return tuple(output[:count] for output in self._jax.device_get(outputs))
 
     def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Moments]]:
-        gradients, values, found = self._compiled(self._weights, pad_batch(batch, self.network.lengths))
+        gradients, values, found = self._compiled(self._weights, batch)
         return gradients, np.asarray(values), found
 
     def _loss_gradient(

@@ -11,6 +11,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
 from gunreal.learning.architecture import Architecture
@@ -218,7 +219,7 @@ class Network:
             targets = batch[task.name]
             loss = task.loss(self.task_outputs(task, features[task.name], targets), targets)
             if shape := tuple(getattr(loss, "shape", ())):
-                raise ValueError(f"task {task.name!r}: loss() returns shape {shape}; return a scalar")
+                raise ConfigError(f"task {task.name!r}: loss() returns shape {shape}; return a scalar")
             metrics[f"loss_{task.name}"] = loss
             total = total + task.weight * loss
         return total, {**metrics, "loss_total": total}
@@ -259,7 +260,7 @@ class Network:
     def _features(self, observations: Any, count: Any, lengths: Mapping[str, int]) -> dict[str, Features]:
         """The features of each part `[count, length, F]`, from one pass or from parallel passes per part."""
         ends = list(itertools.accumulate((count * length for length in lengths.values()), initial=0))
-        parts = [slice(*ends) for ends in itertools.pairwise(ends)]
+        parts = [slice(start, stop) for start, stop in itertools.pairwise(ends)]
         if self._side_by_side:
             flat = [self.torso.features(observations[part]) for part in parts]
         else:

@@ -15,8 +15,8 @@ from gunreal.learning.normalizer import Moments
 OUTPUTS = ("logits", "value", "next_state")
 
 
-def set_weights(network: Network, state: Mapping[str, np.ndarray]) -> None:
-    """Sets the weights and moments of a network from `Learner.get_state`. Other entries, such as heads, are ignored."""
+def assign_variables(network: Network, state: Mapping[str, np.ndarray]) -> None:
+    """Sets the network's own variables from `Learner.get_state`. A JAX learner leaves them at their initial values."""
     for name, variable in zip(network.names, network.trainable_variables, strict=True):
         variable.assign(state[f"weights/{name}"])
     for name, statistics in network.statistics.items():
@@ -24,7 +24,7 @@ def set_weights(network: Network, state: Mapping[str, np.ndarray]) -> None:
             variable.assign(state[f"statistics/{name}/{part}"])
 
 
-def portable(network: Network) -> Any:
+def portable(network: Network, *, is_dqn: bool = False) -> Any:
     """The policy and value of a network as a functional Keras model with the current weights.
 
     The scaling and normalization of observations are inside. The moments become constants.
@@ -35,8 +35,8 @@ def portable(network: Network) -> Any:
         start of an episode) and float32 `[n, 1]` (clipped as in training).
 
     Outputs, by name:
-      logits: float32 `[n, num_actions]`.
-      value: float32 `[n]`.
+      logits: float32 `[n, num_actions]`. With DQN, they are Q values.
+      value: float32 `[n]`. With DQN, it is the largest Q value.
       next_state: of a recurrent network only, float32 `[n, spec.state]`.
     """
     import keras
@@ -53,6 +53,8 @@ def portable(network: Network) -> Any:
         )
         inputs |= past._asdict()
     outputs = network.predict("base", inputs["observation"], past)
+    if is_dqn:
+        outputs = outputs[0], keras.ops.max(outputs[0], axis=-1), *outputs[2:]
     return keras.Model(inputs, dict(zip(OUTPUTS, outputs, strict=False)), name="policy")
 
 

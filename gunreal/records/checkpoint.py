@@ -89,7 +89,7 @@ def save(
     folder = Path(run_dir) / "checkpoints"
     folder.mkdir(parents=True, exist_ok=True)
     score = None if score is None or math.isnan(score) else float(score)
-    path = folder / f"step_{step:012d}.npz"
+    path = _path(folder, step)
     _remove(folder.glob("*.tmp"))  # left behind by a killed process
     temporary = path.with_suffix(".tmp")
     try:
@@ -119,19 +119,23 @@ def load(run_dir: str | Path, which: str | Path = "newest") -> Checkpoint:
 
     Args:
       run_dir: folder of the run.
-      which: "newest", "best", the name of one of its checkpoints, or the path of a file. "newest" skips damaged files
-        with a warning on stderr.
+      which: "newest", "best", a step, the name of one of its checkpoints, or the path of a file. "newest" skips damaged
+        files with a warning on stderr.
 
     Raises:
       FileNotFoundError: there is no intact checkpoint. The message is one line.
     """
     if which == "newest":
-        for path in reversed(_files(run_dir)):
+        best = Path(run_dir) / "checkpoints" / _BEST
+        files = [*([best] if best.is_file() else []), *_files(run_dir)]
+        for path in reversed(files):
             try:
                 return _read(path)
             except _DAMAGED as error:
-                print(f"gunreal: {path} is damaged ({error}); trying the previous one", file=sys.stderr)
-        raise FileNotFoundError(f"{run_dir} has no readable checkpoint; start a new run")
+                print(f"gunreal: {path} is damaged ({error}); trying another one", file=sys.stderr)
+        if files:
+            raise FileNotFoundError(f"{run_dir} has no readable checkpoint; start a new run")
+        raise FileNotFoundError(f"{run_dir} has no checkpoint yet; wait for the first one, or resume the run")
     path = find(run_dir, which)
     try:
         return _read(path)
@@ -140,12 +144,13 @@ def load(run_dir: str | Path, which: str | Path = "newest") -> Checkpoint:
 
 
 def find(run_dir: str | Path, which: str | Path) -> Path:
-    """The file of a checkpoint: "best", the name of one of the run's checkpoints, or a path.
+    """The file of a checkpoint: "best", a step, the name of one of the run's checkpoints, or a path.
 
     Raises:
       FileNotFoundError: there is no such file. The message is one line.
     """
-    inside = Path(run_dir) / "checkpoints" / (_BEST if which == "best" else which)
+    folder, digits = Path(run_dir) / "checkpoints", str(which).replace(",", "").replace("_", "")
+    inside = _path(folder, int(digits)) if digits.isdecimal() else folder / (_BEST if which == "best" else which)
     path = inside if which == "best" or inside.is_file() else Path(which)
     if not path.is_file():
         raise FileNotFoundError(f"no checkpoint {path}; {_listed(run_dir)}")
@@ -153,13 +158,18 @@ def find(run_dir: str | Path, which: str | Path) -> Path:
 
 
 def _listed(run_dir: str | Path) -> str:
-    names = ", ".join(path.name for path in _files(run_dir))
+    best = ["best"] if (Path(run_dir) / "checkpoints" / _BEST).is_file() else []
+    names = ", ".join([*best, *(str(_step(path)) for path in _files(run_dir))])
     return f"available: {names}" if names else f"{run_dir} has none"
 
 
 def _files(run_dir: str | Path) -> list[Path]:
     """The numbered checkpoints, oldest first."""
     return sorted((Path(run_dir) / "checkpoints").glob("step_*.npz"), key=_step)
+
+
+def _path(folder: Path, step: int) -> Path:
+    return folder / f"step_{step:012d}.npz"
 
 
 def _step(path: Path) -> int:

@@ -163,14 +163,17 @@ def check_matplotlib() -> None:
 
 
 def draw(drawn: Sequence[Panel], out: Path, title: str = "", note: str = "", width: int = 1) -> None:
-    """Writes the picture, panels side by side; its format follows from the name.
+    """Writes the panels side by side as one picture, in the format of its suffix.
 
     Args:
-      note: a line of text below; long ones are wrapped.
-      width: of the moving mean that the curves have been smoothed with: it is said on the axis.
+      drawn: the panels, from left to right.
+      out: name of the picture.
+      title: title above the legend.
+      note: text below the panels. Long lines are wrapped.
+      width: width of the moving mean with which the curves were smoothed. The label of the axis states it.
 
     Raises:
-      ValueError: there is no such format.
+      ValueError: the picture format is unknown.
       OSError: the picture cannot be written.
     """
     columns = len(drawn)
@@ -179,7 +182,7 @@ def draw(drawn: Sequence[Panel], out: Path, title: str = "", note: str = "", wid
         for axes, panel in zip(row, drawn, strict=True):
             _draw_panel(axes, panel, width)
         lines, labels = row[0].get_legend_handles_labels()
-        # The title is the legend's: the layout makes room for both, which it doesn't for one above the other.
+        # The legend carries the title, because the layout reserves no space for a title above a legend.
         legend = figure.legend(
             lines, labels, loc="outside upper center", ncols=size[0] // 4, frameon=False, title=title or None
         )

@@ -79,7 +79,7 @@ class Recorder:
     def __enter__(self) -> Recorder:
         import imageio_ffmpeg
 
-        fps = 60 / self._run.config.env_args.get("frameskip", 4)  # the speed of an Atari console
+        fps = _agent_steps_per_second(self._run.config)
         self._writer = imageio_ffmpeg.write_frames(str(self._path), self.size, fps=fps, macro_block_size=2)
         self._writer.send(None)
         return self
@@ -127,10 +127,17 @@ def _check(path: Path) -> None:
     folder = path.parent
     if path.is_dir() or not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise ConfigError(f"cannot write the video {path}; choose a file in an existing, writable folder")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise ConfigError(f"cannot write the video {path}; make it writable, or choose another file")
     try:
         import imageio_ffmpeg  # noqa: F401
     except ImportError:
         raise ConfigError('a video needs the package imageio-ffmpeg; run pip install "gunreal[video]"') from None
+
+
+def _agent_steps_per_second(config: Config) -> float:
+    """The speed of an Atari console, and 15 for other environments."""
+    return 60 / config.env_args.get("frameskip", 4) if config.env.startswith("ALE/") else 15.0
 
 
 def _even(side: int) -> int:

@@ -64,7 +64,10 @@ class Crew:
             self._failed(error)
 
     def _turn(self, index: int) -> None:
-        """Waits for a place and for work, at most a tenth of a second each, and does the work."""
+        """Waits for a place and for work, and does the work.
+
+        Fetching may take longer than `_WAIT` while parts of the work still arrive. Its time counts as idle.
+        """
         before = time.monotonic()
         placed = self._places.acquire(timeout=_WAIT)
         try:

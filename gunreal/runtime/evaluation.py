@@ -51,7 +51,7 @@ class Evaluation:
         self._popen: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-        self._step = 0
+        self._step = system.metrics.step  # of the newest weights that need no evaluation
         self._found: list[dict[str, Any]] = []
 
     def _multiple_after(self, step: int) -> int:

@@ -22,20 +22,27 @@ _ONNX = ("onnx", "tensorflow", "tf2onnx")
 _CONVERT = """import json, os, sys
 os.environ |= {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
 from gunreal.learning.portable import to_onnx
-to_onnx(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))"""
+try:
+    to_onnx(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))
+except OSError as error:
+    print(error.strerror or error, file=sys.stderr)
+    sys.exit(os.EX_IOERR)"""
 
 
 def check(path: str | Path) -> Path:
     """Checks that a policy can be exported to `path`, before anything slow starts.
 
     Raises:
-      ConfigError: the suffix is neither `.keras` nor `.onnx`, the folder is not writable, or a package is missing.
+      ConfigError: the suffix is neither `.keras` nor `.onnx`, the folder or an existing file is not writable, or a
+        package is missing.
     """
     path = Path(path)
     if path.suffix not in (".keras", ".onnx"):
         raise ConfigError(f"cannot export to {path}; write FILE.keras or FILE.onnx")
     if path.is_dir() or not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
         raise ConfigError(f"cannot write {path}; choose a file in an existing, writable folder")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise ConfigError(f"cannot write {path}; make it writable, or choose another file")
     missing = [name for name in _ONNX if importlib.util.find_spec(name) is None]
     if path.suffix == ".onnx" and missing:
         raise ConfigError(f'an export to ONNX needs {" and ".join(missing)}; run pip install "gunreal[onnx]"')
@@ -44,6 +51,8 @@ def check(path: str | Path) -> Path:
 
 def export(config: Config, spec: Spec, state: Mapping[str, np.ndarray], path: str | Path) -> Path:
     """Writes the policy and value. `gunreal.learning.portable.portable` describes inputs and outputs.
+
+    An existing file is replaced when the new one is complete.
 
     Args:
       config: configuration of the run.
@@ -55,7 +64,7 @@ def export(config: Config, spec: Spec, state: Mapping[str, np.ndarray], path: st
       The path.
 
     Raises:
-      ConfigError: see `check`, or the conversion to ONNX failed.
+      ConfigError: see `check`, the file cannot be written, or the conversion to ONNX failed.
     """
     path = check(path)
     from gunreal.runtime.system import build_learner
@@ -63,21 +72,27 @@ def export(config: Config, spec: Spec, state: Mapping[str, np.ndarray], path: st
     # A CPU has no convolutions of the other layout in every framework, and ONNX no bfloat16 in most of its operations.
     portable_config = dataclasses.replace(config, layout="nhwc", precision="float32")
     network = build_learner(portable_config, spec, ()).network
-    from gunreal.learning.portable import portable, set_weights
+    from gunreal.learning.portable import assign_variables, portable
 
-    set_weights(network, state)
-    model = portable(network)
-    if path.suffix == ".keras":
-        model.save(path)
-        return path
-    with tempfile.TemporaryDirectory(prefix="gunreal-export-") as folder:
-        source = Path(folder, "policy.keras")
-        model.save(source)
-        _convert(source, path, {"env": config.env, "num_actions": str(spec.num_actions), "stack": str(spec.stack)})
+    assign_variables(network, state)
+    model = portable(network, is_dqn=config.algorithm == "dqn")
+    about = {"env": config.env, "num_actions": str(spec.num_actions), "stack": str(spec.stack)}
+    try:
+        with tempfile.TemporaryDirectory(prefix=".gunreal-export-", dir=path.parent) as folder:
+            written = Path(folder, "policy.keras")
+            model.save(written)
+            if path.suffix == ".onnx":
+                written = _convert(written, about)
+            os.replace(written, path)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigError(f"cannot write {path}: {reason}; free some space, or choose another folder") from error
     return path
 
 
-def _convert(source: Path, target: Path, about: Mapping[str, str]) -> None:
+def _convert(source: Path, about: Mapping[str, str]) -> Path:
+    """Writes an ONNX file next to `source`. Raises OSError if it cannot be written."""
+    target = source.with_suffix(".onnx")
     done = subprocess.run(
         [sys.executable, "-c", _CONVERT, str(source), str(target), json.dumps(about)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
@@ -87,4 +102,7 @@ def _convert(source: Path, target: Path, about: Mapping[str, str]) -> None:
     )
     if done.returncode:
         reason = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        if done.returncode == os.EX_IOERR:
+            raise OSError(reason)
         raise ConfigError(f"cannot convert the network to ONNX: {reason}; export FILE.keras instead")
+    return target

@@ -17,6 +17,10 @@ from gunreal.records.metrics import RunMetrics
 from gunreal.records.tracker import open_tracker
 
 
+class NotSaved(OSError):
+    """The newest weights could not be written, so they are lost when the run ends."""
+
+
 class Record:
     """The part of a run that is the same on one machine and on several.
 
@@ -29,6 +33,7 @@ class Record:
     Attributes:
       stopped_by: reason for the end, empty while the run goes on.
       failure: the error that ended the run.
+      not_saved: the error of the last checkpoint, or None if it was written.
     """
 
     def __init__(
@@ -38,6 +43,7 @@ class Record:
         self.in_haste = False  # whether a signal or an error ends the run
         self.stopped_by = ""  # not a threading.Event: in a signal handler the main thread may hold its lock
         self.failure: BaseException | None = None
+        self.not_saved: NotSaved | None = None
         self._writes = run_dir is not None
         if run_dir is not None:
             self.run_dir = run_dir
@@ -57,6 +63,7 @@ class Record:
         self, state: dict[str, np.ndarray], blobs: dict[str, bytes] | None = None, **extra: Any
     ) -> None:
         """Writes a checkpoint. If writing fails, a warning is printed and the run continues."""
+        self.not_saved = None
         try:
             checkpoint.save(
                 self.run_dir,
@@ -69,6 +76,7 @@ class Record:
             )
         except OSError as error:
             warn(f"no checkpoint at step {self.metrics.step}: {error}; {remedy(self.run_dir, error)}")
+            self.not_saved = NotSaved(f"the weights of step {self.metrics.step:,} could not be saved: {error}")
 
     def finish(self, line: dict[str, Any]) -> dict[str, Any]:
         """Writes the last line of metrics and returns it."""

@@ -33,7 +33,7 @@ class Observation(NamedTuple):
       frames_per_second: agent steps trained on per second.
       requests: mean number of waiting requests in the base prediction queue.
       predictor_idle: share of time a base predictor waits for requests. Waiting for the device counts as work.
-      trainer_idle: share of time a trainer waits for a batch.
+      trainer_idle: share of time a trainer waits for a batch or gathers it.
       blocked: share of time an agent waits for room in the training queue.
       memory: memory of all processes in bytes, including parts of replay rings that are not yet written.
       memory_limit: memory limit in bytes.

@@ -12,14 +12,16 @@ import numpy as np
 from gunreal.acting.agent import BASE, Outbox, group_slices
 from gunreal.acting.pool import Member, Pool, close_all, rollouts_that_wait
 from gunreal.acting.predictor import BasePredictor, TaskPredictor
-from gunreal.config.derived import batch_steps, largest_share, per_process
+from gunreal.config.derived import batch_steps, largest_divisor, per_process
 from gunreal.config.schema import Config, ConfigError
-from gunreal.experience import queues
+from gunreal.experience import queues, seeds
 from gunreal.experience.replay import blank_past
 from gunreal.experience.segment import Layout
 from gunreal.experience.spec import Spec
 from gunreal.experience.waits import Reader
-from gunreal.learning import backend
+from gunreal.learning import devices
+from gunreal.learning.backend import make_learner
+from gunreal.learning.learner import Learner
 from gunreal.learning.registry import load_network
 from gunreal.records import checkpoint
 from gunreal.records.metrics import RunMetrics
@@ -31,29 +33,27 @@ from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.recorded import recorded_fields
 
 
-def build_learner(
-    config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], seed: int | None = None
-) -> backend.Learner:
+def build_learner(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], seed: int | None = None) -> Learner:
     """Builds the network on its accelerator, with weights newly initialized from `seed`, by default the run's."""
-    backend.select_for(config)
+    devices.select_for(config)
     from gunreal.learning.network import Network  # Keras loads the backend that was just selected
 
     network = Network(
         spec,
         tasks,
         load_network(config, spec),
-        data_format=backend.data_format(config.layout),
+        data_format=devices.data_format(config.layout),
         precision=config.precision,
         normalize_observations=config.normalize_observations,
         normalize_returns=config.normalize_returns,
         seed=config.seed if seed is None else seed,
-        fuse=None if backend.has_gpu() else backend.fused,  # on a GPU the plain pass is faster than fusing
-        side_by_side=backend.side_by_side(),
+        fuse=None if devices.has_gpu() else devices.fused,  # on a GPU the plain pass is faster than fusing
+        side_by_side=devices.side_by_side(),
     )
-    return backend.make_learner(network, config)
+    return make_learner(network, config)
 
 
-def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], learner: backend.Learner) -> Layout:
+def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], learner: Learner) -> Layout:
     """The memory layout of one agent process: rings with the recorded fields, and mailboxes of the tasks."""
     agents = per_process(config)
     slots = rollouts_that_wait(-(-batch_steps(config) // config.t_max), agents, agents)  # one process must fill a batch
@@ -83,7 +83,7 @@ def make_metrics(tasks: tuple[AuxiliaryTask, ...], resumed: checkpoint.Checkpoin
     return RunMetrics(prediction_queues(tasks), losses, resumed.extra["metrics"] if resumed else None)
 
 
-def restore(learner: backend.Learner, resumed: checkpoint.Checkpoint) -> None:
+def restore(learner: Learner, resumed: checkpoint.Checkpoint) -> None:
     """Sets the learner's state to that of a checkpoint.
 
     Raises:
@@ -106,11 +106,8 @@ def unfit(resumed: checkpoint.Checkpoint, why: str) -> ConfigError:
 def _next_process(resumed: checkpoint.Checkpoint, agents: int) -> int:
     """The first number of a process of `agents` agents with which no agent has the seeds of one before the resume."""
     saved = resumed.extra["config"]
-    before = resumed.extra["processes"] * largest_share(saved["agents"], saved["agents_per_process"])
+    before = resumed.extra["processes"] * largest_divisor(saved["agents"], saved["agents_per_process"])
     return -(-before // agents)
-
-
-_STREAM = 2  # fourth word of the seed for sampling actions, different from those of `acting.episodes` and the agents
 
 
 class System(Record):
@@ -151,9 +148,7 @@ class System(Record):
         self.outbox = Outbox(
             tuple(pipe.write_fd for pipe in self.requests.values()), self.rollouts.write_fd, self.episodes.write_fd
         )
-        # A resumed parallel run must not sample the same actions again. The agents' seeds have three words, which equal
-        # seeds with zeros appended. A fourth word that is not 0 keeps this stream apart from theirs.
-        seed = [config.seed, self.metrics.step, 0, _STREAM]
+        seed = [config.seed, self.metrics.step, 0, seeds.ACTIONS]  # a resumed run samples other actions
         self.predictors: dict[str, BasePredictor | TaskPredictor] = {
             "base": BasePredictor(self.pool, self.learner, seed)
         }
@@ -161,7 +156,7 @@ class System(Record):
             self.predictors[name] = TaskPredictor(self.pool, self.learner, name, queue)
         self.batcher = Batcher(self.pool, config, spec, tasks, self.rollouts)
         # More would not be faster. A GPU computes one update at a time while a second trainer prepares its batch.
-        self.at_once = 1 if backend.has_gpu() else backend.cores()
+        self.at_once = 1 if devices.has_gpu() else devices.cores()
         lengths = self.learner.network.lengths
         self.trainer = Trainer(self.learner, config, self.metrics, lengths, self.at_once, self._hurried)
         largest = max(group.stop - group.start for group in group_slices(self.layout.agents))
@@ -190,8 +185,9 @@ class System(Record):
 
     def drain_episodes(self) -> None:
         """Adds finished episodes to the metrics."""
-        for _, _, score in self.episodes.get(1000, 0).tolist():
-            self.metrics.episode(score)
+        while scores := self.episodes.get(4096, 0).tolist():
+            for score in scores:
+                self.metrics.episode(score)
 
     def gauges(
         self, agents: int, predictors: int, trainers: int, memory_bytes: int

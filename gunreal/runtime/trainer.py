@@ -13,7 +13,7 @@ import numpy as np
 from gunreal.acting.pool import Member, Pool
 from gunreal.config.derived import batch_steps, first_rate, minibatch_count
 from gunreal.config.schema import Config
-from gunreal.experience import queues
+from gunreal.experience import queues, seeds
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Past, concatenate_pasts, empty_observations
 from gunreal.experience.returns import clip_rewards, joined_advantages, rollout_returns
 from gunreal.experience.spec import Spec
@@ -21,12 +21,11 @@ from gunreal.learning.minibatches import minibatches, take
 from gunreal.records.metrics import RunMetrics
 from gunreal.tasks.base import AuxiliaryTask
 
-_STREAM = 3  # fourth word of the seed of PPO's minibatches; those of agents have three, which is the same as a 0
 _GOLDEN = (5**0.5 - 1) / 2  # multiples of it are spread evenly over [0, 1), and so are those of every n-th number
 
 
 class Batch(dict[str, Any]):
-    """The batch of `Network.loss`, and the agents whose rollouts it has."""
+    """The batch of `Network.loss`, and the agents whose rollouts it contains."""
 
     def __init__(self, arrays: Mapping[str, Any], taken: Mapping[Member, np.ndarray]):
         super().__init__(arrays)
@@ -45,8 +44,7 @@ class Batcher:
     """Collects references until a batch is full, then gathers their data. Only one thread works at a time."""
 
     def __init__(self, pool: Pool, config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], queue: queues.Pipe):
-        self._pool, self._spec, self._tasks, self._queue = pool, spec, tasks, queue
-        self._config = config
+        self._pool, self._config, self._spec, self._tasks, self._queue = pool, config, spec, tasks, queue
         self.rollouts = rollouts_per_batch(config)
         self.waiting: list[tuple[Member, int, int]] = []  # member, agent, first step
         self._lock = threading.Lock()
@@ -204,7 +202,7 @@ def updates(
         return
     advantage = normalized(batch["base"]["advantage"], batch["base"]["mask"])
     batch = {**batch, "base": {**batch["base"], "advantage": advantage}}
-    rng = np.random.default_rng([config.seed, version, 0, _STREAM])
+    rng = np.random.default_rng([config.seed, version, 0, seeds.MINIBATCHES])
     first = version // config.ppo_epochs  # number of updates so far that were in a first epoch
     parts = minibatch_count(config)
     with_tasks = [takes_part(first + place, config.task_share) for place in range(parts)]
@@ -264,8 +262,9 @@ class Trainer:
         compiled = set()
         for share in (1.0, 0.0) if self._config.task_share < 1 else (1.0,):  # some updates leave out the tasks
             for part in updates(batch, dataclasses.replace(self._config, task_share=share), self._lengths, 0):
-                if frozenset(part) not in compiled:
-                    compiled.add(frozenset(part))
+                shapes = frozenset(part), len(part["base"]["mask"])  # PPO's minibatches may have two sizes
+                if shapes not in compiled:
+                    compiled.add(shapes)
                     base = {name: array for name, array in part["base"].items() if name != "version"}
                     self._learner.warm_up({**part, "base": base})
 

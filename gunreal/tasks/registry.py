@@ -9,8 +9,9 @@ from gunreal.config import plugins
 from gunreal.config.schema import ConfigError
 from gunreal.tasks.base import AuxiliaryTask
 
-# No task has the name of one of the actor-critic's queues and metrics.
-TASK = plugins.Kind("task", "gunreal.tasks", AuxiliaryTask, ("base", "policy", "value", "total"))
+# Names of the actor-critic's metrics, of queues and of other entries of a batch. No task may have them.
+_RESERVED = ("base", "policy", "value", "total", "train", "observations", "past")
+TASK = plugins.Kind("task", "gunreal.tasks", AuxiliaryTask, _RESERVED)
 
 Options = Mapping[str, Mapping[str, Any]]
 

@@ -6,7 +6,7 @@ from rings import episodes, make_replay
 from trained import Tens
 
 from gunreal.acting.episodes import play
-from gunreal.config.schema import Config
+from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.make import describe
 
 TENS = Config(env="trained:Tens-v0")
@@ -93,6 +93,13 @@ def test_environments_are_closed_if_the_consumer_stops():
     assert Tens.still_open > 0
     given_up.close()
     assert Tens.still_open == 0
+
+
+@pytest.mark.parametrize("change", [{"num_actions": 4}, {"frame": (1, 80, 80)}])
+def test_an_environment_that_has_changed_since_the_training_is_refused(change):
+    trained = describe(CATCH)._replace(**change)
+    with pytest.raises(ConfigError, match=r"gunreal/Catch-v0 has (num_actions 3|frame \(1, 84, 84\)) instead of"):
+        next(play(Fixed(0, 0, 0), CATCH, trained, 1))
 
 
 def test_observations_are_stacked_as_in_the_ring():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import types
 
 import numpy as np
@@ -7,12 +8,20 @@ import pytest
 from ray_standin import Engine
 
 from gunreal.cluster import coordinator
-from gunreal.cluster.coordinator import Coordinator, Gradient, answers_per_turn
+from gunreal.cluster.coordinator import Coordinator, Gradient, answers_per_turn, first_serial
 from gunreal.cluster.node import Answer, Description, Refused
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
+from gunreal.runtime import record, system
 
 STATE = {"weights/a": np.zeros(3), "optimizer/000": np.array(0), "version": np.array(0)}
+
+
+class Closable(Engine):
+    is_closed = False
+
+    def close(self):
+        self.is_closed = True
 
 
 def test_a_checkpoint_of_another_network_refuses_each_machine():
@@ -71,10 +80,45 @@ def test_a_turn_has_a_rollout_of_each_agent(algorithm, agents, min_batch, answer
 
 def test_nodes_have_time_to_wait_for_rollouts(tmp_path, monkeypatch):
     """Most gradients find their rollouts ready, because those of a group arrive together."""
-    monkeypatch.setattr(coordinator, "Engine", lambda config: Engine("a"))
+    monkeypatch.setattr(coordinator, "Engine", lambda config: Closable("a"))
     config = Config(algorithm="a3c", agents=6, min_batch=20, nodes=2)
     found = Coordinator(config, Spec((4,), 1, "float32", 2), (), tmp_path, None)
     for _ in range(20):
         for seconds in (0.3, 0.02, 0.02):
             found._round.answered(0, seconds)
     assert 0.6 <= found._round.deadline() < 0.65
+
+
+@pytest.mark.parametrize(("module", "name"), [(record, "MetricsWriter"), (coordinator, "Fleet")])
+def test_a_failed_start_ends_ray(tmp_path, monkeypatch, module, name):
+    engine = Closable("a")
+
+    def fail(*_):
+        raise OSError("broken")
+
+    monkeypatch.setattr(coordinator, "Engine", lambda config: engine)
+    monkeypatch.setattr(module, name, fail)
+    with pytest.raises(OSError, match="broken"):
+        Coordinator(Config(nodes=2), Spec((4,), 1, "float32", 2), (), tmp_path, None)
+    assert engine.is_closed
+
+
+@pytest.mark.parametrize(("together", "later"), [(16, 16), (4, 16), (16, 4), (1, 2)])
+def test_no_number_of_a_node_is_used_again_after_one_machine(together, later):
+    """A cluster is resumed on one machine with another number of agents per process, and then on a cluster."""
+    saved, extra = {}, {}
+    first, alone = (Config(agents=16, agents_per_process=agents) for agents in (together, later))
+    found = Coordinator.__new__(Coordinator)
+    found.config, found._model, found._fleet = first, True, types.SimpleNamespace(serial=5)
+    found.state, found.save_checkpoint = dict, lambda state, **extra: saved.update(extra)
+    found.save()
+    assert first_serial(types.SimpleNamespace(extra=saved)) == 5
+    resumed = types.SimpleNamespace(extra=saved | {"config": dataclasses.asdict(first)})
+    extra["processes"] = system._next_process(resumed, alone.agents_per_process) + 3
+    extra["config"] = dataclasses.asdict(alone)
+    assert 5 <= first_serial(types.SimpleNamespace(extra=extra)) <= 6
+
+
+def test_a_cluster_that_resumes_one_machine_has_no_node_with_its_seed():
+    saved = {"processes": 2, "config": dataclasses.asdict(Config())}
+    assert first_serial(types.SimpleNamespace(extra=saved)) == 1 and first_serial(None) == 0

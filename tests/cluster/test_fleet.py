@@ -23,10 +23,12 @@ class Quick:
     errors: list[Exception] = []  # noqa: RUF012  one list for all
     started: list[int] = []  # noqa: RUF012
     drawn: list[int] = []  # noqa: RUF012
+    sharing: list[int] = []  # noqa: RUF012
 
     def start(self, told):
         self.started.append(told.fields["seed"])
         self.drawn.append(told.seed)
+        self.sharing.append(told.sharing)
         if self.errors:
             raise self.errors.pop(0)
         return Description({}, {}, 1)
@@ -44,7 +46,7 @@ def clock(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(fleet.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(fleet.time, "sleep", lambda seconds: None)
-    Quick.errors, Quick.started, Quick.drawn = [], [], []
+    Quick.errors, Quick.started, Quick.drawn, Quick.sharing = [], [], [], []
     return now
 
 
@@ -67,6 +69,13 @@ def test_nodes_are_spread_over_the_machines(clock):
     assert [member.machine.host for member in found.ready()] == ["a", "b", "a", "b"]
     assert [member.slot for member in found.ready()] == [0, 1, 2, 3]
     assert len(set(Quick.started)) == 4 and found.serial == 4
+
+
+@pytest.mark.parametrize(("hosts", "cluster", "sharing"), [("a", "", 4), ("ab", "auto", 2)])
+def test_nodes_are_told_how_many_share_their_machine(clock, hosts, cluster, sharing):
+    _, found = make(*hosts, nodes=4, memory_limit=2**31, cluster=cluster)
+    look(found, clock)
+    assert Quick.sharing == [sharing] * 4
 
 
 def test_all_nodes_are_told_the_seed_of_the_run(clock):

@@ -8,12 +8,12 @@ from learners import BACKEND, CONFIG, assert_equal_states, make_batch, make_lear
 
 from gunreal.cluster.model import Model
 from gunreal.cluster.moments import Limits
-from gunreal.learning import backend
+from gunreal.learning import devices
 
 
 @pytest.fixture(scope="module", params=["adam", "rmsprop"])
 def learner(request):
-    backend.select(BACKEND)
+    devices.select(BACKEND)
     made = make_learner(dataclasses.replace(CONFIG, optimizer=request.param))
     for update in range(2):
         made.train(make_batch(seed=update), 1e-3)

@@ -9,13 +9,14 @@ from gunreal.cluster.node import VERSION, Assignment, Refused, _checked, node_fi
 from gunreal.config.schema import Config, ConfigError
 from gunreal.learning import devices
 from gunreal.learning.registry import interface
+from gunreal.runtime import ram
 from gunreal.runtime.system import System, build_learner
 
 CONFIG = Config(env="CartPole-v1", seed=7, hidden=16, agents=2, agents_per_process=2, backend=BACKEND)
 
 
 def told(config=CONFIG, serial=0):
-    return Assignment(VERSION, node_fields(config, serial, 0), interface(config)[0], config.seed)
+    return Assignment(VERSION, node_fields(config, serial), interface(config)[0], config.seed, 1)
 
 
 def test_another_version_is_refused():
@@ -56,7 +57,7 @@ def test_all_nodes_start_with_the_weights_of_one_machine():
         config, spec = _checked(told(serial=serial))
         system = System(config, spec, (), None, None, told(serial=serial).seed)
         assert system.learner.weights_sha256() == expected
-        assert system.config.seed == node_fields(CONFIG, serial, 0)["seed"]
+        assert system.config.seed == node_fields(CONFIG, serial)["seed"]
         drawn.add(float(system.predictors["base"].rng.random()))
         system.close()
     assert len(drawn) == 2
@@ -64,7 +65,13 @@ def test_all_nodes_start_with_the_weights_of_one_machine():
 
 def test_nodes_have_seeds_of_their_own():
     """The first has the seed of the run."""
-    seeds = [node_fields(CONFIG, serial, 0)["seed"] for serial in range(50)]
+    seeds = [node_fields(CONFIG, serial)["seed"] for serial in range(50)]
     assert seeds[0] == 7 and len(set(seeds)) == 50 and all(0 <= seed < 2**31 for seed in seeds)
-    others = dataclasses.asdict(CONFIG) | {"seed": seeds[3], "steps": 2**62, "memory_limit": 5}
-    assert node_fields(CONFIG, 3, 5) == others
+    others = dataclasses.asdict(CONFIG) | {"seed": seeds[3], "steps": 2**62}
+    assert node_fields(CONFIG, 3) == others
+
+
+@pytest.mark.parametrize("limit", [0, 2 * 2**30])
+def test_the_nodes_of_a_machine_share_its_memory_limit(limit):
+    config, _ = _checked(told(dataclasses.replace(CONFIG, memory_limit=limit))._replace(sharing=2))
+    assert config.memory_limit == ram.limit(limit) // 2

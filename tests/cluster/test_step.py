@@ -11,7 +11,7 @@ from learners import BACKEND, CONFIG, make_batch, make_learner
 from gunreal.cluster.flat import Flat, bounds
 from gunreal.cluster.moments import Limits, RunningMoments, within
 from gunreal.cluster.reducer import Reducer, Shard
-from gunreal.learning import backend
+from gunreal.learning import devices
 
 OPTIONS = {
     "adam": {"max_grad_norm": 0.05},
@@ -22,7 +22,7 @@ OPTIONS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def selected():
-    backend.select(BACKEND)
+    devices.select(BACKEND)
 
 
 def batches(count, seed):

@@ -94,8 +94,9 @@ def test_a_task_that_a_flag_leaves_out_takes_the_files_options_with_it(tmp_path)
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--agent=3"], "unknown flag --agent; did you mean agents?"),
+        (["--agent=3"], "unknown flag --agent; did you mean --agents?"),
         (["--qqq=3"], "unknown flag --qqq; use --helpfull to list all flags"),
+        (["--tasks", "pc", "vr"], "unexpected argument 'vr'; if it is a task, write --tasks pc,vr"),
         (["--agents=x"], "flag --agents=x: 'x' is not a whole number"),
         (["--discount=x"], "flag --discount=x: 'x' is not a number"),
         (["--agents"], "Missing value for flag --agents"),

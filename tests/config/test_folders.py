@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
 import sys
 
@@ -41,6 +42,9 @@ def test_find(tmp_path):
     assert folders.find("breakout", str(tmp_path)) == folders.find(str(path)) == path.resolve()
     with pytest.raises(ConfigError, match="did you mean breakout?"):
         folders.find("breakuot", str(tmp_path))
+    with pytest.raises(ConfigError, match="the newest run there is breakout"):
+        folders.find("zzz", str(tmp_path))
+    os.utime(folders.prepare_run_dir(Config(logdir=str(tmp_path), name="xylophone")) / folders.CONFIG, (0, 0))
     with pytest.raises(ConfigError, match="the newest run there is breakout"):
         folders.find("zzz", str(tmp_path))
     with pytest.raises(ConfigError, match="check --logdir"):

@@ -39,6 +39,8 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"first_stride": 5, "network": "large"}, "at least 1 and at most 4"),
         ({"first_stride": 2}, "--network large"),
         ({"reward_clip": -2.0}, "at least -1"),
+        ({"reward_clip": -0.5}, "reward_clip is -0.5, but must be at least 0, or -1 for the default"),
+        ({"entropy": -0.01}, "entropy is -0.01, but must be at least 0, or -1 for the default"),
         ({"tasks": ("pc", "pc")}, "named twice"),
         ({"tasks": ("pc", "")}, "empty name"),
         ({"tasks": "pc"}, "a list of names and classes"),
@@ -163,6 +165,7 @@ def test_load_converts_other_toml_types(tmp_path):
     [
         ("agent = 3", "unknown key agent; did you mean agents?"),
         ("zzz = 3", "unknown key zzz; leave it out"),
+        ("task_weight = {vr = 1}", "task_weight is a flag only; write weight = 0.05 in a table [task.pc]"),
         ("agents = '3'", "agents is '3', but must be a whole number"),
         ("agents = ", "is not valid TOML"),
         ("memory_limit = 'lots'", "'lots' is not a size such as 800MB"),

@@ -58,7 +58,7 @@ def gathered(request):
         blocks.append(block)
     steps = {name: np.concatenate([block[name] for block in blocks]).swapaxes(0, 1)[1::2] for name in blocks[0]}
     batch = rollouts.gather(config, spec, acting._predict, WEIGHTS, actors, kept, 1)
-    following = acting._predict(WEIGHTS, actors.stack, rollouts.rows(actors.past))[1]
+    following = acting._predict(WEIGHTS, actors.stack, rollouts.with_time_axis(actors.past))[1]
     return config, batch, steps, np.asarray(following)[1::2]
 
 

@@ -40,6 +40,11 @@ def test_stacks_never_cross_an_episode_start_nor_the_rings_end():
     live(segment, 1, 150, each=compare)
 
 
+def test_a_misspelt_field_is_explained():
+    with pytest.raises(KeyError, match="the replay has no 'acton'; did you mean action"):
+        make_replay(VECTOR, episodes("--T -")).get("acton", 0, 2)
+
+
 def test_final_observation_is_stacked_with_its_own_episode():
     frames = np.arange(6).reshape(6, 1)
     replay = make_replay(VECTOR._replace(stack=3), episodes("--T -"), frames=frames)

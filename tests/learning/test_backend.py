@@ -28,9 +28,9 @@ from learners import (
     with_vtrace,
 )
 
-from gunreal.config.schema import Config
+from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.replay import empty_observations
-from gunreal.learning import backend
+from gunreal.learning import devices
 
 ROOT = Path(__file__).parents[2]
 KINDS = ("small", "mlp", "lstm")
@@ -38,14 +38,14 @@ KINDS = ("small", "mlp", "lstm")
 
 @pytest.fixture(scope="module", autouse=True)
 def selected():
-    backend.select(BACKEND)
+    devices.select(BACKEND)
 
 
 def test_tensorflow_is_loaded_without_packages_that_it_does_not_need():
     """They are not lost: a script can import them before and after."""
     program = (
         "import sys, IPython\n"
-        "from gunreal.learning.backend import select\n"
+        "from gunreal.learning.devices import select\n"
         "select('tensorflow')\n"
         "print(*(name for name in ('keras', 'IPython', 'jax', 'matplotlib') if name in sys.modules))\n"
         "import jax, matplotlib\n"
@@ -60,11 +60,13 @@ def test_tensorflow_is_loaded_without_packages_that_it_does_not_need():
 def test_select_refuses_a_second_backend():
     import keras  # noqa: F401
 
-    other = next(name for name in backend.BACKENDS if name != BACKEND)
-    with pytest.raises(RuntimeError, match=f"already loaded with {BACKEND}"):
-        backend.select(other)
+    other = next(name for name in devices.BACKENDS if name != BACKEND)
+    with pytest.raises(
+        ConfigError, match=f"the run uses {other}, but .* loaded Keras with {BACKEND}; .*KERAS_BACKEND={other}"
+    ):
+        devices.select(other)
     with pytest.raises(ValueError, match="use tensorflow or jax"):
-        backend.select("torch")
+        devices.select("torch")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_select_refuses_a_second_backend():
     ],
 )
 def test_another_choice_of_the_environments_is_told(wanted, line):
-    program = "from gunreal.learning.backend import select; select('jax'); select('jax')"
+    program = "from gunreal.learning.devices import select; select('jax'); select('jax')"
     environment = {**os.environ, "KERAS_BACKEND": wanted, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
     assert done.stderr == line
@@ -95,18 +97,18 @@ def test_a_gpu_that_a_script_has_used_before(monkeypatch):
 
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["gpu:0", "gpu:1"])
     monkeypatch.setattr(tf.config.experimental, "set_memory_growth", refuse)
-    backend.select("tensorflow")
+    devices.select("tensorflow")
     assert asked == ["gpu:0", "gpu:1"]
 
 
-@pytest.mark.parametrize("name", backend.BACKENDS)
+@pytest.mark.parametrize("name", devices.BACKENDS)
 def test_threads_of_an_operation(name):
     pytest.importorskip(name)
     asked = {
         "tensorflow": "import tensorflow; print(tensorflow.config.threading.get_intra_op_parallelism_threads())",
         "jax": "import os; print(os.environ['XLA_FLAGS'].count('--xla_cpu_multi_thread_eigen=false'))",
     }
-    twice = f"from gunreal.learning.backend import select; select({name!r}, threads=1); select({name!r}, threads=1)"
+    twice = f"from gunreal.learning.devices import select; select({name!r}, threads=1); select({name!r}, threads=1)"
     command = [sys.executable, "-c", f"{twice}; {asked[name]}"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
@@ -233,7 +235,7 @@ def test_threads_predict_while_one_trains():
 
 def test_tensorflow_and_jax_agree(tmp_path):
     """Losses, gradients and the updated weights, from the same weights and batch; three sequences, so JAX pads."""
-    other = next(name for name in backend.BACKENDS if name != BACKEND)
+    other = next(name for name in devices.BACKENDS if name != BACKEND)
     pytest.importorskip(other)
     learners = {kind: make_learner(kind=kind) for kind in KINDS}
     for kind, learner in learners.items():
@@ -261,7 +263,7 @@ def update(learner, kind):
 
 
 if __name__ == "__main__":
-    backend.select(BACKEND)
+    devices.select(BACKEND)
     for kind in KINDS:
         learner = make_learner(kind=kind)
         learner.set_state(np.load(Path(sys.argv[1]) / f"{kind}.npz"))

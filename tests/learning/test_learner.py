@@ -12,14 +12,14 @@ from learners import BACKEND, CONFIG, assert_equal_states, gradients, make_batch
 
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
-from gunreal.learning import backend
+from gunreal.learning import backend, devices
 from gunreal.learning.learner import greedy, make_optimizer
 from gunreal.learning.registry import named
 
 
 @pytest.fixture(scope="module", autouse=True)
 def selected():
-    backend.select(BACKEND)
+    devices.select(BACKEND)
 
 
 @pytest.mark.parametrize("initial", [0.0, 1.0])

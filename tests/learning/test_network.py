@@ -14,6 +14,7 @@ from keras import ops
 from learners import SPEC as IMAGES
 from learners import Fit
 
+from gunreal.config.schema import ConfigError
 from gunreal.experience.spec import Spec
 from gunreal.learning import losses
 from gunreal.learning.network import Features, Network
@@ -247,7 +248,7 @@ def test_a_loss_that_is_not_a_scalar_is_explained():
             return outputs["value"]
 
     network = build(tasks=(Rows(),))
-    with pytest.raises(ValueError, match=r"task 'again': loss\(\) returns shape .*; return a scalar"):
+    with pytest.raises(ConfigError, match=r"task 'again': loss\(\) returns shape .*; return a scalar"):
         loss(network, make_batch(network, count=2))
 
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from learners import BACKEND, CONFIG, SPEC, make_batch, make_learner
 
-from gunreal.learning import backend
+from gunreal.learning import devices
 from gunreal.learning.normalizer import Moments, Statistics, merge, moments
 
 
 @pytest.fixture(scope="module", autouse=True)
 def selected():
-    backend.select(BACKEND)
+    devices.select(BACKEND)
 
 
 def numpy(x):

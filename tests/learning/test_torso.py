@@ -11,7 +11,8 @@ import gunreal
 from gunreal.config.schema import Config
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
-from gunreal.learning import backend
+from gunreal.learning import devices
+from gunreal.learning.backend import make_learner
 from gunreal.learning.registry import named
 
 UNITS, STEPS, COUNT = 8, 6, 3
@@ -21,7 +22,7 @@ FIRST_STEPS = ((0, 4), (1, 0), (1, 1))  # (sequence, step) at which an episode b
 
 @pytest.fixture(scope="module")
 def network():
-    backend.select("tensorflow")
+    devices.select("tensorflow")
     from gunreal.learning.network import Network
 
     return Network(SPEC, (), named("lstm", hidden=UNITS), seed=3)
@@ -49,11 +50,11 @@ def slow_lstm(weights, x, h, c):
 @pytest.mark.parametrize("kind", ["small", "mlp"])
 def test_the_compiled_input_is_the_input(kind):
     """Frames are cast, scaled and turned in one compiled pass, as by one operation after the other."""
-    backend.select("tensorflow")
+    devices.select("tensorflow")
     from gunreal.learning.torso import Torso
 
     frames = np.random.default_rng(0).integers(0, 256, (5, 4, 36, 36), np.uint8)
-    torso = Torso(Spec((1, 36, 36), 4, "uint8", 3), named(kind), "channels_last", "element", 0, backend.fused)
+    torso = Torso(Spec((1, 36, 36), 4, "uint8", 3), named(kind), "channels_last", "element", 0, devices.fused)
     assert torso._fused_input != torso._input
     np.testing.assert_array_equal(torso._input(frames), torso._fused_input(frames))
 
@@ -87,7 +88,7 @@ def test_unroll_against_slow_numpy(network):
 
 def test_acting_step_by_step_is_the_unroll(network):
     """What agents get, one prediction after the other with the state handed on, is what training computes."""
-    learner = backend.make_learner(network, Config())
+    learner = make_learner(network, Config())
     rng = np.random.default_rng(1)
     observations = rng.integers(0, 256, (COUNT, STEPS, *SPEC.observation), dtype=np.uint8)
     past = make_past(rng)

@@ -174,6 +174,19 @@ def test_a_damaged_best_one_is_replaced(tmp_path):
     assert checkpoint.load(tmp_path, "best").step == 2
 
 
+def test_the_best_one_alone_is_the_newest(tmp_path):
+    (checkpoint.save(tmp_path, 7, STATE, {}, score=1.0)).unlink()
+    assert names(tmp_path) == ["best.npz"] and checkpoint.load(tmp_path).step == 7
+
+
+def test_a_step_is_a_name(tmp_path):
+    for step in (1000, 2000):
+        checkpoint.save(tmp_path, step, STATE, {}, score=1.0)
+    assert checkpoint.load(tmp_path, "1000").step == checkpoint.load(tmp_path, "1_000").step == 1000
+    with pytest.raises(FileNotFoundError, match="no checkpoint .*; available: best, 1000, 2000$"):
+        checkpoint.load(tmp_path, "3000")
+
+
 def test_none_at_all(tmp_path):
     for which in ("newest", "best", tmp_path / "other.npz"):
         with pytest.raises(FileNotFoundError) as caught:

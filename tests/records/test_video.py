@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from gunreal.config.schema import Config
+from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.spec import Spec
 from gunreal.tasks.pixel_control import PixelControl
 
@@ -55,3 +56,12 @@ def test_the_map_lies_where_its_cells_are_in_the_frame(tmp_path, size, scale, ce
     corner = scale * ((size - 20 * cell) // 2)
     assert (rows.min(), rows.max() + 1) == (corner + scale * cell * 7, corner + scale * cell * 8)
     assert (columns.min(), columns.max() + 1) == (corner + scale * cell * 11, corner + scale * cell * 12)
+
+
+def test_a_file_that_is_not_writable_is_refused(tmp_path, monkeypatch):
+    path, spec = tmp_path / "a.mp4", Spec((1, 64, 64), 1, "uint8", 2)
+    monkeypatch.setattr(os, "access", lambda name, _: name != path)
+    draw(tmp_path, np.zeros(spec.observation, np.uint8), spec)
+    path.touch()
+    with pytest.raises(ConfigError, match=r"a\.mp4; make it writable, or choose another file$"):
+        draw(tmp_path, np.zeros(spec.observation, np.uint8), spec)

@@ -74,11 +74,11 @@ def test_its_step_counts_what_a_device_run_has_not_read_yet(make):
 
 
 def test_it_is_due_by_time_once_there_are_steps(make, monkeypatch):
-    one, system = make(eval_minutes=2.0)
+    one, system = make(step=250, eval_minutes=2.0)  # resumed at 250
     now = one._since
     monkeypatch.setattr(evaluation.time, "monotonic", lambda: now + 120)
     assert not one._is_due()
-    system.metrics.step = 1
+    system.metrics.step = 251
     assert one._is_due()
     monkeypatch.setattr(evaluation.time, "monotonic", lambda: now + 119)
     assert not one._is_due()

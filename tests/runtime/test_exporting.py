@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import zipfile
@@ -12,6 +13,7 @@ import pytest
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
+from gunreal.runtime import exporting
 from gunreal.runtime.exporting import check, export
 from gunreal.runtime.system import build_learner
 
@@ -47,6 +49,17 @@ def inputs(spec, count=64):
     state = rng.normal(size=(count, spec.state)).astype(np.float32)
     action = rng.integers(-1, spec.num_actions, (count, 1), dtype=np.int32)
     return observation, Past(state, action, rng.normal(size=(count, 1)).astype(np.float32))
+
+
+def test_the_value_of_dqn_is_its_largest_q_value(tmp_path):
+    import keras
+
+    config = Config(algorithm="dqn", runner="device", hidden=16, backend=BACKEND)
+    learner, (observation, _) = disturbed(config, VECTORS), inputs(VECTORS)
+    policy = keras.models.load_model(export(config, VECTORS, learner.get_state(), tmp_path / "policy.keras"))
+    found = {name: np.asarray(array) for name, array in policy({"observation": observation}).items()}
+    np.testing.assert_array_equal(found["value"], found["logits"].max(1))
+    np.testing.assert_allclose(found["value"], learner.predict("base", observation)[1], atol=1e-5)
 
 
 @pytest.mark.parametrize(("kind", "spec"), NETWORKS, ids=lambda x: x if isinstance(x, str) else "")
@@ -93,3 +106,39 @@ def test_missing_packages_are_named(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r'^an export to ONNX needs tf2onnx; run pip install "gunreal\[onnx\]"$'):
         check(tmp_path / "policy.onnx")
     assert check(tmp_path / "policy.keras").name == "policy.keras"
+
+
+def test_a_file_that_is_not_writable_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "policy.keras"
+    monkeypatch.setattr(os, "access", lambda name, _: name != path)
+    assert check(path) == path
+    path.touch()
+    with pytest.raises(ConfigError, match=r"policy\.keras; make it writable, or choose another file$"):
+        check(path)
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".onnx"])
+def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch, suffix):
+    import keras
+
+    def save(_, path):
+        with open(path, "w") as file:
+            file.write("half")
+        if suffix == ".keras":
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    failing = "def to_onnx(_, path, about): open(path, 'w').write('half'); raise OSError(28, 'No space left on device')"
+    monkeypatch.setattr(
+        exporting, "_CONVERT", exporting._CONVERT.replace("from gunreal.learning.portable import to_onnx", failing)
+    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    config, path = Config(network="mlp", hidden=16, backend=BACKEND), tmp_path / f"policy{suffix}"
+    state = build_learner(config, VECTORS, ()).get_state()
+    path.write_text("old")
+    with monkeypatch.context() as patch:
+        patch.setattr(keras.Model, "save", save)
+        with pytest.raises(ConfigError) as found:
+            export(config, VECTORS, state, path)
+    remedy = "free some space, or choose another folder"
+    assert str(found.value) == f"cannot write {path}: No space left on device; {remedy}"
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]

@@ -13,7 +13,7 @@ from gunreal.config.derived import per_process
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience import waits
 from gunreal.experience.spec import Spec
-from gunreal.learning import backend
+from gunreal.learning import devices
 from gunreal.records import checkpoint
 from gunreal.runtime.system import System, _next_process, make_layout
 from gunreal.tasks.registry import load_tasks
@@ -156,18 +156,20 @@ def test_waits_are_of_the_members_that_are_there(tmp_path, monkeypatch, serial):
 
 @pytest.mark.parametrize("gpu", [False, True])
 def test_number_of_concurrent_gradients(tmp_path, monkeypatch, gpu):
-    monkeypatch.setattr(backend, "has_gpu", lambda: gpu)
-    monkeypatch.setattr(backend, "cores", lambda: 3)
+    monkeypatch.setattr(devices, "has_gpu", lambda: gpu)
+    monkeypatch.setattr(devices, "cores", lambda: 3)
     system = make_system(tmp_path)
     assert system.at_once == (1 if gpu else 3)
     system.writer.close(), system.close()
 
 
 def test_episodes_are_drained(system):
-    system.episodes.put(np.array([(0, 5, 2.5), (0, 3, -1.5)], system.episodes.dtype))
+    """All of them, however many have ended."""
+    for _ in range(10):
+        system.episodes.put(np.tile([2.5, -1.5], 250).astype(system.episodes.dtype))
     system.drain_episodes()
     line = system.metrics.snapshot(*system.gauges(2, 1, 1, 0))
-    assert (line["episodes"], line["score_mean"], line["score_max"]) == (2, 0.5, 2.5)
+    assert (line["episodes"], line["score_mean"], line["score_max"]) == (5000, 0.5, 2.5)
     system.close()
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -144,6 +145,16 @@ def test_tasks_take_part_in_a_share_of_the_updates(flags, expected):
         assert seen == [bool(part) for part in expected]
         assert len(compiled) == 8 and {with_tasks for with_tasks, _ in compiled[:2]} == {True, False}
         assert all("version" not in names for _, names in compiled)
+
+
+def test_minibatches_of_both_sizes_are_compiled_before_training():
+    with Bench("~", agents=3, min_batch=12, algorithm="ppo", ppo_minibatches=2) as bench:
+        compiled = []
+        learner = SimpleNamespace(warm_up=lambda batch: compiled.append(len(batch["base"]["mask"])), version=0)
+        bench.start()
+        (batch, *_) = bench.step(30)
+        Trainer(learner, bench.config, RunMetrics(), {"base": 4}).warm_up(batch)
+        assert sorted(compiled) == [1, 2]
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 2 / 3, 1.0])

@@ -49,6 +49,14 @@ class BadName(ValueReplay):
     name = "value replay"
 
 
+class OfAScript(ValueReplay):
+    __module__ = "__main__"
+
+
+class OfABatch(ValueReplay):
+    name = "past"
+
+
 class BadFeatures(ValueReplay):
     features = "pixels"
 

@@ -11,7 +11,7 @@ import numpy as np
 from gunreal.config.schema import Config
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
-from gunreal.learning import backend
+from gunreal.learning import backend, devices
 from gunreal.learning.registry import named
 from gunreal.tasks.base import AuxiliaryTask
 
@@ -57,12 +57,12 @@ def make_learner(config=CONFIG, tasks=(Fit(),), seed=3, layout="auto", kind="sma
         spec,
         tasks,
         named(kind, hidden=16),
-        data_format=backend.data_format(layout),
+        data_format=devices.data_format(layout),
         normalize_observations=config.normalize_observations,
         normalize_returns=config.normalize_returns,
         seed=seed,
-        fuse=backend.fused,
-        side_by_side=backend.side_by_side(),
+        fuse=devices.fused,
+        side_by_side=devices.side_by_side(),
     )
     return backend.make_learner(network, config)
 

@@ -194,7 +194,7 @@ def test_only_the_named_are_imported():
             ["no_such_module:Task"],
             {},
             "from no_such_module:Task: ModuleNotFoundError: No module named 'no_such_module'; install it, "
-            r"start where it is \(PYTHONPATH\), or correct the name$",
+            r"start gunreal in its folder, add that to PYTHONPATH, or correct the name$",
         ),
         (["my_plugin.part:Task"], {}, "'my_plugin' is not a package; install it"),
     ],

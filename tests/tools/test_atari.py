@@ -131,7 +131,7 @@ def test_runs_are_drawn_with_their_own_steps_only(tmp_path, capsys):
         ("--minutes 0", "--minutes is 0"),
         ("--systems gunreal --draw --logdir nowhere", "no run in nowhere has a score yet"),
         ("--systems sf --python sf=/bin/false", "sf can't be trained: exit code 1; pip install torch sample-factory"),
-        ("--systems gunreal -- --agnets 3", "did you mean agents?"),
+        ("--systems gunreal -- --agnets 3", "did you mean --agents?"),
     ],
 )
 def test_bad_input_is_one_line_and_code_2(tmp_path, monkeypatch, capsys, words, message):

@@ -16,7 +16,7 @@ from training import wait_until
 
 from gunreal.config import folders
 from gunreal.config.schema import Config
-from gunreal.learning import backend
+from gunreal.learning import devices
 
 TOOLS = Path(__file__).parents[2] / "tools"
 CATCH = ["--env", "gunreal/Catch-v0", "--agents", "4", "--agents_per_process", "2", "--min_batch", "40"]
@@ -27,7 +27,7 @@ CATCH = ["--env", "gunreal/Catch-v0", "--agents", "4", "--agents_per_process", "
     [
         ("--env gunreal/Catsh-v0", "unknown environment 'gunreal/Catsh-v0'"),
         ("--env CartPole-v1", "task 'pc' does not fit CartPole-v1"),
-        ("--agnets 3", "unknown flag --agnets; did you mean agents?"),
+        ("--agnets 3", "unknown flag --agnets; did you mean --agents?"),
         ("--runner device", "only agent processes on one machine can be measured here; leave out --runner"),
         ("--seconds 0", "--seconds is 0, but must be positive"),
         ("--seconds soon", "argument --seconds: invalid float value: 'soon'"),
@@ -129,7 +129,7 @@ def test_it_measures_base_and_tasks(tmp_path):
     command = [sys.executable, TOOLS / "benchmark.py", *words]
     text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     found = json.loads(out.read_text())
-    assert list(found["sets"]) == ["base", "pc,vr,rp"] and found["about"]["cores"] == backend.cores()
+    assert list(found["sets"]) == ["base", "pc,vr,rp"] and found["about"]["cores"] == devices.cores()
     for name, row in found["sets"].items():
         assert min(row[key] for key in ("env", "predict", "train", "pps", "tps", "limit")) > 0
         assert row["share"] == row["pps"] / row["limit"] and row["pps"] == found["rounds"][name][0]["pps"]

@@ -8,7 +8,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from gunreal.learning import backend
+from gunreal.learning import devices
 
 _PACKAGES = ("gunreal", "keras", "tensorflow", "tensorflow-cpu", "jax", "numpy")
 
@@ -25,4 +25,4 @@ def machine() -> dict[str, Any]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
     processor = names[0] if names else platform.processor() or platform.machine()
-    return {"processor": processor, "cores": backend.cores(), "python": platform.python_version(), "versions": versions}
+    return {"processor": processor, "cores": devices.cores(), "python": platform.python_version(), "versions": versions}

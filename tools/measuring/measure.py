@@ -26,7 +26,8 @@ from gunreal.config.schema import Config
 from gunreal.envs.make import make
 from gunreal.experience.replay import blank_past
 from gunreal.experience.spec import Spec
-from gunreal.learning import backend
+from gunreal.learning import devices
+from gunreal.learning.learner import Learner
 from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.system import System
 from gunreal.runtime.trainer import updates
@@ -146,7 +147,7 @@ def watched(config: Config, watch: Callable[[System], W]) -> tuple[System, W]:
 
 def has_gpu() -> bool:
     """Whether the learner has an accelerator, which leaves all cores to the environments."""
-    return backend.data_format("auto") == "channels_first"
+    return devices.data_format("auto") == "channels_first"
 
 
 def parts_alone(system: System, whole: dict[str, Any], batch: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -179,7 +180,7 @@ def parts_alone(system: System, whole: dict[str, Any], batch: dict[str, Any], se
     found: dict[str, Any] = {name: rate.per_second for name, rate in alone.items()}
     found["predict_sizes"] = {str(n): repeat(predict(n), n, seconds / len(sizes)).per_second for n in sizes}
     found["alone_cpu_ms"] = {name: rate.cpu_ms for name, rate in alone.items()}
-    found["limit"] = limit(*alone.values(), None if whole["gpu"] else backend.cores())
+    found["limit"] = limit(*alone.values(), None if whole["gpu"] else devices.cores())
     used = sum(whole["cpu_ms"].values()) - whole["cpu_ms"]["unused"]
     shares = {"share": whole["pps"] / found["limit"], "cpu_share": sum(found["alone_cpu_ms"].values()) / used}
     return found | shares
@@ -207,7 +208,7 @@ def limit(env: Rate, predict: Rate, train: Rate, cores: int | None) -> float:
     return 1000 * cores / (env.cpu_ms + predict.cpu_ms + train.cpu_ms)
 
 
-def prediction(learner: backend.Learner, spec: Spec, observations: np.ndarray, size: int) -> Callable[[], Any]:
+def prediction(learner: Learner, spec: Spec, observations: np.ndarray, size: int) -> Callable[[], Any]:
     """Returns a function that predicts for `size` observations, which are repeated as needed."""
     rows = np.resize(observations, (size, *observations.shape[1:]))
     return partial(learner.predict, "base", rows, blank_past(spec, size))
@@ -237,7 +238,7 @@ def _cpu_seconds() -> float:
 
 def environments(config: Config, seconds: float) -> Rate:
     """Measures the agent steps of all environments, with one process per core."""
-    processes = min(backend.cores(), config.agents)
+    processes = min(devices.cores(), config.agents)
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
         jobs = [pool.submit(step_env, config, config.agents // processes, seconds) for _ in range(processes)]
         rates = [job.result() for job in jobs]

@@ -11,7 +11,7 @@ import numpy as np
 
 from gunreal.experience.spec import Spec
 from gunreal.experience.waits import Reader
-from gunreal.learning import backend
+from gunreal.learning import devices
 from gunreal.runtime import ram
 from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.system import System
@@ -153,7 +153,7 @@ class Window:
         steps = sum(sizes["base"])
         busy = {"agents": sum(s - self._agents[child] for child, s in agents.items())}
         busy |= {name: s - self._threads.get(name, 0.0) for name, s in threads.items()}
-        busy["unused"] = max(0.0, backend.cores() * seconds - sum(busy.values()))
+        busy["unused"] = max(0.0, devices.cores() * seconds - sum(busy.values()))
         files = [remote.segment.fd for remote in run.remotes()]
         groups = system.layout.groups * len(files)
         wait = {"mean_ms": waited.mean_ms(), "p50_ms": waited.percentile_ms(50), "p95_ms": waited.percentile_ms(95)}
