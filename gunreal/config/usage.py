@@ -25,21 +25,8 @@ TASK_WEIGHT = "Task weights, as in pc=0.05,vr=1. Short for --task pc.weight=0.05
 HELP = {"help": "Show the most common flags and exit", "helpfull": "Show all flags and exit"}
 COMMON = frozenset(
     ("config", "resume", "help", "helpfull")
-    + (
-        "env",
-        "env_args",
-        "observation",
-        "tasks",
-        "task",
-        "task_weight",
-        "logdir",
-        "name",
-        "steps",
-        "seed",
-        "runner",
-        "serial",
-    )
-    + ("agents", "nodes", "backend", "network", "algorithm", "learning_rate", "entropy", "discount")
+    + ("env", "env_args", "observation", "tasks", "task", "task_weight", "logdir", "name", "steps", "seed")
+    + ("runner", "serial", "agents", "nodes", "backend", "network", "algorithm", "learning_rate", "entropy", "discount")
 )
 
 

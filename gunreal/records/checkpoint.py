@@ -149,8 +149,8 @@ def find(run_dir: str | Path, which: str | Path) -> Path:
     Raises:
       FileNotFoundError: there is no such file. The message is one line.
     """
-    folder, digits = Path(run_dir) / "checkpoints", str(which).replace(",", "").replace("_", "")
-    inside = _path(folder, int(digits)) if digits.isdecimal() else folder / (_BEST if which == "best" else which)
+    folder, is_step = Path(run_dir) / "checkpoints", str(which).isdecimal()
+    inside = _path(folder, int(str(which))) if is_step else folder / (_BEST if which == "best" else which)
     path = inside if which == "best" or inside.is_file() else Path(which)
     if not path.is_file():
         raise FileNotFoundError(f"no checkpoint {path}; {_listed(run_dir)}")
