@@ -64,6 +64,9 @@ class Display:
             else:
                 self._console.out(self.line(snapshot), highlight=False)
                 self._console.file.flush()
+        if snapshot.get("eval_step") is not None:
+            mean, std = _number(snapshot["eval_score_mean"]), _number(snapshot["eval_score_std"])
+            self.message(f"evaluation of step {snapshot['eval_step']:,}: score {mean} (standard deviation {std})")
 
     def message(self, text: str) -> None:
         """Prints a line, above the panel if there is one."""

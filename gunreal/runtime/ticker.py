@@ -70,10 +70,10 @@ class Ticker:
         while self._evaluation and self._evaluation.left() > 1:
             lines.append(self._system.writer.write(now | self._scores()))
         lines.append(self._system.finish(now | self._scores()))
-        if self._display:
-            self._display.update(lines[-1])
-        if self._on_metrics:
-            for line in lines:
+        for line in lines:
+            if self._display:
+                self._display.update(line)
+            if self._on_metrics:
                 self._on_metrics(line)
 
     def close(self) -> None:

@@ -91,6 +91,15 @@ def test_plain_lines_are_aligned():
         assert expected in lines[-1], expected
 
 
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_evaluations_are_shown(is_terminal):
+    out = io.StringIO()
+    line = snapshots(1)[0] | {"eval_step": 12000, "eval_score_mean": 18.25, "eval_score_std": 0.5}
+    with Display(CONFIG, console=Console(file=out, force_terminal=is_terminal, width=100)) as display:
+        display.update(line)
+    assert "evaluation of step 12,000: score 18.25 (standard deviation 0.50)" in out.getvalue()
+
+
 def test_time_left_is_by_the_speed_of_this_session():
     display = Display(CONFIG, console=terminal())
     display.update({"step": 500_000, "seconds": 9000.0, "pps": 0.0})  # a resumed run
