@@ -76,7 +76,7 @@ def child(argv: Sequence[str]) -> None:
 
     system.devices.select_for, system.System.__init__ = selected, started
     clock.after(train, "prepare", "environment checked")
-    clock.after(system.backend, "select_for", "framework imported")
+    clock.after(system.devices, "select_for", "framework imported")
     clock.after(system, "build_learner", "network built")
     clock.after(system, "make_layout", "functions traced")
     train.train(config, show=False)

@@ -59,7 +59,7 @@ def run(network, method, *arguments, **options):
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        function = tf.function(function)
+        function = tf.function(function, autograph=False)
     return function(*arguments)
 
 

@@ -135,7 +135,7 @@ def test_contestants_have_their_settings_and_interpreters():
         (["--peers", "sb3,sb3"], "sb3 is listed twice"),
         (["--peers", "sb3:depth=3"], "invalid setting 'depth=3'"),
         (["--peers", "sb3:envs=many"], "invalid setting 'envs=many'"),
-        (["--peers", "gunreal:agentz=3"], "did you mean agents?"),
+        (["--peers", "gunreal:agentz=3"], "did you mean --agents?"),
         (["--python", "sb3=/nowhere/python"], "interpreter not found; use --python sb3="),
         (["--python", "keras=/bin/sh"], "unknown system 'keras'"),
         (["--rounds", "0"], "--rounds must be at least 1"),

@@ -50,7 +50,7 @@ def test_env_and_steps_of_a_file_count_unless_they_are_given(tmp_path):
         ("--seed 4", "--seed is set by --seeds"),
         ("--name x", "--name is set by the experiment's name"),
         ("--logdir x", "--logdir is set by --logdir"),
-        ("--entrop 1", "did you mean entropy"),
+        ("--entrop 1", "did you mean --entropy"),
         ("--entropy -2", "entropy is -2.0"),
         ("--task_weight cpc=1", "task.cpc has options, but cpc is not in tasks"),
     ],
