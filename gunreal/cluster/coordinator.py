@@ -19,12 +19,12 @@ from gunreal.cluster.model import Model
 from gunreal.cluster.node import Answer, Node, Refused
 from gunreal.cluster.report import Report
 from gunreal.cluster.rounds import Round, rate_factor
-from gunreal.config.derived import first_rate, largest_divisor, minibatch_count, per_process
+from gunreal.config.derived import first_rate, minibatch_count, per_process
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
 from gunreal.records import checkpoint
 from gunreal.runtime.record import Record
-from gunreal.runtime.system import make_metrics
+from gunreal.runtime.system import make_metrics, next_process
 from gunreal.runtime.trainer import anneal, rollouts_per_batch
 from gunreal.tasks.base import AuxiliaryTask
 
@@ -60,12 +60,10 @@ def first_serial(resumed: checkpoint.Checkpoint | None) -> int:
     """The number of the first node, which no node has had before the resume. Only node 0 has the seed of the run."""
     if resumed is None:
         return 0
-    extra = resumed.extra
-    if "node_serial" in extra:
-        return extra["node_serial"]
+    if "node_serial" in resumed.extra:
+        return resumed.extra["node_serial"]
     # One machine wrote this checkpoint. Its processes were counted on from the numbers of all nodes before it.
-    agents = extra["processes"] * largest_divisor(extra["config"]["agents"], extra["config"]["agents_per_process"])
-    return max(1, -(-agents // _AGENTS))
+    return max(1, next_process(resumed, _AGENTS))
 
 
 class Coordinator(Record):

@@ -24,7 +24,7 @@ from gunreal.envs.raw import Raw, choose, converter
 from gunreal.envs.step import Step
 
 _DRAWN_TO_SIZE = ("gunreal/NavMaze", "gunreal/SeekAvoid")  # they draw at the frame size
-_RETURNS = {"reset": "(observation, info)", "step": "(observation, reward, terminated, truncated, info)"}
+_RETURNS = {"reset": (2, "(observation, info)"), "step": (5, "(observation, reward, terminated, truncated, info)")}
 _ENDING = re.compile(r"(noframeskip|deterministic|-ram)*(-v\d+)?$")  # of an id in small letters
 
 
@@ -81,11 +81,11 @@ class GenericEnv:
     def _values(self, method: str, result: Any) -> Any:
         """What a method of the environment returned. Raises ConfigError if it is another number of values."""
         count = len(result) if isinstance(result, tuple | list) else 1
-        if count == _RETURNS[method].count(",") + 1:
+        wanted, names = _RETURNS[method]
+        if count == wanted:
             return result
         raise ConfigError(
-            f"{self._name}.{method}() returned {count} value{'s' * (count != 1)}; Gymnasium's {method} returns "
-            f"{_RETURNS[method]}"
+            f"{self._name}.{method}() returned {count} value{'s' * (count != 1)}; Gymnasium's {method} returns {names}"
         )
 
 

@@ -103,8 +103,11 @@ def unfit(resumed: checkpoint.Checkpoint, why: str) -> ConfigError:
     )
 
 
-def _next_process(resumed: checkpoint.Checkpoint, agents: int) -> int:
-    """The first number of a process of `agents` agents with which no agent has the seeds of one before the resume."""
+def next_process(resumed: checkpoint.Checkpoint, agents: int) -> int:
+    """The first number of a process of `agents` agents with which no agent has the seeds of one before the resume.
+
+    The same holds for a node to which `agents` numbers are reserved.
+    """
     saved = resumed.extra["config"]
     before = resumed.extra["processes"] * largest_divisor(saved["agents"], saved["agents_per_process"])
     return -(-before // agents)
@@ -139,7 +142,7 @@ class System(Record):
         metrics = make_metrics(tasks, resumed)
         super().__init__(config, metrics, run_dir, resumed)  # opens the run's files, so the state has to fit before
 
-        first = _next_process(resumed, self.layout.agents) if resumed and not config.serial else 0
+        first = next_process(resumed, self.layout.agents) if resumed and not config.serial else 0
         share = 1.0 if config.algorithm == "ppo" else 0.25  # PPO's many updates per batch make other rollouts old
         self.pool = Pool(rollouts_per_batch(config), first, share)
         base, *bootstrapping = prediction_queues(tasks)

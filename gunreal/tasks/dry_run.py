@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from gunreal.config.schema import ConfigError
@@ -31,10 +33,10 @@ def target_arrays(
     rng = np.random.default_rng(0)
     replay = synthetic_segment(spec, task.record(spec), 20 * spec.t_max).agent(0)
     draws = (task.sample(replay, rng) for _ in range(100))
-    sequences = [draw for draw in draws if draw is not None]
+    sequences = list(itertools.islice((draw for draw in draws if draw is not None), 20))
     if not sequences:
         raise ConfigError(f"task {task.name!r}: sample() found nothing in {len(replay)} random steps")
-    first, *others = (_arrays(task, task.targets(replay, sequence, bootstrap)) for sequence in sequences[:20])
+    first, *others = (_arrays(task, task.targets(replay, sequence, bootstrap)) for sequence in sequences)
     for other in others:
         if other != first:
             raise ConfigError(

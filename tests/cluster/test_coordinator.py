@@ -114,7 +114,7 @@ def test_no_number_of_a_node_is_used_again_after_one_machine(together, later):
     found.save()
     assert first_serial(types.SimpleNamespace(extra=saved)) == 5
     resumed = types.SimpleNamespace(extra=saved | {"config": dataclasses.asdict(first)})
-    extra["processes"] = system._next_process(resumed, alone.agents_per_process) + 3
+    extra["processes"] = system.next_process(resumed, alone.agents_per_process) + 3
     extra["config"] = dataclasses.asdict(alone)
     assert 5 <= first_serial(types.SimpleNamespace(extra=extra)) <= 6
 

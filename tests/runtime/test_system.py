@@ -15,7 +15,7 @@ from gunreal.experience import waits
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
 from gunreal.records import checkpoint
-from gunreal.runtime.system import System, _next_process, make_layout
+from gunreal.runtime.system import System, make_layout, next_process
 from gunreal.tasks.registry import load_tasks
 from gunreal.train import prepare
 
@@ -193,7 +193,7 @@ def test_no_agent_gets_the_seeds_of_one_before_the_resume(before, after, first):
     saved = dict(zip(("agents", "agents_per_process"), before, strict=True))
     resumed = SimpleNamespace(extra={"config": saved, "processes": 5})
     config = Config(agents=after[0], agents_per_process=after[1])
-    assert _next_process(resumed, per_process(config)) == first
+    assert next_process(resumed, per_process(config)) == first
 
 
 def test_a_checkpoint_that_does_not_fit_is_one_line(system, tmp_path):
