@@ -7,6 +7,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from gunreal.envs.options import check
+
 PIXELS = 84
 
 
@@ -25,6 +27,9 @@ class Catch(gymnasium.Env):
       delay: number of steps before the ball and the paddle start to move. If above 0, the ball is visible only in the
         first frame of the episode. Once that frame has left the stack, an agent without memory is at chance level.
       render_mode: None or "rgb_array".
+
+    Raises:
+      ConfigError: an argument is invalid. The message is one line that names the fix.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
@@ -32,10 +37,9 @@ class Catch(gymnasium.Env):
     action_space = gymnasium.spaces.Discrete(3)
 
     def __init__(self, rows: int = 10, columns: int = 5, delay: int = 0, render_mode: str | None = None):
-        if delay < 0:
-            raise ValueError(f"Catch: delay is {delay}, but must be at least 0")
-        if not (2 <= rows <= PIXELS and 1 <= columns <= PIXELS):
-            raise ValueError(f"Catch: rows must be 2 to {PIXELS} and columns 1 to {PIXELS}, not {rows} and {columns}")
+        check("rows", rows, range(2, PIXELS + 1))
+        check("columns", columns, range(1, PIXELS + 1))
+        check("delay", delay, range(10**6))
         self.rows, self.columns, self.delay, self.render_mode = rows, columns, delay, render_mode
         self._height, self._width = PIXELS // rows, PIXELS // columns
         self.time = self.ball = self.paddle = 0

@@ -19,7 +19,7 @@ from gymnasium.envs.registration import EnvSpec
 import gunreal.envs  # noqa: F401  (registers the library's own ids)
 from gunreal.config.plugins import FIND_MODULE, is_missing
 from gunreal.config.schema import Config, ConfigError
-from gunreal.envs.functional import Played, adapted
+from gunreal.envs.functional import FunctionalEnv, Played, adapted
 from gunreal.envs.raw import Raw, choose, converter
 from gunreal.envs.step import Step
 
@@ -36,6 +36,7 @@ class GenericEnv:
         self.num_envs = num_envs
         env = self._envs[0]
         try:
+            _check_spaces(config, env)
             first_action, self.num_actions = _discrete(config, env.action_space)
             self.raw = Raw(*choose(config, env.observation_space), first_action)
             self.frame, self.dtype, self._convert = converter(config, self.raw.space)
@@ -89,6 +90,28 @@ class GenericEnv:
         )
 
 
+class _Doom(gymnasium.Wrapper):
+    """One of ViZDoom's own environments. At its time limit it is only truncated, and it ends on its last picture.
+
+    ViZDoom marks a time limit as both kinds of end. Its engine has no picture after an end, so the environment returns
+    a black one. A truncated return would contain its value, and pixel control would take it for a large change.
+    """
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode."""
+        self._seen, info = self.env.reset(**options)
+        return self._seen, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Takes one step."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        if not terminated:
+            self._seen = observation
+        elif truncated and self.get_wrapper_attr("game").is_episode_timeout_reached():
+            terminated = False
+        return self._seen, reward, terminated, truncated, info
+
+
 def open_env(config: Config) -> gymnasium.Env:
     """Opens `config.env` as it is. Raises ConfigError as `gunreal.envs.make.make` does."""
     if config.env.startswith("dmlab/"):
@@ -114,11 +137,14 @@ def open_env(config: Config) -> gymnasium.Env:
     if env_id.startswith(_DRAWN_TO_SIZE):
         args = {"pixels": config.observation, "size": config.frame_size} | args
     try:
-        return gymnasium.make(env_id, disable_env_checker=True, **args)
+        env = gymnasium.make(env_id, disable_env_checker=True, **args)
+        return _Doom(env) if env_id.startswith("Vizdoom") else env
     except ConfigError:
         raise
     except gymnasium.error.DependencyNotInstalled as e:
         raise ConfigError(f"{config.env} needs a missing package: {e}") from None
+    except ModuleNotFoundError as e:
+        raise ConfigError(f"{config.env} needs a missing package: {e}; install it") from e
     except (TypeError, ValueError, KeyError, AssertionError) as e:
         if not config.env_args:
             raise
@@ -160,10 +186,17 @@ def _from_function(config: Config, function: Callable[..., Any]) -> gymnasium.En
     if isinstance(env, gymnasium.Env):
         return env
     if functional := adapted(env):
+        _check_spaces(config, functional)
         return Played(functional)
     raise ConfigError(
         f"{config.env} returned a {type(env).__name__}; return a gymnasium.Env, or an environment as JAX functions"
     )
+
+
+def _check_spaces(config: Config, env: gymnasium.Env | FunctionalEnv) -> None:
+    for name in ("action_space", "observation_space"):
+        if not hasattr(env, name):
+            raise ConfigError(f"{config.env} has no {name}; set it in the class or in __init__")
 
 
 def _register_vizdoom(config: Config) -> None:

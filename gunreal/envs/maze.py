@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 
 from gunreal.envs.mazes import MOVES, carve, distances
+from gunreal.envs.options import check, check_share
 
 PIXELS = 84
 WALL, GOAL, AGENT = 90, 170, 255  # gray levels; the floor is 0
@@ -35,6 +36,9 @@ class RareGoalMaze(gymnasium.Env):
       layout: seed of the maze.
       openings: share of the inner walls to remove, for fewer dead ends.
       render_mode: None or "rgb_array".
+
+    Raises:
+      ConfigError: an argument is invalid. The message is one line that names the fix.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}
@@ -50,17 +54,18 @@ class RareGoalMaze(gymnasium.Env):
         openings: float = 0.1,
         render_mode: str | None = None,
     ):
-        if size % 2 == 0 or not 5 <= size <= PIXELS // 2:
-            raise ValueError(f"RareGoalMaze: size must be odd, 5 to {PIXELS // 2 - 1}, not {size}")
+        check("size", size, range(5, PIXELS // 2, 2))
+        check("max_steps", max_steps, range(1, 10**6))
+        check_share("openings", openings)
         self.max_steps, self.render_mode = max_steps, render_mode
         free = carve(size, size, openings, np.random.default_rng(layout))
         self.goal = (1, size - 2)
         self.distance = distances(free, self.goal)
+        farthest = int(self.distance.max())
         if min_distance is None:
-            min_distance = int(self.distance.max()) // 2
+            min_distance = farthest // 2
+        check("min_distance", min_distance, range(farthest + 1))
         self.starts = np.argwhere(self.distance >= max(min_distance, 1)).tolist()
-        if not self.starts:
-            raise ValueError(f"RareGoalMaze: min_distance is {min_distance}, but must be at most {self.distance.max()}")
         self._free = free.tolist()  # indexing a list of lists is several times faster than indexing an array
         self.cell = PIXELS // size
         self.picture = np.zeros((PIXELS, PIXELS, 1), np.uint8)

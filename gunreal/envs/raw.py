@@ -12,6 +12,7 @@ from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.resize import AreaResize
 
 _IMAGE_KEYS = ("image", "rgb", "pixels", "screen", "observation")  # preferred if several entries are images
+_SMALLEST = 20  # side of a picture in pixels; smaller arrays are more likely codes or features
 
 Converter = Callable[[Any, np.ndarray], None]  # writes an observation to one row of the frames
 
@@ -111,14 +112,21 @@ def converter(config: Config, space: spaces.Space) -> tuple[tuple[int, ...], str
         raise ConfigError(f"observation is rgb, but {config.env} does not observe a uint8 image; leave it out")
     if not isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         raise ConfigError(f"{config.env} observes {type(space).__name__}; wrap it to give a Box (image or vector)")
-    if _is_float_image(space):
+    if _looks_like_images(space):
         raise ConfigError(
-            f"{config.env} observes {space.dtype} of shape {space.shape}; return images as uint8 from 0 to 255, or "
-            "learn from numbers with the wrapper FlattenObservation"
+            f"{config.env} observes {space.dtype} of shape {space.shape}; return single images, gray or RGB, as uint8 "
+            "from 0 to 255, or learn from numbers with the wrapper FlattenObservation"
         )
+    if not spaces.flatdim(space):
+        raise ConfigError(f"{config.env} observes nothing, of shape {space.shape}; give it at least one number")
     scale = 255 if isinstance(space, spaces.Box) and space.dtype == np.uint8 else 1
 
     def convert(observation: Any, out: np.ndarray) -> None:
+        if np.shape(observation) != space.shape:  # NumPy would broadcast a single number
+            raise ValueError(
+                f"{config.env} returned an observation of shape {np.shape(observation)}, but its observation space has "
+                f"shape {space.shape}"
+            )
         out[:] = np.asarray(spaces.flatten(space, observation))
         if scale != 1:
             out /= scale
@@ -126,12 +134,9 @@ def converter(config: Config, space: spaces.Space) -> tuple[tuple[int, ...], str
     return (spaces.flatdim(space),), "float32", convert
 
 
-def _is_float_image(space: spaces.Space) -> bool:
-    """Whether this looks like images that would be learned from as thousands of numbers."""
-    if not (isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype.kind == "f"):
-        return False
-    small, *sides = sorted(space.shape)
-    return small in (1, 3) and min(sides) >= 20
+def _looks_like_images(space: spaces.Space) -> bool:
+    """Whether this looks like images, or a stack of them, that would be learned from as thousands of numbers."""
+    return isinstance(space, spaces.Box) and sum(side >= _SMALLEST for side in space.shape) >= 2
 
 
 def _image_converter(config: Config, shape: tuple[int, ...]) -> Converter:
@@ -142,6 +147,11 @@ def _image_converter(config: Config, shape: tuple[int, ...]) -> Converter:
         raise ConfigError(f"{config.env} observes images of shape {shape}; wrap it to give gray or RGB images")
     to_gray = channels == 3 and config.observation == "gray"
     size = shape[1:] if first else shape[:2]
+    if to_gray and min(size) < _SMALLEST:
+        raise ConfigError(
+            f"{config.env} observes {shape}, which is too small for a picture, and gray would mix its channels; use a "
+            "wrapper that draws pictures (for MiniGrid RGBImgPartialObsWrapper), or --observation rgb"
+        )
     resize = _resize(config, size if to_gray or channels == 1 else (*size, channels))
     if to_gray:
         cv2 = _opencv()

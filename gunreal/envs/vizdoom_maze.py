@@ -16,6 +16,7 @@ import numpy as np
 
 from gunreal.config.schema import ConfigError
 from gunreal.envs import mazes
+from gunreal.envs.options import check, check_share
 from gunreal.envs.vizdoom_engine import MAX_SIZE, Engine, load, pixel_step
 from gunreal.envs.vizdoom_map import CELL, ITEMS, Map, Thing
 
@@ -71,7 +72,8 @@ class DoomEnv(gymnasium.Env):
         load()
         if pixels not in ("rgb", "gray"):
             raise ConfigError(f"pixels is {pixels!r}, but must be rgb or gray")
-        check("size", size, range(20, MAX_SIZE // pixel_step(depth) + 1))
+        image_size = f"the image size (frame_size){' with depth' if depth else ''}"
+        check(image_size, size, range(20, MAX_SIZE // pixel_step(depth) + 1))
         check("max_steps", max_steps, range(1, 10**6))
         self.max_steps, self.render_mode = max_steps, render_mode
         self._size, self._gray, self._depth = size, pixels == "gray", depth
@@ -187,8 +189,7 @@ class NavMaze(DoomEnv):
         super().__init__(max_steps, **options)
         check("rows", rows, _SIZES)
         check("columns", columns, _SIZES)
-        if not 0 <= openings <= 1:
-            raise ConfigError(f"openings is {openings}, but must be 0 to 1")
+        check_share("openings", openings)
         check("num_apples", num_apples, range(rows * columns // 10 + 1))
         self._size_in_cells, self._openings = (rows, columns), openings
         self._num_apples = num_apples
@@ -256,10 +257,3 @@ def _cells(free: np.ndarray) -> list[tuple[int, int]]:
 def _choose(free: np.ndarray, count: int, rng: np.random.Generator) -> list[tuple[int, int]]:
     """`count` different free cells, drawn at random."""
     return [(row, column) for row, column in rng.permutation(np.argwhere(free))[:count].tolist()]
-
-
-def check(name: str, value: int, allowed: range) -> None:
-    """Raises ConfigError unless the value is allowed."""
-    if value not in allowed:
-        odd = "odd and " if allowed.step == 2 else ""
-        raise ConfigError(f"{name} is {value}, but must be {odd}{allowed[0]} to {allowed[-1]}")

@@ -6,6 +6,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import gunreal.envs  # noqa: F401
+from gunreal.config.schema import ConfigError
 from gunreal.envs.catch import Catch
 
 
@@ -60,9 +61,19 @@ def test_gymnasium_api():
     assert env.render().shape == (84, 84, 3)
 
 
-def test_impossible_size():
-    with pytest.raises(ValueError, match="rows must be 2 to 84"):
-        Catch(rows=1)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rows": 1}, "rows is 1, but must be 2 to 84"),
+        ({"rows": 9.5}, "rows is 9.5, but must be 2 to 84"),
+        ({"columns": 5.0}, "columns is 5.0, but must be 1 to 84"),
+        ({"delay": -1}, "delay is -1, but must be 0 to"),
+        ({"delay": 0.5}, "delay is 0.5, but must be 0 to"),
+    ],
+)
+def test_impossible_options(options, message):
+    with pytest.raises(ConfigError, match=message):
+        Catch(**options)
 
 
 def test_with_a_delay_the_ball_is_seen_once_and_nothing_moves_until_it_falls():
@@ -75,5 +86,3 @@ def test_with_a_delay_the_ball_is_seen_once_and_nothing_moves_until_it_falls():
         assert image.sum() == 255 * 8 * 16  # the paddle alone
     played = [play(env, seed, lambda e: np.sign(e.ball - e.paddle) + 1) for seed in range(20)]
     assert played == [(1.0, 12)] * 20
-    with pytest.raises(ValueError, match="delay is -1"):
-        Catch(delay=-1)

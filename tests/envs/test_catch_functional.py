@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gunreal.config.schema import ConfigError
 from gunreal.envs import catch_functional
 from gunreal.envs.catch import Catch
 
@@ -38,5 +39,5 @@ def test_it_plays_as_the_other(options):
 
 
 def test_it_refuses_what_the_other_refuses():
-    with pytest.raises(ValueError, match="rows must be 2 to 84"):
-        catch_functional.make(rows=1)
+    with pytest.raises(ConfigError, match="rows is 9.5"):
+        catch_functional.make(rows=9.5)

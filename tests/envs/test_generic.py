@@ -39,7 +39,24 @@ class Fake(gymnasium.Env):
         return observation, 2.5, self.time == 3, self.time >= 3, info
 
 
+class WithoutActions(gymnasium.Env):
+    observation_space = IMAGE
+
+
+class WithoutObservations(gymnasium.Env):
+    action_space = spaces.Discrete(2)
+
+
+class FunctionalWithoutSpaces:
+    def init(self, seeds):
+        """Never called."""
+
+    def step(self, state, actions):
+        """Never called."""
+
+
 gymnasium.register("Fake-v0", Fake)
+gymnasium.register("NeedsNothingThere-v0", "nothing_there.env:Env")
 
 
 def fake(space=IMAGE, action=None, **options):
@@ -235,9 +252,12 @@ def test_functions_make_environments():
         (Config(env="gunreal/Cach-v0"), "did you mean gunreal/Catch-v0"),
         (Config(env="nomodule:Id-v0"), "no module 'nomodule'"),
         (Config(env="gunreal.envs.catch:Catch", env_args={"gravity": 1}), "env_args do not fit gunreal.*'gravity'"),
-        (Config(env="gunreal.envs.catch:Catch", env_args={"rows": 1}), "env_args do not fit .*rows must be 2 to 84"),
-        (Config(env="gunreal/Catch-v0", env_args={"rows": 1}), "env_args do not fit gunreal/Catch.*rows must be 2 to"),
-        (Config(env="gunreal/Catch-v0", env_args={"rows": "a"}), "env_args do not fit gunreal/Catch-v0: .*'str'"),
+        (
+            Config(env="gunreal.envs.catch:Catch", env_args={"rows": 1}),
+            "env_args do not fit .*rows is 1, but must be 2",
+        ),
+        (Config(env="gunreal/Catch-v0", env_args={"rows": 9.5}), "rows is 9.5, but must be 2 to 84"),
+        (Config(env="CartPole-v1", env_args={"max_episode_steps": "a"}), "env_args do not fit CartPole-v1: .*'str'"),
         (Config(env="FrozenLake-v1", env_args={"map_name": "none"}), "env_args do not fit FrozenLake.*'none'"),
         (Config(env=".mine:make"), "no module '.mine'"),
         (Config(env="subprocess:run", env_args={"args": "true"}), "belongs to Python itself"),
@@ -249,8 +269,12 @@ def test_functions_make_environments():
         (Config(env="Pong"), r"unknown environment 'Pong': did you mean ALE/Pong-v5\?"),
         (
             fake(spaces.Box(0, 1, (20, 30, 3), np.float32)),
-            "return images as uint8 from 0 to 255, or .*FlattenObservation",
+            "as uint8 from 0 to 255, or .*FlattenObservation",
         ),
+        (Config(env=f"{__name__}:WithoutActions"), "WithoutActions has no action_space; set it in"),
+        (Config(env=f"{__name__}:WithoutObservations"), "WithoutObservations has no observation_space; set it in"),
+        (Config(env=f"{__name__}:FunctionalWithoutSpaces"), "FunctionalWithoutSpaces has no action_space; set it in"),
+        (Config(env="NeedsNothingThere-v0"), "^NeedsNothing.* needs a missing package: .*'nothing_there'; install it$"),
         (Config(env="CartPole-v1", env_args={"gravity": 1}), "env_args do not fit CartPole-v1: .*'gravity'"),
         (Config(env="Pendulum-v1"), "continuous actions; wrap it"),
         (fake(action=spaces.MultiDiscrete([2, 2])), "MultiDiscrete actions"),

@@ -195,6 +195,10 @@ class Wrong(gymnasium.Env):
                 return image / 255
             case "size":
                 return image[:10]
+            case "vector of one number":
+                return np.zeros(1, np.float32)
+            case "vector as a number":
+                return 0.5
             case "vector with nan":
                 return np.array([0, np.nan, 0], np.float32)
             case "vector with infinity later":
@@ -227,6 +231,8 @@ gymnasium.register("WrongWithLimit-v0", Wrong, max_episode_steps=9, kwargs={"mis
             r":Wrong.step\(\) returned 4 values; Gymnasium's step returns "
             r"\(observation, reward, terminated, truncated, info\)$",
         ),
+        ("vector of one number", r"returned an observation of shape \(1,\), but its .* space has shape \(3,\)"),
+        ("vector as a number", r"returned an observation of shape \(\), but its .* space has shape \(3,\)"),
         ("vector with nan", ":Wrong returned an observation that is not finite; observations must be finite numbers$"),
         ("vector with infinity later", "returned an observation that is not finite"),
     ],

@@ -6,6 +6,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import gunreal.envs  # noqa: F401
+from gunreal.config.schema import ConfigError
 from gunreal.envs.maze import AGENT, GOAL, WALL, RareGoalMaze
 from gunreal.envs.mazes import MOVES
 
@@ -93,7 +94,17 @@ def test_gymnasium_api():
     assert env.render().shape == (84, 84, 3)
 
 
-@pytest.mark.parametrize(("options", "message"), [({"size": 8}, "odd"), ({"min_distance": 1000}, "at most")])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": 8}, "size is 8, but must be odd and 5 to 41"),
+        ({"size": 9.0}, "size is 9.0, but must be odd and 5 to 41"),
+        ({"max_steps": 0}, "max_steps is 0, but must be 1 to"),
+        ({"min_distance": 1000}, "min_distance is 1000, but must be 0 to"),
+        ({"openings": -0.1}, "openings is -0.1, but must be 0 to 1"),
+        ({"openings": 2}, "openings is 2, but must be 0 to 1"),
+    ],
+)
 def test_impossible_options(options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ConfigError, match=message):
         RareGoalMaze(**options)

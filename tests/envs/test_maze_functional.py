@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gunreal.config.schema import ConfigError
 from gunreal.envs import maze_functional
 from gunreal.envs.maze import RareGoalMaze
 
@@ -42,5 +43,5 @@ def test_it_plays_as_the_other(options):
 
 
 def test_it_refuses_what_the_other_refuses():
-    with pytest.raises(ValueError, match="size must be odd"):
-        maze_functional.make(size=8)
+    with pytest.raises(ConfigError, match="openings is 2"):
+        maze_functional.make(openings=2)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from gunreal.config.schema import Config
+from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.make import examine, make, make_raw
 from gunreal.envs.raw import Raw, converter
 
@@ -49,6 +49,38 @@ def test_a_space_survives_json(space):
         one, two = (frame_of(Config(env="x"), r, observation) for r in (raw, back))
         assert one.dtype == two.dtype
         np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("shape", [(7, 7, 3), (3, 84, 19)])
+def test_tiny_images_are_refused_in_gray(shape):
+    """They are often codes. In gray, those of different objects would be the same."""
+    space = spaces.Box(0, 255, shape, np.uint8)
+    with pytest.raises(ConfigError, match="too small for a picture.*RGBImgPartialObsWrapper.*--observation rgb"):
+        converter(Config(env="x"), space)
+    assert converter(Config(env="x", observation="rgb"), space)[0] == (3, 84, 84)
+    assert converter(Config(env="x"), spaces.Box(0, 255, (7, 7, 1), np.uint8))[0] == (1, 84, 84)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((84, 84), "float64"), ((84, 84, 3), "float32"), ((4, 84, 84), "float32"), ((4, 84, 84, 3), "uint8")],
+)
+def test_large_arrays_are_not_taken_for_vectors(shape, dtype):
+    with pytest.raises(ConfigError, match=f"^x observes {dtype} of .*; return single images, gray or RGB, as uint8"):
+        converter(Config(env="x"), spaces.Box(0, 1, shape, np.dtype(dtype).type))
+    assert converter(Config(env="x"), spaces.Box(0, 1, (19, 40), np.float32))[0] == (760,)
+
+
+def test_nothing_to_observe_is_refused():
+    with pytest.raises(ConfigError, match=r"^x observes nothing, of shape \(0,\); give it at least one number$"):
+        converter(Config(env="x"), spaces.Box(0, 1, (0,)))
+
+
+@pytest.mark.parametrize("space", [s for s in SPACES if s.shape != (20, 30, 3)], ids=str)
+def test_an_observation_of_another_shape_is_an_error(space):
+    for given in (np.zeros((1, *space.shape)), np.zeros((*space.shape, 1))):
+        with pytest.raises(ValueError, match=r"^x returned an observation of shape \(.*but its observation space has"):
+            frame_of(Config(env="x"), Raw(space), given)
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.env}-{c.protocol}-{c.observation}")

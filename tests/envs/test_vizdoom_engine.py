@@ -98,3 +98,32 @@ def test_the_environments_of_vizdoom_itself(name, tmp_path, monkeypatch):
         frame = envs.step(np.full(1, t % envs.num_actions, np.int32), np.array([t == 0]), np.zeros(1, np.int64)).frame
         assert frame.std() > 5
     envs.close()
+
+
+def end_of_episode(seed, **options):
+    """The number of steps, both flags, and the last two frames of an episode of Vizdoom's shooting range."""
+    envs = make(Config(env="VizdoomBasic-v1", env_args={"frame_skip": 4, **options}), 1)
+    rng, frames = np.random.default_rng(seed), []
+    step = envs.step(np.zeros(1, np.int32), np.ones(1, bool), np.full(1, seed))
+    while not (step.terminated[0] or step.truncated[0]):
+        frames.append(step.frame[0])
+        step = envs.step(rng.integers(envs.num_actions, size=1), np.zeros(1, bool), np.full(1, seed))
+    envs.close()
+    return len(frames), step.terminated[0], step.truncated[0], frames[-1], step.frame[0]
+
+
+def test_the_time_limit_of_vizdoom_truncates_with_a_picture(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    steps, terminated, truncated, before, last = end_of_episode(0, episode_timeout=40)
+    assert truncated and not terminated
+    np.testing.assert_array_equal(last, before)
+    assert last.std() > 5
+    steps, terminated, truncated, before, last = next(end for end in map(end_of_episode, range(20)) if end[1])
+    assert not truncated and last.std() > 5  # no black picture as a change of all pixels
+
+
+def test_a_time_limit_of_gymnasium_at_the_end_of_a_vizdoom_episode_does_not_truncate(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    seed, steps = next((seed, end[0]) for seed in range(20) if (end := end_of_episode(seed))[1])
+    assert end_of_episode(seed, max_episode_steps=steps)[:3] == (steps, True, False)
+    assert end_of_episode(seed, max_episode_steps=steps - 1)[:3] == (steps - 1, False, True)
