@@ -238,10 +238,13 @@ def read(path: str | Path) -> list[dict[str, Any]]:
     """Reads the lines of a `metrics.jsonl`, oldest first. An incomplete last line is left out.
 
     Raises:
-      ValueError: another line is not valid JSON.
+      ValueError: another line is not valid JSON, or has no step.
     """
     texts = Path(path).read_text(encoding="utf-8", errors="replace").split("\n")
     lines = [json.loads(text) for text in texts[:-1] if text.strip("\0 ")]
     with contextlib.suppress(json.JSONDecodeError):
         lines += [json.loads(texts[-1])]
+    for number, line in enumerate(lines, 1):
+        if not isinstance(line, dict) or "step" not in line:
+            raise ValueError(f"line {number} has no step")
     return lines

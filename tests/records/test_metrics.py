@@ -165,9 +165,10 @@ def test_a_resumed_run_drops_lines_of_later_steps(tmp_path):
 def test_an_unwritable_folder_is_reported_at_the_start(tmp_path):
     with pytest.raises(ConfigError, match=r"cannot write to .*/none/metrics\.jsonl: .*/none and its files writable$"):
         MetricsWriter(tmp_path / "none")
-    (tmp_path / FILE).write_text("no json\n{}\n")
-    with pytest.raises(ConfigError, match="is damaged"):
-        MetricsWriter(tmp_path)
+    for text, reason in (("no json\n{}\n", "Expecting value"), ('{"step": 1}\n{}\n', "line 2 has no step")):
+        (tmp_path / FILE).write_text(text)
+        with pytest.raises(ConfigError, match=f"is damaged: {reason}"):
+            MetricsWriter(tmp_path)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_FSIZE without a signal")
