@@ -80,6 +80,21 @@ def test_answers_land_in_the_rows_that_asked():
         assert bench.members[1].wake.get(100, 0).tolist() == [(0, 1)]
 
 
+def test_the_version_is_that_of_the_weights_that_acted():
+    """An update may come during a prediction."""
+    with Bench("~", agents=1) as bench:
+        bench.members[0].worker.start()
+        predict = bench.learner.predict
+
+        def during_an_update(*inputs):
+            bench.learner.version += 1
+            return predict(*inputs)
+
+        bench.learner.predict, bench.learner.version = during_an_update, 7
+        bench.predictors["base"].serve(requests((0, 0)))
+        assert bench.members[0].segment.arrays["version"][0, 0] == 7
+
+
 def test_requests_of_removed_processes_are_dropped():
     with Bench("~", members=2, agents=2) as bench:
         bench.start()

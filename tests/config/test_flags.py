@@ -84,6 +84,12 @@ def test_precedence(tmp_path):
     assert set(extras.given) == {"agents", "seed", "tasks", "task", "env_args"}
 
 
+def test_options_of_the_network_are_added_to_those_of_the_file(tmp_path):
+    path = tmp_path / "some.toml"
+    path.write_text('network = "impala"\n[network_args]\nwidth = 2\na = 1\n')
+    assert parse(f"--config={path}", "--network_args=a=3,b=2")[0].network_args == {"width": 2, "a": 3, "b": 2}
+
+
 def test_a_task_that_a_flag_leaves_out_takes_the_files_options_with_it(tmp_path):
     path = tmp_path / "some.toml"
     path.write_text('tasks = ["pc", "vr"]\n[task.pc]\nweight = 0.05\n[task.vr]\nweight = 2\n')

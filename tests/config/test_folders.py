@@ -96,11 +96,13 @@ def test_saved_values_that_lose_their_effect_are_kept(tmp_path):
 
 
 def test_a_run_without_a_new_field_resumes_without_its_effect(tmp_path):
-    path = folders.prepare_run_dir(Config(logdir=str(tmp_path), name="old"))
-    lines = (path / "config.toml").read_text().split("\n")
-    (path / "config.toml").write_text("\n".join(line for line in lines if not line.startswith("normalize_")))
+    """Before there was a choice of the algorithm, it was A3C; the default is now another one."""
+    path = folders.prepare_run_dir(Config(logdir=str(tmp_path), name="old", algorithm="a3c"))
+    lines, new = (path / "config.toml").read_text().split("\n"), ("normalize_", "algorithm")
+    (path / "config.toml").write_text("\n".join(line for line in lines if not line.startswith(new)))
     resumed = folders.resume_config(path, {})
     assert (resumed.normalize_observations, resumed.normalize_returns) == ("off", False)
+    assert resumed.algorithm == "a3c" != Config().algorithm
 
 
 def test_a_folder_is_held_by_one_process(tmp_path):

@@ -66,6 +66,11 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"learning_rate": "fast"}, "a number"),
         ({"learning_rate_end": 1.0}, "lower it"),
         ({"optimizer": "adam", "rms_decay": 0.9}, "leave it out"),
+        ({"rms_initial": 0.5}, "use --optimizer rmsprop"),
+        ({"optimizer": "rmsprop", "beta1": 0.5}, "use --optimizer adam"),
+        ({"optimizer": "rmsprop", "beta2": 0.5}, "use --optimizer adam"),
+        ({"network": ""}, "leave it out, or give a name such as small"),
+        ({"eval_episodes": 5}, "add --eval_steps"),
         ({"task_share": 0.5}, "task_share has no effect without tasks; leave it out or add --tasks"),
         (
             {"algorithm": "a3c", "gae_lambda": 0.5},
@@ -73,6 +78,7 @@ def test_defaults_are_good_and_every_field_has_help():
         ),
         ({"algorithm": "a3c", "ppo_epochs": 5}, "ppo_epochs has no effect on a3c"),
         ({"algorithm": "dqn", "runner": "device", "entropy": 0.1}, "entropy has no effect on dqn"),
+        ({"algorithm": "dqn", "runner": "device", "value_weight": 0.1}, "value_weight has no effect on dqn"),
         ({"runner": "device", "ppo_overlap": 0}, "ppo_overlap has no effect in device runs"),
         (
             {"env": "CartPole-v1", "protocol": "v5"},
@@ -87,6 +93,8 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"discount": 1.01}, "at most 1"),
         ({"name": "a/b"}, "--logdir"),
         ({"name": ".."}, "--logdir"),
+        ({"name": "a\\b"}, "--logdir"),
+        ({"name": "a\0b"}, "--logdir"),
         ({"logdir": ""}, "give a folder"),
         ({"agents": 5000}, "processes take at most 4096; use --runner device"),
         ({"device_batches": 2}, "no effect outside of device runs; leave it out or use --runner device"),
@@ -107,6 +115,11 @@ def test_bad_values_are_named_with_their_fix(values, fix):
 def test_device_runs_name_the_package_that_they_need(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert error(runner="device") == 'device runs need JAX; install it with pip install "gunreal[device]"'
+
+
+def test_several_nodes_are_not_serial(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)  # as if Ray were installed
+    assert "leave out serial, or leave out nodes and cluster" in error(nodes=2, serial=True)
 
 
 def test_a_suggested_number_of_agents_is_good():

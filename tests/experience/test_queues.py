@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -46,6 +47,12 @@ def test_a_read_takes_at_most_the_requested_number(pipe):
 def test_nothing_waits(pipe, timeout):
     got = pipe.get(10, timeout)
     assert got.shape == (0,) and got.dtype == queues.ROLLOUT
+
+
+def test_a_read_waits_for_its_seconds(pipe):
+    start = time.monotonic()
+    assert len(pipe.get(10, 0.2)) == 0
+    assert 0.2 <= time.monotonic() - start < 60
 
 
 def test_a_reader_is_woken(pipe):

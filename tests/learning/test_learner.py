@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from learners import BACKEND, CONFIG, assert_equal_states, gradients, make_batch, make_learner
+from learners import BACKEND, CONFIG, assert_equal_states, gradients, make_batch, make_learner, with_vtrace
 
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
@@ -64,6 +64,30 @@ def test_train_reports_the_loss_and_applies_the_learning_rate():
     assert np.abs(moved[0]).max() > 1e-5
     assert learner.version == 1
     assert metrics["loss_total"] == pytest.approx(metrics["loss_base"] + 0.25 * metrics["loss_fit"], abs=1e-5)
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "vtrace"])
+def test_the_policy_loss_is_of_the_ratio_of_the_learned_to_the_acting_policy(algorithm):
+    """PPO clips it to the range of the configuration. V-trace corrects the advantages by it."""
+    from gunreal.learning.losses import vtrace
+
+    learner, batch = make_learner(Config(ppo_clip=0.3, normalize_returns=False), tasks=()), make_batch()
+    base, observations, mask = batch["base"], batch["observations"][:12], batch["base"]["mask"] > 0
+    logits, value = (x.reshape(3, 4, *x.shape[1:]) for x in learner.predict("base", observations))
+    taken = np.take_along_axis(logits, base["action"][..., None], -1)[..., 0]
+    log_pi = taken - np.log(np.exp(logits).sum(-1))
+    rng = np.random.default_rng(0)
+    ratio, advantage = rng.choice(np.float32([0.5, 0.8, 1.2, 1.6]), (3, 4)), rng.normal(size=(3, 4)).astype(np.float32)
+    if algorithm == "ppo":
+        base["advantage"] = advantage
+        expected = -np.minimum(ratio * advantage, np.clip(ratio, 0.7, 1.3) * advantage)
+    else:
+        base = with_vtrace(batch)["base"]
+        others = {name: base[name] for name in ("reward", "discount", "truncated", "value_t")}
+        expected = -log_pi * np.asarray(vtrace(log_rho=np.log(ratio), value=value, **others)[1])
+    base["log_mu"] = log_pi - np.log(ratio)
+    metrics = learner.train({"observations": observations, "base": base}, 1e-3)
+    assert metrics["loss_policy"] == pytest.approx(expected[mask].mean(), abs=1e-5)
 
 
 def test_training_lowers_the_loss():
@@ -130,7 +154,7 @@ def test_threads_compute_gradients_at_the_same_time_and_apply_them_one_after_the
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e25])
 @pytest.mark.parametrize("masked", [False, True])
 def test_observations_that_would_spoil_the_running_moments_are_skipped(bad, masked):
-    """The loss is finite, because normalized observations are clipped."""
+    """A large one is not seen in the loss or the gradients, because normalized observations are clipped."""
     from gunreal.learning.network import Network
 
     network = Network(
@@ -148,7 +172,9 @@ def test_observations_that_would_spoil_the_running_moments_are_skipped(bad, mask
     spoiled = copy.deepcopy(batch)
     spoiled["observations"][5, 1] = bad
     spoiled["base"]["mask"][1, 1] = not masked
-    assert learner.train(spoiled, 1e-3)["skipped"] == 1.0
+    metrics = learner.train(spoiled, 1e-3)
+    assert metrics["skipped"] == 1.0
+    assert np.isnan(bad) or np.isfinite([metrics["loss_total"], metrics["grad_norm"]]).all()
     assert_equal_states(learner.get_state(), before)
     assert learner.train(batch, 1e-3)["skipped"] == 0.0
 
@@ -182,6 +208,13 @@ def test_a_restored_learner_goes_on_exactly(optimizer):
     assert_equal_states(learner.get_state(), other.get_state())
     assert learner.weights_sha256() == other.weights_sha256()
     assert any((state[name] != array).any() for name, array in learner.get_state().items())  # the state is a copy
+
+
+def test_the_hash_of_the_weights_covers_the_running_moments():
+    learner = make_learner()
+    state, before = learner.get_state(), learner.weights_sha256()
+    learner.set_state({**state, "statistics/return/mean": np.float32(3)})
+    assert learner.weights_sha256() != before
 
 
 @pytest.mark.parametrize("optimizer", ["rmsprop", "adam"])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from keras import ops
 from learners import SPEC as IMAGES
-from learners import Fit
+from learners import Fit, make_past
 
 from gunreal.config.schema import ConfigError
 from gunreal.experience.spec import Spec
@@ -155,11 +155,14 @@ def test_shapes(spec, kind):
 
 
 def test_the_seed_alone_gives_torso_policy_and_value():
-    alone, together, other = arrays(build()), arrays(build(tasks=TASKS)), arrays(build(seed=4))
+    """Tasks change nothing of them. Another seed changes every kernel, those of heads too."""
+    alone, together, other = arrays(build()), arrays(build(tasks=TASKS)), arrays(build(tasks=TASKS, seed=4))
     assert list(together)[: len(alone)] == list(alone)
     for name, array in alone.items():
         np.testing.assert_array_equal(array, together[name])
-    assert not np.array_equal(alone["torso/conv1/kernel"], other["torso/conv1/kernel"])
+    kernels = [name for name in together if name.endswith("kernel")]  # biases start as zeros
+    assert {name.split("/")[0] for name in kernels} == {"torso", "policy", "value", "fit"}
+    assert not [name for name in kernels if np.array_equal(together[name], other[name])]
 
 
 def test_a_head_starts_the_same_whatever_was_built_before():
@@ -218,6 +221,19 @@ def test_the_passes_of_an_update_are_those_of_each_task_alone(data_format, side_
     for name, value in expected.items():
         assert metrics[name] == pytest.approx(value, abs=1e-5), name
     assert total == metrics["loss_total"]
+
+
+def test_each_part_is_unrolled_with_its_own_past():
+    """Parts of the same length share a pass."""
+    network = build(IMAGES._replace(state=32), (Value(),), kind="lstm")
+    assert network.lengths == {"base": 4, "again": 4}
+    hidden = np.random.default_rng(0).normal(size=(2, 3, 4, 16)).astype(np.float32)
+    features = {name: Features(x, x) for name, x in zip(network.lengths, hidden, strict=True)}
+    pasts = {name: make_past(3, 4, seed) for seed, name in enumerate(network.lengths)}
+    unrolled = network._unrolled(features, pasts, 3)
+    for name, past in pasts.items():
+        alone, _ = network.torso.unroll(features[name].hidden, past)
+        np.testing.assert_allclose(numpy(unrolled[name].hidden), numpy(alone), atol=1e-5)
 
 
 def test_layouts_agree():

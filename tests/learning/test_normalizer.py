@@ -87,6 +87,17 @@ def test_the_network_sees_every_frame_of_a_stack_with_the_moments_of_what_was_tr
     np.testing.assert_allclose(seen, expected, atol=1e-3)
 
 
+@pytest.mark.parametrize(("mean", "least", "most"), [(0.0, 0, 5), (1.0, -5, 0)])
+def test_normalized_observations_are_clipped_at_five_deviations(mean, least, most):
+    """Pixels between 0 and 1 are up to 20 of the least deviation, 0.05, away from these means."""
+    learner = make_learner(dataclasses.replace(CONFIG, normalize_observations="element"))
+    torso = learner.network.torso
+    for variable, value in zip(torso.statistics.variables, (mean, 0.0, 9.0), strict=True):
+        variable.assign(np.full(variable.shape, value, np.float32))
+    seen = numpy(torso._input(make_batch()["observations"]))
+    assert (seen.min(), seen.max()) == (least, most)
+
+
 def test_padded_rows_are_in_no_moments():
     """JAX pads a batch of 3 rollouts to 4; masked steps are in no moments either."""
     learner = make_learner()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -59,6 +60,15 @@ def test_a_cluster_has_a_row_for_each_node():
     rows = [row.strip(" │").split() for row in text(Display(CONFIG, console=terminal()), line).splitlines()]
     assert ["node", "PPS", "lag", "rounds", "missed"] in rows
     assert ["0", "1,234", "2.2", "3"] in rows and ["10", "56", "-", "0"] in rows
+
+
+def test_skipped_updates_and_restarted_processes_are_shown():
+    (line,) = snapshots(1)
+    display = Display(CONFIG, console=terminal())
+    assert not any(word in text(display, line) + display.line(line) for word in ("skipped", "restarts"))
+    line |= {"skipped": 1200, "restarts": 3}
+    assert re.search(r"skipped +1200\b.*restarts +3\b", text(display, line), re.DOTALL)
+    assert "1,200 updates skipped, because they were not finite" in display.line(line)
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 200])

@@ -115,6 +115,19 @@ def test_state_goes_on():
     assert (line["trained"], line["updates"], line["skipped"], line["episodes"]) == (20, 1, 1, 1)
 
 
+def test_what_another_process_takes_is_added_once():
+    node, whole = metrics(), metrics()
+    for lag, scores in ((7, (1.0, 2.0)), (3, (6.0,)), (None, ())):
+        if lag is not None:
+            node.trained(20, [lag], {"loss_pc": float(lag)})
+        for score in scores:
+            node.episode(score)
+        whole.add(node.take())
+    line = snapshot(whole, 1)
+    assert (line["episodes"], line["score_mean"], line["trained"], line["updates"]) == (3, 3.0, 40, 2)
+    assert (line["policy_lag"], line["policy_lag_max"], line["loss_pc"]) == (5, 7, 5.0)
+
+
 def test_threads_lose_no_count():
     m = metrics()
 

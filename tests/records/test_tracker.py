@@ -79,6 +79,20 @@ def test_tracked_values(stub, tmp_path):
     assert tracker.open_tracker(Config(), tmp_path) is None
 
 
+def test_a_line_that_cannot_be_sent_is_reported_and_the_run_goes_on(stub, tmp_path, monkeypatch, capsys):
+    import wandb
+
+    def refuse(line):
+        raise wandb.Error("the run was deleted")
+
+    monkeypatch.setattr(stub.run, "log", refuse)
+    with MetricsWriter(tmp_path, 0, tracker.open_tracker(TRACKED, tmp_path)) as writer:
+        for step in (1, 2):
+            writer.write({"step": step})
+    warning = capsys.readouterr().err
+    assert "Weights & Biases: the run was deleted; " in warning and warning.count("\n") == 1
+
+
 def test_a_refusal_is_one_line(offline, tmp_path, monkeypatch):
     import wandb
 

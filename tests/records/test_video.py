@@ -58,6 +58,16 @@ def test_the_map_lies_where_its_cells_are_in_the_frame(tmp_path, size, scale, ce
     assert (columns.min(), columns.max() + 1) == (corner + scale * cell * 11, corner + scale * cell * 12)
 
 
+@pytest.mark.parametrize(
+    ("options", "fps"),
+    [({}, 15), ({"env_args": {"frameskip": 2}}, 30), ({"env": "gunreal/Catch-v0"}, 15)],
+)
+def test_an_episode_is_as_fast_as_on_the_console(options, fps):
+    from gunreal.records.video import _agent_steps_per_second
+
+    assert _agent_steps_per_second(Config(**options)) == fps
+
+
 def test_a_file_that_is_not_writable_is_refused(tmp_path, monkeypatch):
     path, spec = tmp_path / "a.mp4", Spec((1, 64, 64), 1, "uint8", 2)
     monkeypatch.setattr(os, "access", lambda name, _: name != path)

@@ -162,6 +162,14 @@ def test_queue_adds_predictors_once_more_agents_did_not_help():
     assert history == [Counts(3, 1, 1), Counts(2, 1, 1)] * 2 + [Counts(2, 2, 1)]
 
 
+def test_queue_adds_no_predictors_while_nothing_waits():
+    """Those that are busy are no bottleneck then."""
+    working = observation(predictor_idle=0.0, requests=0.5)
+    scheduler, counts = Balancing(), Counts(2, 1, 1)
+    history = [counts := scheduler.propose(counts, working) for _ in range(12)]
+    assert max(counts.predictors for counts in history) == 1
+
+
 def test_queue_removes_blocked_agents_if_more_trainers_do_not_help():
     blocked = observation(trainer_idle=0.0, blocked=0.5)
     scheduler, counts = Balancing(), Counts(8, 1, 1)

@@ -47,6 +47,19 @@ def test_an_error_in_a_callback_ends_the_run_and_is_raised(tmp_path):
     assert gunreal.load(tmp_path / "run").metrics[-1]["stopped_by"] == "error"
 
 
+def test_there_is_no_checkpoint_before_the_first_step():
+    """A run that fails before leaves no folder."""
+    saved, metrics = [], SimpleNamespace(step=0)
+    config, writer = gunreal.Config(metrics_seconds=1e-9), SimpleNamespace(write=dict)
+    system = SimpleNamespace(config=config, resumed=None, metrics=metrics, writer=writer)
+    ticker = Ticker(system, SimpleNamespace(snapshot=dict, save=lambda: saved.append(metrics.step)), None)
+    ticker()
+    metrics.step = 5
+    ticker()
+    ticker()  # the next one comes after `checkpoint_minutes`
+    assert saved == [5]
+
+
 def test_the_wait_for_an_evaluation_is_not_training_time():
     done = []
     system = SimpleNamespace(

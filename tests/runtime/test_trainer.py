@@ -9,7 +9,7 @@ from helpers import Bench, FakeLearner
 
 from gunreal.config.schema import Config
 from gunreal.records.metrics import RunMetrics
-from gunreal.runtime.trainer import Batch, Trainer, anneal, takes_part
+from gunreal.runtime.trainer import Batch, Trainer, anneal, takes_part, updates
 
 
 def test_anneal():
@@ -115,6 +115,18 @@ def test_ppo_takes_advantages_and_learns_from_a_batch_several_times():
         assert (line["updates"], line["trained"], line["batch_train"]) == (6, 16, 8)
         epoch = np.concatenate([base["advantage"][base["mask"] > 0] for base in seen[:2]])
         assert epoch.mean() == pytest.approx(0, abs=1e-5) and epoch.std() == pytest.approx(1, abs=1e-3)
+
+
+def test_every_batch_and_every_seed_has_an_order_of_minibatches_of_its_own():
+    rollouts = np.arange(8, dtype=np.float32)[:, None]
+    batch = {"base": {"mask": np.ones((8, 1), np.float32), "advantage": rollouts}, "observations": rollouts}
+
+    def order(seed, version):
+        config = Config(seed=seed, algorithm="ppo", ppo_epochs=1, ppo_minibatches=4)
+        return [x for part in updates(batch, config, {"base": 1}, version) for x in part["observations"][:, 0].tolist()]
+
+    assert order(1, 0) == order(1, 0) and sorted(order(1, 0)) == list(range(8))
+    assert order(1, 0) != order(1, 4) and order(1, 0) != order(2, 0)
 
 
 @pytest.mark.parametrize(

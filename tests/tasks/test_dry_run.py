@@ -38,6 +38,10 @@ def test_target_arrays_of_tasks_that_give_none():
         def targets(self, replay, sequence, bootstrap):
             return {"class": 1}
 
+    class Masks(RewardPrediction):
+        def targets(self, replay, sequence, bootstrap):
+            return {"mask": np.zeros(3, np.float32)}
+
     class Ragged(ValueReplay):
         def targets(self, replay, sequence, bootstrap):
             return {"returns": np.zeros(sequence.length, np.float32)}
@@ -46,5 +50,6 @@ def test_target_arrays_of_tasks_that_give_none():
         target_arrays(Ragged(), SPEC, ())
     with pytest.raises(ConfigError, match="'vr': sample\\(\\) found nothing in 100 random steps"):
         target_arrays(Never(), SPEC, ())
-    with pytest.raises(ConfigError, match="'rp': targets\\(\\) must return NumPy arrays by name"):
-        target_arrays(Lists(), SPEC)
+    for task in (Lists(), Masks()):
+        with pytest.raises(ConfigError, match=r"'rp': targets\(\) must return NumPy arrays by name, and none may be"):
+            target_arrays(task, SPEC)

@@ -91,6 +91,12 @@ def test_loss_and_gradient_by_hand():
     np.testing.assert_allclose(tape.gradient(loss, value), [[-1 / 3, 2 / 3], [1 / 3, 0]], rtol=1e-6)
 
 
+def test_errors_are_in_units_of_the_returns_deviation():
+    value, returns = np.float32([[1, 5]]), np.float32([[3, 7]])
+    batch = {"returns": returns, "mask": np.ones((1, 2), np.float32)}
+    assert float(TASK.loss({"value": value, "scale": 4.0}, batch)) == 0.5 * (2 / 4) ** 2
+
+
 def test_bootstrap_is_the_critics_value():
     assert TASK.bootstrap({"value": np.array([[3.0], [4.0]])}).tolist() == [3, 4]
     assert TASK.head(VECTOR) is None
