@@ -2,12 +2,14 @@
 
 Runs whose names differ only in a seed at the end (`breakout-s1`, `breakout-s2`; `pc_1`, `pc_2`) are seeds of one curve.
 It shows their median and its bootstrap interval, over the part that all of them have. `LABEL=GLOB` draws all runs that
-match as one curve with that label, as in `gunreal plot base=runs/old/base* "all tasks=tasks-s?"`.
+match as one curve with that label, as in `gunreal plot base=runs/old/base* "all tasks=tasks-s?"`. Other runs of
+different folders are different curves, even if they have the same name.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -35,19 +37,43 @@ def group(names: Sequence[str], logdir: str = "runs", suffix: str = SEED) -> dic
         pattern = re.compile(suffix)
     except re.error as error:
         raise ConfigError(f"--group {suffix!r} is not a regular expression: {error}") from error
-    groups: dict[str, list[Path]] = {}
-    full: dict[str, str] = {}
+    groups: dict[tuple[Path | None, str], list[Path]] = {}  # by parent and label; those of LABEL=GLOB have no parent
+    full: dict[tuple[Path | None, str], str] = {}
     for name in names:
         label, equals, glob = name.partition("=")
         if equals and not (Path(name).exists() or Path(logdir, name).exists()):
-            groups.setdefault(label, []).extend(_matches(glob, logdir))
+            groups.setdefault((None, label), []).extend(_matches(glob, logdir))
             continue
         found = folders.find(name, logdir)
         own = Path(name).name or found.name  # not the name of a link's target, which may be another experiment's
         label = pattern.sub("", own) if suffix else own
-        full[label] = own
-        groups.setdefault(label, []).append(found)
-    return {full.get(label, label) if len(paths) == 1 else label: paths for label, paths in groups.items()}
+        key = _parent(name, found, logdir), label
+        full[key] = own
+        paths = groups.setdefault(key, [])
+        if found not in paths:
+            paths.append(found)
+    titled: dict[str, list[Path]] = {}
+    for (parent, label), paths in groups.items():
+        parents = [other for other, same in groups if same == label and other]
+        alone = len(paths) == 1 and (None, label) not in groups
+        title = full[parent, label] if parent and alone else label
+        if parent and len(parents) > 1:
+            title = f"{_distinct(parent, parents)}/{title}"
+        titled.setdefault(title, []).extend(paths)
+    return titled
+
+
+def _parent(name: str, found: Path, logdir: str) -> Path:
+    """The folder that holds a run, or the link to it that `name` names."""
+    links = (Path(name).expanduser(), Path(logdir, name).expanduser())
+    link = next((path for path in links if path.name and path.resolve() == found), found)
+    return link.parent.resolve()
+
+
+def _distinct(parent: Path, parents: Sequence[Path]) -> Path:
+    """The end of a folder's path that tells it from the others."""
+    common = Path(os.path.commonpath(parents))
+    return parent.relative_to(common.parent if common in parents else common)
 
 
 def _matches(glob: str, logdir: str) -> list[Path]:

@@ -23,6 +23,25 @@ def test_other_names_are_not_grouped(tmp_path, names):
     assert plot.group(names, str(make_runs(tmp_path, *names)[0].parent)).keys() == set(names)
 
 
+def test_runs_of_other_folders_are_other_curves(tmp_path):
+    old = make_runs(tmp_path / "old", "pong-s1", "pong-s2", "qbert")
+    new = make_runs(tmp_path / "new", "pong-s1", "pong-s2")
+    top = make_runs(tmp_path, "vr", "vr-s2")
+    groups = plot.group([*map(str, [*old, *new]), "vr"], str(tmp_path))
+    assert groups == {"old/pong": old[:2], "new/pong": new, "qbert": old[2:], "vr": top[:1]}
+    inner = make_runs(tmp_path / "old" / "x", "vr") + make_runs(tmp_path / "new" / "x", "vr")
+    groups = plot.group(["vr", "vr-s2", *map(str, inner)], str(tmp_path))
+    assert groups == {f"{tmp_path.name}/vr": top, f"{tmp_path.name}/old/x/vr": inner[:1],
+                      f"{tmp_path.name}/new/x/vr": inner[1:]}  # fmt: skip
+
+
+def test_a_run_that_is_given_twice_is_drawn_once(tmp_path):
+    (path,) = make_runs(tmp_path, "pong-s1")
+    (tmp_path / "link").symlink_to(tmp_path)
+    twice = ["pong-s1", str(path), f"{tmp_path}/link/pong-s1"]
+    assert plot.group(twice, str(tmp_path)) == {"pong-s1": [path]}
+
+
 def test_groups_can_be_switched_off(tmp_path):
     make_runs(tmp_path, "pc-s1", "pc-s2")
     assert list(plot.group(["pc-s1", "pc-s2"], str(tmp_path), suffix="")) == ["pc-s1", "pc-s2"]

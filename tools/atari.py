@@ -13,7 +13,8 @@ If the program is stopped, the same command continues: finished runs are kept, g
 checkpoints, and unfinished runs of other systems start again.
 
 All systems use the protocol of the papers: an action repeat of 4 frames, no sticky actions, and up to 30 no-ops at the
-start of a game. A score is the raw score of a whole game, even for a system that trains on single lives.
+start of a game. A score is the raw score of a whole game, even for a system that trains on single lives. All systems
+train on the CPU. GPUs are hidden from them.
 
 Exit codes: 0 on success, 1 if a run failed, 2 for bad input, 130 if stopped.
 """
@@ -21,12 +22,12 @@ Exit codes: 0 on success, 1 if a run failed, 2 for bad input, 130 if stopped.
 from __future__ import annotations
 
 import argparse
-import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.command_line import Parser, check_positive, say
+from common.command_line import Parser, check_positive, positive_count, say, stopped, without_gpus
 from experiments import dispatcher
 from experiments.jobs import Job
 from peers import contestants
@@ -35,7 +36,6 @@ from peers.table import LEARNING
 from scores import comparison, games, page, plan
 
 from gunreal.config.schema import ConfigError
-from gunreal.config.units import parse_count
 from gunreal.records import curves
 
 
@@ -65,10 +65,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[Contestant]]:
     for name in ("seeds", "parallel", "minutes"):
         if getattr(options, name) is not None:
             check_positive(name, getattr(options, name))
-    try:
-        options.steps = parse_count(options.steps)
-    except ValueError as error:
-        raise ConfigError(f"--steps: {error}") from error
+    options.steps = positive_count("steps", options.steps)
     options.games = games.parse(options.games)
     return options, contestants.parse(options.systems, options.python, argv[end + 1 :], LEARNING, "learn")
 
@@ -97,33 +94,41 @@ def draw(options: argparse.Namespace, systems: Sequence[Contestant], jobs: Seque
     page.write(results, paths, options.logdir)
 
 
+def run(options: argparse.Namespace, systems: Sequence[Contestant]) -> int:
+    """Trains the missing runs, or draws only, and returns the exit code."""
+    curves.check_matplotlib()
+    known = {system.label: {} for system in systems} if options.draw else plan.describe(systems)
+    budget = {"steps": options.steps, "seeds": options.seeds, "logdir": options.logdir}
+    jobs = plan.plan(systems, options.games, known=known, **budget)
+    if options.draw:
+        plan.check_steps(jobs)
+        draw(options, systems, jobs)
+        say(f"{options.logdir / page.NAME}.png, .md, .json")
+        return 0
+    plan.check(jobs)
+    with dispatcher.locked(options.logdir) as lock:
+        working = dispatcher.Dispatcher(jobs, options.parallel, lock, say)
+        finished = sum(job.finished() for job in jobs)
+        say(f"{len(jobs)} runs of {options.steps:,} agent steps, of which {finished} have finished")
+        working.train(lambda: dispatcher.attempt(lambda: draw(options, systems, jobs), say))
+    if working.stopping:
+        return stopped()
+    return 1 if working.failed else 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code."""
     try:
         options, systems = parse(sys.argv[1:] if argv is None else argv)
-        curves.check_matplotlib()
-        known = {system.label: {} for system in systems} if options.draw else plan.describe(systems)
-        budget = {"steps": options.steps, "seeds": options.seeds, "logdir": options.logdir}
-        jobs = plan.plan(systems, options.games, known=known, **budget)
-        if options.draw:
-            plan.check_steps(jobs)
-            draw(options, systems, jobs)
-            say(f"{options.logdir / page.NAME}.png, .md, .json")
-            return 0
-        plan.check(jobs)
-        with dispatcher.locked(options.logdir) as lock:
-            working = dispatcher.Dispatcher(jobs, options.parallel, lock, say)
-            finished = sum(job.finished() for job in jobs)
-            say(f"{len(jobs)} runs of {options.steps:,} agent steps, of which {finished} have finished")
-            working.train(lambda: dispatcher.attempt(lambda: draw(options, systems, jobs), say))
-        if working.stopping:
-            say(f"stopped; to continue, run: {shlex.join(['python', *sys.argv])}")
-            return 130
-        return 1 if working.failed else 0
+        with without_gpus():
+            return run(options, systems)
     except (OSError, ValueError) as error:  # ConfigError is one
         print(f"atari.py: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return stopped()
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM interrupts the preparations like Ctrl-C
     sys.exit(main())

@@ -7,6 +7,8 @@
 
 All nodes run on this machine, with --mbit as machines of their own in network namespaces. The coordinator, the reducers
 and the transport are those of `gunreal train --nodes`.
+
+Exit codes: 0 on success, 2 for bad input, 130 if stopped.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import argparse
 import contextlib
 import json
 import os
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -22,15 +26,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common.command_line import say
+from common.command_line import Parser, check_positive, positive_count, say
 from measuring import namespaces
 
 from gunreal.cluster.compression import Packer
 from gunreal.cluster.coordinator import Coordinator
 from gunreal.cluster.flat import bounds
 from gunreal.cluster.node import Answer, Assignment, Description
-from gunreal.config.schema import Config
-from gunreal.config.units import parse_count
+from gunreal.config.checks import check
+from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.spec import Spec
 from gunreal.records.metrics import RunMetrics
 
@@ -77,14 +81,10 @@ class SleepingCoordinator(Coordinator):
     node = Sleeper
 
 
-def measure(options: argparse.Namespace, nodes: int) -> dict[str, Any]:
-    """Runs rounds for some seconds, on the Ray cluster `options.cluster` or on this machine.
-
-    Returns:
-      The metrics of that time.
-    """
+def config_of(options: argparse.Namespace, nodes: int) -> Config:
+    """The configuration of a cluster, on the Ray cluster `options.cluster` or on this machine."""
     settings = {"weights": options.weights, "compute": options.compute, "slow": options.slow, "first": 1}
-    config = Config(
+    return Config(
         nodes=nodes,
         reducers=options.reducers,
         quorum=options.quorum,
@@ -93,6 +93,11 @@ def measure(options: argparse.Namespace, nodes: int) -> dict[str, Any]:
         env_args=settings,
         steps=2**40,
     )
+
+
+def measure(options: argparse.Namespace, nodes: int) -> dict[str, Any]:
+    """Runs rounds for some seconds and returns the metrics of that time."""
+    config = config_of(options, nodes)
     spec = Spec((4,), 1, "float32", 2)
     with tempfile.TemporaryDirectory() as folder:
         run = SleepingCoordinator(config, spec, (), Path(folder), None)
@@ -116,11 +121,11 @@ def measure(options: argparse.Namespace, nodes: int) -> dict[str, Any]:
     return found
 
 
-def options_of(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The options of a command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Returns the options. Raises ConfigError."""
+    parser = Parser("cluster_rounds.py", __doc__)
     parser.add_argument("--nodes", default="1,2,4,8", help="numbers of nodes")
-    parser.add_argument("--weights", type=parse_count, default=540_000, help="number of weights")
+    parser.add_argument("--weights", default="540000", help="number of weights")
     parser.add_argument("--compute", type=float, default=0.2, help="seconds for a gradient")
     parser.add_argument("--slow", type=float, default=1.0, help="how many times longer one of the nodes takes")
     parser.add_argument("--reducers", type=int, default=1, help="number of reducers")
@@ -134,30 +139,45 @@ def options_of(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--cluster", default="", help="address of a Ray cluster to use instead")
     parser.add_argument("--json", action="store_true", help="print all metrics as JSON")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    options.weights = positive_count("weights", options.weights)
+    options.nodes = [positive_count("nodes", word) for word in options.nodes.split(",")]
+    for name in ("slow", "seconds"):
+        check_positive(name, getattr(options, name))
+    if options.mbit:
+        check_positive("mbit", options.mbit)
+    for nodes in options.nodes:
+        check(config_of(options, nodes), ())
+    return options
 
 
-def main() -> None:
-    """Prints a row for each number of nodes."""
-    options = options_of()
-    counts = list(map(int, options.nodes.split(",")))
-    with contextlib.ExitStack() as stack:
-        if options.mbit:
-            network = stack.enter_context(namespaces.started(max(counts)))
-            options.cluster = network.address
-            for place in range(1, max(counts) + 1):
-                network.limit(place, options.mbit)
-        _print(options, counts)
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prints a row for each number of nodes, and returns the exit code."""
+    try:
+        options = parse(sys.argv[1:] if argv is None else argv)
+        with contextlib.ExitStack() as stack:
+            if options.mbit:
+                network = stack.enter_context(namespaces.started(max(options.nodes)))
+                options.cluster = network.address
+                for place in range(1, max(options.nodes) + 1):
+                    network.limit(place, options.mbit)
+            _print(options)
+    except ConfigError as error:
+        print(f"cluster_rounds.py: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
 
 
-def _print(options: argparse.Namespace, counts: Sequence[int]) -> None:
+def _print(options: argparse.Namespace) -> None:
     if options.json:
-        for nodes in counts:
+        for nodes in options.nodes:
             print(json.dumps(measure(options, nodes)))
         return
     say("| nodes | ms a round | overhead, ms | gradients a round | samples a second | MiB a round |")
     say("|---|---|---|---|---|---|")
-    for nodes in counts:
+    for nodes in options.nodes:
         line = measure(options, nodes)
         rate = line["contributions"] * BATCH * 1000 / line["round_ms"]
         say(
@@ -167,4 +187,5 @@ def _print(options: argparse.Namespace, counts: Sequence[int]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that networks are removed
+    sys.exit(main())

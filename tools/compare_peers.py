@@ -12,6 +12,8 @@ until the mean score of the last 100 games reaches --score, or for --minutes. Th
 minutes that each system needed. If the program is stopped, the same command continues, but unfinished runs of other
 systems start again.
 
+All systems use the CPU. GPUs are hidden from them.
+
 Use --python if a system is installed in another virtual environment. Training flags after -- apply to all gunreal
 systems. Settings of a single system follow its name, separated by colons.
 
@@ -23,13 +25,21 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import shlex
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.command_line import Parser, check_positive, check_writable, on_cores, say
+from common.command_line import (
+    Parser,
+    check_positive,
+    check_writable,
+    on_cores,
+    positive_count,
+    say,
+    stopped,
+    without_gpus,
+)
 from experiments import dispatcher
 from peers import contestants, learning, speed
 from peers.contestants import Contestant
@@ -37,7 +47,6 @@ from peers.table import LEARNING, SPEED
 from scores import games, plan
 
 from gunreal.config.schema import Config, ConfigError
-from gunreal.config.units import parse_count
 from gunreal.records import curves
 
 _OTHERS = 10_000_000  # agent steps: the budget that the other systems' settings are made for
@@ -111,10 +120,7 @@ def _check_learning(args: argparse.Namespace) -> None:
         raise ConfigError(f"--env takes one game, not {args.env!r}; run the command once for each game")
     (args.env,) = chosen
     args.logdir = Path(args.logdir or f"runs/learn-{args.env}")
-    try:
-        args.steps = parse_count(args.steps) if args.steps else 0
-    except ValueError as error:
-        raise ConfigError(f"--steps: {error}") from error
+    args.steps = positive_count("steps", args.steps) if args.steps else 0
 
 
 def compare_speed(args: argparse.Namespace, chosen: Sequence[Contestant]) -> int:
@@ -153,8 +159,7 @@ def compare_learning(args: argparse.Namespace, chosen: Sequence[Contestant]) -> 
         working.train(lambda: None)
     dispatcher.attempt(draw, say)
     if working.stopping:
-        say(f"stopped; to continue, run: {shlex.join(['python', *sys.argv])}")
-        return 128 + signal.SIGINT
+        return stopped()
     return 1 if working.failed else 0
 
 
@@ -162,9 +167,9 @@ def main(argv: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
     try:
         args, chosen = parse(argv)
-        with on_cores(args.cores):
+        with on_cores(args.cores), without_gpus():
             return (compare_learning if args.learn else compare_speed)(args, chosen)
-    except ConfigError as error:
+    except (OSError, ValueError) as error:  # ConfigError is one, and so are errors from damaged files
         speed.say(f"compare_peers.py: {error}")
         return 2
     except KeyboardInterrupt:

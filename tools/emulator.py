@@ -15,9 +15,11 @@ from __future__ import annotations
 import argparse
 import sys
 
+from common.command_line import Parser, check_positive
 from emulation.bench import bench
 from emulation.verify import verify, verify_modes
 
+from gunreal.config.schema import ConfigError
 from gunreal.emulator import EmulatorUnavailable, UnknownGame
 from gunreal.emulator.games import find_game, games, refused
 
@@ -26,11 +28,9 @@ TWENTY = ("hero", "alien", "asterix", "asteroids", "battle_zone", "beam_rider", 
           "space_invaders", "zaxxon")  # fmt: skip
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs the command. Returns 1 if a supported game differs, 2 for bad input, else 0."""
-    parser = argparse.ArgumentParser(
-        prog="emulator.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Returns the options. Raises ConfigError."""
+    parser = Parser("emulator.py", __doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (("verify", "compare with ale-py frame by frame"), ("bench", "compare the speed with ale-py's")):
         command = commands.add_parser(name, help=text)
@@ -47,14 +47,25 @@ def main(arguments: list[str] | None = None) -> int:
                 "--rounds", type=int, default=3, help="number of measurements of each emulator (default: 3)"
             )
     options = parser.parse_args(arguments)
+    check_positive("frames", options.frames)
+    if options.command == "bench":
+        check_positive("rounds", options.rounds)
+    if options.seed < 0:
+        raise ConfigError(f"--seed is {options.seed}, but must not be negative")
+    return options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command. Returns 1 if a supported game differs, 2 for bad input, else 0."""
     try:
+        options = parse(arguments)
         names = [find_game(name).name for name in _names(options.games)]
         if options.command == "bench":
             return bench(names, options.frames, options.rounds)
         if options.modes:
             return verify_modes(names, options.frames, options.seed)
         return verify(names, options.frames, options.seed, refused() if options.games == "all" else {})
-    except (UnknownGame, EmulatorUnavailable) as error:
+    except (ConfigError, UnknownGame, EmulatorUnavailable) as error:
         print(f"emulator.py: {error}", file=sys.stderr)
         return 2
 

@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import shlex
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.command_line import Parser, check_positive, say
+from common.command_line import Parser, check_positive, positive_count, say, stopped
 from experiments import (
     adjustment,
     atari_papers,
@@ -43,7 +42,6 @@ from experiments.speed import RATES, SpeedExperiment
 from experiments.table import Experiment, GamesExperiment, LearningExperiment
 
 from gunreal.config.schema import ConfigError
-from gunreal.config.units import parse_count
 from gunreal.records import curves
 
 ALL: dict[str, Experiment] = {**papers.EXPERIMENTS, **atari_papers.EXPERIMENTS, **RATES, **ba3c.ROUNDS}
@@ -93,10 +91,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     if isinstance(experiment, LearningExperiment):
         curves.check_smoothing(options.smooth)
         options.experiment = dataclasses.replace(experiment, minutes=options.minutes or experiment.minutes)
-        try:
-            options.steps = parse_count(options.steps) if options.steps else 0
-        except ValueError as error:
-            raise ConfigError(f"--steps: {error}") from error
+        options.steps = positive_count("steps", options.steps) if options.steps else 0
     return options, list(argv[end + 1 :])
 
 
@@ -206,13 +201,8 @@ def train(experiment: LearningExperiment, options: argparse.Namespace, extra: Se
     if dispatcher.attempt(draw, say):
         say(results)
     if working.stopping:
-        return _stopped()
+        return stopped()
     return 1 if working.failed else 0
-
-
-def _stopped() -> int:
-    say(f"stopped; to continue, run: {shlex.join(['python', *sys.argv])}")
-    return 130
 
 
 def measure(experiment: SpeedExperiment, options: argparse.Namespace, extra: Sequence[str]) -> int:
@@ -236,7 +226,7 @@ def measure(experiment: SpeedExperiment, options: argparse.Namespace, extra: Seq
             failed = -1
         if dispatcher.attempt(lambda: speed_report.write(experiment, path), say):
             say(results)
-    return _stopped() if failed < 0 else min(failed, 1)
+    return stopped() if failed < 0 else min(failed, 1)
 
 
 def measure_rounds(experiment: ba3c.ClusterExperiment, options: argparse.Namespace) -> int:
@@ -280,7 +270,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"reproduce.py: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        return _stopped()
+        return stopped()
 
 
 if __name__ == "__main__":

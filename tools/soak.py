@@ -9,7 +9,7 @@ annealing scheduler, every 5 s). Three checks follow:
   requests  every prediction request has been answered and counted
   left      no thread or process is left after the run
 
-Exit codes: 0 if all checks pass, 1 if one fails, 2 for bad input.
+Exit codes: 0 if all checks pass, 1 if one fails, 2 for bad input, 130 if stopped.
 """
 
 from __future__ import annotations
@@ -49,13 +49,16 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code: 0 if all checks pass, 1 if one fails, 2 for bad input."""
+    """Runs the command and returns its exit code."""
     try:
         options, config = parse(sys.argv[1:] if argv is None else argv)
         found = endurance.soak(config, options.minutes)
     except ConfigError as error:
         print(f"soak.py: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:  # a part of a test is no result
+        print("soak.py: interrupted", file=sys.stderr)
+        return 130
     steps = found["looks"][-1]["steps"]
     memory_of = ", ".join(f"{name} within {share:.1%}" for name, share in found["spread"].items())
     say(f"{steps:,} agent steps; memory in the last two thirds: {memory_of}")

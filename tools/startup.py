@@ -79,7 +79,10 @@ def child(argv: Sequence[str]) -> None:
     clock.after(system.devices, "select_for", "framework imported")
     clock.after(system, "build_learner", "network built")
     clock.after(system, "make_layout", "functions traced")
-    train.train(config, show=False)
+    try:
+        train.train(config, show=False)
+    except (ConfigError, train.AgentFailure) as error:
+        sys.exit(str(error))  # without a traceback, because `measure` shows the last line
     print(json.dumps(clock.reached))
 
 
@@ -109,7 +112,7 @@ def measure(config: Config) -> dict[str, tuple[float, float]]:
         command = [sys.executable, __file__, _CHILD, "--config", str(file)]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        raise ConfigError(done.stderr.strip().splitlines()[-1])
+        raise ConfigError(done.stderr.strip().rpartition("\n")[2] or f"a run ended with code {done.returncode}")
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -13,12 +13,16 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 from peers.curve import Curve
 from peers.progress import Progress
 from peers.table import PEERS, Peer, versions
+
+_PATIENCE = 60.0  # seconds for a system to end after a signal
 
 
 def main(argv: Sequence[str]) -> None:
@@ -61,18 +65,55 @@ def main(argv: Sequence[str]) -> None:
 
 
 def learn(peer: Peer, args: argparse.Namespace) -> None:
-    """Trains a system until the end of its budget, SIGINT or SIGTERM, and writes its learning curve."""
+    """Trains a system until the end of its budget, SIGINT or SIGTERM, and writes its learning curve.
+
+    A further signal ends it at once, and so does time, because a system may wait for workers that a signal has killed.
+    """
     args.out.mkdir(parents=True, exist_ok=True)
     curve = Curve(args.out, args.steps)
+    stop = _stopping(curve)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _: curve.stop(signal.Signals(number).name))
+        signal.signal(number, stop)
     try:
         peer.learn(curve, args.game, args.seed, **args.settings)
     finally:
         curve.close()
-        if os.getpgrp() == os.getpid():  # this program leads its process group: end everything that it has started
+        if _leads():
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             os.killpg(os.getpgrp(), signal.SIGTERM)
+
+
+def _leads() -> bool:
+    """Whether this program leads its process group, so that everything that it has started can be ended with it."""
+    return os.getpgrp() == os.getpid()
+
+
+def _stopping(curve: Curve) -> Callable[[int, Any], None]:
+    """Returns a signal handler that ends the training in order, and by force if it goes on."""
+    own, came = os.getpid(), [0]
+
+    def stop(number: int, _: Any) -> None:
+        curve.stop(signal.Signals(number).name)
+        if os.getpid() != own:
+            return  # a process of the system, which has inherited this handler
+        came[0] += 1
+        if came[0] > 1:
+            _end(curve)
+        timer = threading.Timer(_PATIENCE, _end, (curve,))
+        timer.daemon = True
+        timer.start()
+
+    return stop
+
+
+def _end(curve: Curve) -> NoReturn:
+    """Ends this program at once, and everything that it has started."""
+    try:
+        curve.close()
+    finally:
+        if _leads():
+            os.killpg(os.getpgrp(), signal.SIGKILL)
+        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 
 import atari
 import pytest
@@ -10,6 +14,7 @@ from peer_standins import TOOLS, learner, leave, lines
 from peers import contestants
 from peers.table import LEARNING
 from scores import plan
+from training import wait_until
 
 from gunreal.config.files import save
 from gunreal.config.schema import ConfigError
@@ -53,15 +58,32 @@ def test_plan(tmp_path):
         planned(tmp_path, rest=["--seed", "5"])
 
 
-def test_a_finished_run_of_another_configuration_is_rejected(tmp_path):
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_run_of_another_configuration_is_rejected(tmp_path, ended):
+    """Also an unfinished one, which would be removed and start again."""
     job = planned(tmp_path)[1]
     job.prepare()
-    leave(job.path, lines(1, 2, ended=False))
-    planned(tmp_path, steps=2000)[1].check()  # unfinished: it starts again
-    leave(job.path, lines(1, 2))
+    leave(job.path, lines(1, 2, ended=ended))
     job.check()
     with pytest.raises(ConfigError, match="has steps 1000, not 2000; choose another --logdir"):
         planned(tmp_path, steps=2000)[1].check()
+    (job.path / "job.json").write_text('{"game"')
+    with pytest.raises(ConfigError, match="Pong-sb3-ppo_envs_4-s1 is not a run of another system"):
+        job.check()
+
+
+def test_a_run_that_ended_at_lower_limits_is_kept(tmp_path):
+    limits = {"score": 18.0, "minutes": 3.0}
+    job = planned(tmp_path, **limits)[1]
+    job.prepare()
+    leave(job.path, lines(1, 2, ended=False))
+    planned(tmp_path, minutes=5.0)[1].check()  # cut off: it starts again
+    leave(job.path, [*lines(1, 2, 3, ended=False), lines(1, 2, 3)[-1] | {"stopped_by": "SIGINT"}])
+    for same in (limits, {"score": 2.0}):
+        planned(tmp_path, **same)[1].check()
+    for raised in ({"score": 18.0, "minutes": 5.0}, {"score": 18.0}, {}):
+        with pytest.raises(ConfigError, match="s1 has ended at --score 18 --minutes 3; use these limits"):
+            planned(tmp_path, **raised)[1].check()
 
 
 def test_it_trains_what_is_missing_and_draws(tmp_path, capsys):
@@ -71,11 +93,11 @@ def test_it_trains_what_is_missing_and_draws(tmp_path, capsys):
     words = ["--systems", "sb3-ppo,sb3-ppo:envs=4", "--python", f"sb3={python}", "--games", "Pong,Breakout"]
     words += ["--steps", "1k", "--seeds", "1", "--parallel", "2", "--logdir", str(logdir)]
     done = logdir / "Pong-sb3-ppo-s1"
-    leave(logdir / "Breakout-sb3-ppo-s1", lines(1, ended=False))  # stopped: it starts again
     assert atari.main(words) == 0
+    leave(logdir / "Breakout-sb3-ppo-s1", lines(1, ended=False))  # stopped: it starts again
     stamp = done.joinpath("metrics.jsonl").stat().st_mtime_ns
     assert atari.main(words) == 0 and done.joinpath("metrics.jsonl").stat().st_mtime_ns == stamp
-    assert "4 runs of 1,000 agent steps, of which 4 have finished" in capsys.readouterr().out
+    assert "4 runs of 1,000 agent steps, of which 3 have finished" in capsys.readouterr().out
     found = json.loads((logdir / "atari.json").read_text())
     assert found["steps"]["games"] == ["Pong", "Breakout"] and found["minutes"]["at"] > 0
     scores = found["steps"]["systems"]["sb3-ppo"]["scores"]
@@ -120,9 +142,34 @@ def test_runs_are_drawn_with_their_own_steps_only(tmp_path, capsys):
         assert error == f"atari.py: {message}\n"
 
 
+def test_systems_train_without_a_gpu(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    python = learner(tmp_path / "python", "print('GPUs', repr(os.environ['CUDA_VISIBLE_DEVICES']))\n" + LEARNS)
+    words = ["--systems", "sb3-ppo", "--python", f"sb3={python}", "--games", "Pong", "--steps", "100", "--seeds", "1"]
+    assert atari.main([*words, "--logdir", str(tmp_path / "runs")]) == 0
+    assert "GPUs ''" in (tmp_path / "runs" / "Pong-sb3-ppo-s1.log").read_text()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_the_first_training(tmp_path, number):
+    begun = tmp_path / "begun"
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\ntouch {begun}\nexec sleep 60\n")
+    python.chmod(0o755)
+    words = [sys.executable, TOOLS / "atari.py", "--systems", "sb3-ppo", "--python", f"sb3={python}"]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: begun.exists() or process.poll() is not None)
+        process.send_signal(number)
+        out, error = process.communicate(timeout=30)
+    assert process.returncode == 130 and "stopped; to continue, run: python" in out and error == ""
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        ("--systems sb3-ppo --python sb3=/bin/true", "true does not answer like a Python interpreter; check --python"),
         ("--games Pung", "unknown game 'Pung'; did you mean Pong?"),
         ("--systems sb3-pp", "did you mean sb3-ppo?"),
         ("--systems sb3-ppo:envs=x", "its settings are whole numbers: envs=8, processes=1"),

@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import contextlib
+import json
+
 import pytest
-from experiments import ba3c_model
+from experiments import ba3c, ba3c_model, saved
 from experiments.ba3c import Condition
 from experiments.ba3c_model import Costs, Stragglers
 
+from gunreal.config.schema import ConfigError
+
+ROUNDS = {"round_ms": 300.0, "overhead_ms": 9.0, "contributions": 8.0, "traffic_mb": 3.0}
 COSTS = Costs(0.01, 0.002, 0.001, 0.8)
 FREE = Costs(0.0, 0.0, 0.0, 1.0)
 
@@ -47,3 +53,20 @@ def test_the_fit_finds_the_costs_of_simulated_rounds():
         for condition in conditions
     ]
     assert ba3c_model.fit(rows) == pytest.approx(COSTS, rel=1e-2)
+
+
+def test_measurements_of_another_kind_are_rejected(tmp_path, monkeypatch):
+    monkeypatch.setattr(ba3c, "_cluster", lambda *_: contextlib.nullcontext(""))
+    monkeypatch.setattr(ba3c, "_rounds", lambda *_: ROUNDS)
+    path, said = tmp_path / "rounds.json", []
+    for _ in range(2):
+        ba3c.measure(ba3c.ROUNDS["ba3c-fig6"], path, 8.0, said.append)
+    assert len(said) == len(json.loads(path.read_text())) == 5
+    with pytest.raises(ConfigError, match=r"rounds.json was measured with seconds 8.0, not 4.0; choose another folder"):
+        ba3c.measure(ba3c.ROUNDS["ba3c-fig6"], path, 4.0, said.append)
+    monkeypatch.setattr(saved, "here", lambda: "another")
+    with pytest.raises(ConfigError, match="not 'another'; choose another folder"):
+        ba3c.measure(ba3c.ROUNDS["ba3c-fig6"], path, 8.0, said.append)
+    path.write_text("[{")
+    with pytest.raises(ConfigError, match=r"rounds.json is damaged"):
+        ba3c.measure(ba3c.ROUNDS["ba3c-fig6"], path, 8.0, said.append)

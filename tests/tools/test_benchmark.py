@@ -10,11 +10,9 @@ from pathlib import Path
 
 import benchmark
 import pytest
-import steps_to_score
 from measuring import measure, summary
 from training import wait_until
 
-from gunreal.config import folders
 from gunreal.config.schema import Config
 from gunreal.learning import devices
 
@@ -159,96 +157,3 @@ def test_interrupted(tmp_path):
         assert process.wait(60) == 130
         assert process.stderr.read() == "benchmark.py: interrupted\n"
     wait_until(lambda: not any(member.is_running() for member in family))
-
-
-def test_steps_to_score_waits_for_a_hundred_episodes():
-    steps_to = steps_to_score.steps_to
-    lines = [
-        {"step": 10, "episodes": 2, "score_mean": 1.0},
-        {"step": 20, "episodes": 100, "score_mean": 0.7},
-        {"step": 30, "episodes": 150, "score_mean": 0.8},
-    ]
-    assert steps_to(lines, 0.8) == 30
-    assert steps_to(lines, 0.9) is None
-    assert steps_to([{"step": 5, "episodes": 0, "score_mean": None}], 0.0) is None
-
-
-def score(monkeypatch, logdir, *words):
-    flags = ["--env", "gunreal/Catch-v0", "--settings", "", "--steps", "900", "--logdir", str(logdir), *words]
-    monkeypatch.setattr(sys, "argv", ["steps_to_score.py", *flags])
-    return steps_to_score.main()
-
-
-class Trained:
-    """A training that has reached a score of 0.9 after as many steps as its seed."""
-
-    returncode = 0
-
-    def __init__(self, command, **_):
-        options = dict(zip(command[3::2], command[4::2], strict=True))
-        folder = Path(options["--logdir"], options["--name"])
-        folder.mkdir(parents=True)
-        line = {"step": int(options["--seed"]), "episodes": 100, "score_mean": 0.9}
-        (folder / "metrics.jsonl").write_text(json.dumps(line) + "\n")
-
-    def poll(self):
-        return 0
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [(["--seeds", "1"], "trained with other flags"), (["--json", "/nowhere/x.json"], "can't write /nowhere/x.json")],
-)
-def test_bad_input_of_steps_to_score(tmp_path, monkeypatch, capsys, words, message):
-    """Also a run with other flags, which is not taken for its own."""
-    (tmp_path / "Catch-v0-base-s1.flags").write_text("--agents 2")
-    with pytest.raises(SystemExit) as error:
-        score(monkeypatch, tmp_path, *words)
-    assert error.value.code == 2 and message in capsys.readouterr().err
-
-
-def test_steps_to_score_starts_unfinished_runs_again(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(steps_to_score.subprocess, "Popen", Trained)
-    assert score(monkeypatch, tmp_path, "--seeds", "1") == 0
-    unfinished = tmp_path / "Catch-v0-base-s2"
-    unfinished.mkdir()
-    (unfinished / "config.toml").touch()
-    with pytest.raises(SystemExit):
-        score(monkeypatch, tmp_path, "--seeds", "2")
-    assert "Catch-v0-base-s2 is not a run of this command" in capsys.readouterr().err
-    (tmp_path / "Catch-v0-base-s2.begun").touch()
-    with folders.locked(unfinished), pytest.raises(SystemExit):
-        score(monkeypatch, tmp_path, "--seeds", "2")
-    assert "is being trained by another process" in capsys.readouterr().err
-    stamp = (tmp_path / "Catch-v0-base-s1" / "metrics.jsonl").stat().st_mtime_ns
-    assert score(monkeypatch, tmp_path, "--seeds", "2") == 0
-    assert (
-        "median 2, not reached by 0 of 2 runs" in capsys.readouterr().out and not (unfinished / "config.toml").exists()
-    )
-    assert (tmp_path / "Catch-v0-base-s1" / "metrics.jsonl").stat().st_mtime_ns == stamp
-
-
-def test_steps_to_score_waits_for_an_interrupted_training(tmp_path, monkeypatch):
-    waits = []
-
-    class Running(Trained):
-        def poll(self):
-            raise KeyboardInterrupt
-
-        def wait(self):
-            waits.append(self)
-
-    monkeypatch.setattr(steps_to_score.subprocess, "Popen", Running)
-    with pytest.raises(KeyboardInterrupt):
-        score(monkeypatch, tmp_path)
-    assert len(waits) == 1
-
-
-def test_the_median_is_a_bound_if_half_of_the_runs_miss_the_score(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(steps_to_score.subprocess, "Popen", Trained)
-    monkeypatch.setattr(
-        steps_to_score, "steps_to", lambda lines, score: lines[0]["step"] if lines[0]["step"] < 3 else None
-    )
-    for seeds, line in ((3, "median 2,"), (4, "median >= 451,")):
-        assert score(monkeypatch, tmp_path, "--seeds", str(seeds)) == 0
-        assert line in capsys.readouterr().out

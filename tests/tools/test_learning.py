@@ -64,6 +64,20 @@ def test_a_run_ends_when_it_has_the_score(tmp_path, monkeypatch, capsys):
     assert "Stable-Baselines3 PPO" in capsys.readouterr().out
 
 
+def test_a_damaged_file_is_one_line(tmp_path, capsys):
+    python = learner(tmp_path / "python", LEARNS)
+    run = tmp_path / "runs" / "Pong-sb3-ppo-s1"
+    leave(run, lines(1, ended=False))
+    (run / "metrics.jsonl").write_text("no metrics\n")
+    (run / "job.json").write_text(
+        '{"game": "Pong", "steps": 10000000, "seed": 1, "settings": {"envs": 8, "processes": true}}'
+    )
+    words = ["--learn", "--peers", "sb3-ppo", "--python", f"sb3={python}", "--cores", "1"]
+    assert compare_peers.main([*words, "--logdir", str(run.parent)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("compare_peers.py: ") and error.count("\n") == 1 and "metrics.jsonl" in error
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

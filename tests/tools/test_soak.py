@@ -93,3 +93,12 @@ def test_the_verdict_is_printed_before_it_is_written(tmp_path, monkeypatch, caps
     with pytest.raises(FileNotFoundError):
         soak.main(["--json", str(folder / "soak.json")])
     assert "left behind: nothing" in capsys.readouterr().out
+
+
+def test_an_interrupted_run_is_no_result(monkeypatch, capsys):
+    def interrupted(config, watch):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(endurance.measure, "watched", interrupted)
+    assert soak.main([]) == 130
+    assert capsys.readouterr() == ("", "soak.py: interrupted\n")

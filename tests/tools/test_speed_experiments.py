@@ -8,6 +8,7 @@ import signal
 import pytest
 import reproduce
 from experiments import papers, speed, speed_report, speed_rounds
+from measuring.machine import machine
 from planned import CATCH, TOOLS
 from training import Training, wait_until
 
@@ -129,8 +130,10 @@ def test_rows_of_another_configuration_are_rejected(tmp_path, measured, monkeypa
         (["--", "--t_max", "10"], "was measured with t_max 5, not 10"),
     ):
         assert reproduce.main([*words, *more]) == 2 and message in capsys.readouterr().err
-    monkeypatch.setattr(speed_rounds, "machine", lambda: {"processor": "another", "cores": 64})
+    monkeypatch.setattr(speed_rounds, "machine", lambda: {"processor": "another", "cores": 64, "gpus": []})
     assert reproduce.main(words) == 2 and "'another'; choose" in capsys.readouterr().err
+    monkeypatch.setattr(speed_rounds, "machine", lambda: {**machine(), "gpus": ["H100"]})
+    assert reproduce.main(words) == 2 and "with gpus [], not ['H100']" in capsys.readouterr().err
     (tmp_path / "runs" / "multiverse.rounds.json").write_text('{"settings"')
     assert reproduce.main(words) == 2 and "is damaged" in capsys.readouterr().err
     assert len(measured.asked) == asked

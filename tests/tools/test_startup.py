@@ -29,11 +29,11 @@ def test_medians():
     [
         (["--repeats", "0"], "--repeats is 0"),
         (["--env", "None-v0"], "unknown environment"),
-        (["--stesp", "3"], "--stesp"),
-        (["--runner", "device"], "leave out --runner"),
+        (["--stesp", "3"], "unknown flag --stesp"),
+        (["--runner", "device"], "only agent processes on one machine"),
     ],
 )
 def test_bad_input_is_one_line(capsys, words, reason):
     assert startup.main(words) == 2
     error = capsys.readouterr().err
-    assert reason in error and error.count("\n") == 1
+    assert error.startswith(f"startup.py: {reason}") and error.count("\n") == 1

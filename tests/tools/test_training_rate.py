@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from measuring import training_rate
+from measuring.machine import nvidia_smi
 
 PROGRAM = """#!{python}
 import json, pathlib, sys, time
@@ -48,3 +49,13 @@ def test_a_run_that_fails_tells_its_last_line():
     pytest.importorskip("jax")
     with pytest.raises(RuntimeError, match="NoSuchGame"):
         training_rate.training_rate({"runner": "device", "env": "ALE/NoSuchGame-v5", "agents": 4}, 1.0, 120.0)
+
+
+def test_nvidia_smi_answers_with_a_line_for_each_gpu(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert nvidia_smi("name") == []
+    program = tmp_path / "nvidia-smi"
+    program.write_text('#!/bin/sh\n[ "$1" = --query-gpu=name ] && echo "NVIDIA A" && echo "NVIDIA B"\n')
+    program.chmod(0o755)
+    assert nvidia_smi("name") == ["NVIDIA A", "NVIDIA B"]
+    assert nvidia_smi("utilization.gpu") == []  # it has failed

@@ -6,7 +6,9 @@ import argparse
 import contextlib
 import math
 import os
+import shlex
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,14 +17,17 @@ from typing import Any, NoReturn
 from gunreal.config import flags
 from gunreal.config.checks import is_cluster, is_device
 from gunreal.config.schema import Config, ConfigError
+from gunreal.config.units import parse_count
+
+_GPUS = "CUDA_VISIBLE_DEVICES"
 
 
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises ConfigError for bad flags and keeps the line breaks of its description."""
 
-    def __init__(self, program: str, description: str | None, **options: Any):
+    def __init__(self, prog: str, description: str | None = None, **options: Any):
         super().__init__(
-            program,
+            prog,
             description=description,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
@@ -44,6 +49,16 @@ def check_positive(name: str, value: float) -> None:
     """Raises ConfigError unless the value of an option is finite and positive."""
     if not (math.isfinite(value) and value > 0):
         raise ConfigError(f"--{name} is {value:g}, but must be positive")
+
+
+def positive_count(name: str, text: str) -> int:
+    """The value of an option such as `1.5M`. Raises ConfigError unless it is a positive whole number."""
+    try:
+        value = parse_count(text)
+    except ValueError as error:
+        raise ConfigError(f"--{name}: {error}") from error
+    check_positive(name, value)
+    return value
 
 
 def check_writable(*files: Path | None) -> None:
@@ -69,6 +84,20 @@ def say(text: str) -> None:
     print(f"{time.strftime('%H:%M')} {text}", flush=True)
 
 
+def stopped() -> int:
+    """Tells how to continue a program that a signal has stopped, and returns its exit code."""
+    say(f"stopped; to continue, run: {shlex.join(['python', *sys.argv])}")
+    return 128 + signal.SIGINT
+
+
+def stop_signals() -> list[signal.Signals]:
+    """The signals that ask a program to stop."""
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores SIGHUP
+        numbers.append(signal.SIGHUP)
+    return numbers
+
+
 @contextlib.contextmanager
 def handled(numbers: Iterable[int], handler: Callable[[int, Any], object]) -> Iterator[None]:
     """Installs a signal handler, and restores the previous handlers at the end."""
@@ -78,6 +107,19 @@ def handled(numbers: Iterable[int], handler: Callable[[int, Any], object]) -> It
     finally:
         for number, previous in before.items():
             signal.signal(number, previous)
+
+
+@contextlib.contextmanager
+def without_gpus() -> Iterator[None]:
+    """Hides all GPUs from this process, and from the processes that it starts."""
+    before = os.environ.get(_GPUS)
+    os.environ[_GPUS] = ""
+    try:
+        yield
+    finally:
+        del os.environ[_GPUS]
+        if before is not None:
+            os.environ[_GPUS] = before
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ Every experiment compares the papers' constants with the defaults of this librar
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from experiments.table import ALL, GA3C, RGB, STACK, TASKS, GamesExperiment, LearningExperiment, Setting
 
@@ -14,7 +15,15 @@ _GUNREAL = {**GA3C, "t_max": 20, "replay_fill": "full"}  # GUNREAL, table 2
 _OURS = "These runs are short. The papers train on a GPU for a day or longer."
 
 
-def _figure(name: str, figure: int, game: str, env: str, paper: Mapping[str, float], shows: str) -> LearningExperiment:
+def _figure(
+    name: str,
+    figure: int,
+    game: str,
+    env: str,
+    paper: Mapping[str, float],
+    shows: str,
+    common: Mapping[str, Any] | None = None,
+) -> LearningExperiment:
     return LearningExperiment(
         name=name,
         title=f"GUNREAL figure {figure}: {game}",
@@ -28,6 +37,7 @@ def _figure(name: str, figure: int, game: str, env: str, paper: Mapping[str, flo
             "base": Setting("no task (our defaults)", {"tasks": ()}),
             ALL: Setting("pc+vr+rp (our defaults)", {"tasks": TASKS}),
         },
+        common=common or {},
         steps=_STEPS,
         reference="ga3c",
     )
@@ -77,6 +87,7 @@ _ALL = (
         {"ratio": 0.74},
         "GUNREAL reaches a score of 550 in 26 % fewer steps than GA3C (the ratio in the table) and finishes 4.0 "
         "times faster than UNREAL.",
+        {"env_args": {"frameskip": 3}},  # as in SpaceInvadersDeterministic-v3 of Gym
     ),
     GamesExperiment(
         name="ga3c-fig6",

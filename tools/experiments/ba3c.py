@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import cluster_rounds
 from measuring import namespaces
 
+from experiments import saved
 from experiments.table import Experiment
 from gunreal.config.schema import ConfigError
 
@@ -103,17 +104,24 @@ ROUNDS = {experiment.name: experiment for experiment in _ALL}
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The measurements so far: the fields of a condition and the metrics of its rounds."""
-    return json.loads(path.read_text()) if path.exists() else []
+    """The measurements so far: the fields of a condition, the metrics of its rounds, "machine" and "seconds".
+
+    Raises:
+      ConfigError: the file is damaged.
+    """
+    return saved.load(path, list) if path.exists() else []
 
 
 def measure(experiment: ClusterExperiment, path: Path, seconds: float, say: Callable[[str], None]) -> None:
     """Makes the missing measurements and saves each in `path`.
 
     Raises:
-      ConfigError: network namespaces cannot be made, or a measurement failed.
+      ConfigError: network namespaces cannot be made, a measurement failed, the file has measurements of another machine
+        or of another length, or it is damaged.
+      OSError: the file cannot be written.
     """
-    rows = read(path)
+    rows, about = read(path), {"machine": saved.here(), "seconds": seconds}
+    saved.check(path, rows, **about)
     done = [Condition(**row["condition"]) for row in rows]
     missing = [condition for condition in experiment.conditions if condition not in done]
     for mbit in sorted({condition.mbit for condition in missing}):
@@ -121,8 +129,8 @@ def measure(experiment: ClusterExperiment, path: Path, seconds: float, say: Call
         with _cluster(mbit, max(condition.nodes for condition in these)) as address:
             for condition in these:
                 line = _rounds(condition, address, seconds)
-                rows.append({"condition": condition._asdict(), **line})
-                path.write_text(json.dumps(rows, indent=1) + "\n")
+                rows.append({"condition": condition._asdict(), **line, **about})
+                saved.save(path, rows)
                 found = f"{line['round_ms']:.0f} ms a round, {line['contributions']:.2f} gradients"
                 say(f"{len(rows)} of {len(experiment.conditions)}: {condition}: {found}")
 

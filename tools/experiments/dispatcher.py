@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from common.command_line import handled
+from common.command_line import handled, stop_signals
 
 from experiments.jobs import Job
 from experiments.trainings import budget
@@ -82,10 +82,7 @@ class Dispatcher:
 
     def train(self, ended: Callable[[], object]) -> None:
         """Trains all runs, and calls `ended` after each finished run."""
-        numbers = [signal.SIGINT, signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores SIGHUP
-            numbers.append(signal.SIGHUP)
-        with handled(numbers, self._note):
+        with handled(stop_signals(), self._note):
             try:
                 self._work(ended)
             finally:

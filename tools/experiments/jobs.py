@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gunreal.config.schema import ConfigError
 from gunreal.records import metrics
 
 EPISODES = 100  # episodes that a mean score needs to count
@@ -53,10 +53,18 @@ class Job:
         return False
 
     def lines(self) -> list[dict[str, Any]]:
-        """Returns the lines of metrics so far."""
-        with contextlib.suppress(OSError):
-            return metrics.read(self.path / metrics.FILE)
-        return []
+        """Returns the lines of metrics so far.
+
+        Raises:
+          ConfigError: the file is damaged.
+        """
+        path = self.path / metrics.FILE
+        try:
+            return metrics.read(path)
+        except OSError:
+            return []
+        except ValueError as error:
+            raise ConfigError(f"{path} is damaged: {error}; remove the run or choose another --logdir") from error
 
     def step(self) -> int:
         """Returns the number of agent steps so far."""

@@ -6,7 +6,6 @@ Rounds alternate between the measurements, and each is saved at once. Measuremen
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,8 +13,8 @@ from typing import Any, NamedTuple
 
 from measuring import loads
 from measuring.loads import EMULATION, INFERENCE, TRAINING
-from measuring.machine import machine
 
+from experiments import saved
 from experiments.table import TASKS, Experiment
 from gunreal.config.derived import device_groups
 from gunreal.config.schema import Config, ConfigError
@@ -203,25 +202,29 @@ def chosen(experiment: LoadExperiment, games: str = "", tiny: bool = False) -> L
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The measurements so far: "measurement" with its fields, "rows" with the results, and "machine"."""
-    return json.loads(path.read_text()) if path.exists() else []
+    """The measurements so far: "measurement" with its fields, "rows" with the results, "machine" and "seconds".
+
+    Raises:
+      ConfigError: the file is damaged.
+    """
+    return saved.load(path, list) if path.exists() else []
 
 
 def measure(experiment: LoadExperiment, path: Path, seconds: float, rounds: int, say: Callable[[str], None]) -> int:
     """Makes the missing measurements, and returns the number of those that failed.
 
     Raises:
-      ConfigError: the file has measurements of another machine.
+      ConfigError: the file has measurements of another machine or of another length, or it is damaged.
       OSError: the file cannot be written.
     """
-    saved, here = read(path), machine()["processor"]
-    if any(entry["machine"] != here for entry in saved):
-        raise ConfigError(f"{path} was measured on another machine; choose another folder with --logdir")
-    known = {Measurement(**fields(entry)): entry for entry in saved}
+    about = {"machine": saved.here(), "seconds": seconds}
+    known = {Measurement(**fields(entry)): entry for entry in read(path)}
+    saved.check(path, known.values(), machine=about["machine"])
+    saved.check(path, [known[of] for of in experiment.measurements if of in known], seconds=seconds)
     failed: set[Measurement] = set()
     for number in range(rounds):
         for place, of in enumerate(experiment.measurements, 1):
-            entry = known.setdefault(of, {"measurement": of._asdict(), "rows": [], "machine": here})
+            entry = known.setdefault(of, {"measurement": of._asdict(), "rows": [], **about})
             if of in failed or len(entry["rows"]) > number:
                 continue
             where = f"round {number + 1} of {rounds}, {place} of {len(experiment.measurements)}: {_words(of)}"
@@ -231,7 +234,7 @@ def measure(experiment: LoadExperiment, path: Path, seconds: float, rounds: int,
                 failed.add(of)
                 say(f"{where}: {type(error).__name__}: {error}".splitlines()[0])
                 continue
-            path.write_text(json.dumps([entry for entry in known.values() if entry["rows"]], indent=1) + "\n")
+            saved.save(path, [entry for entry in known.values() if entry["rows"]])
             say(f"{where}: {4 * entry['rows'][-1]['steps']:,.0f} frames/s")
     return len(failed)
 

@@ -128,7 +128,9 @@ _ALL = (
             "1-1-1": Setting("1/1/1", {**counts(1), "scheduler": "off"}),
             "16-1-1": Setting("16/1/1", {**counts(16), "scheduler": "off"}),
             "best": Setting("32/1/1, 16 agents per process", {**counts(32, each=16), "scheduler": "off"}),
-            "annealing": Setting("annealing scheduler, from 1/1/1", {**counts(1), "scheduler": "annealing"}),
+            "annealing": Setting(
+                "annealing scheduler, from 1/1/1", {**counts(1), "scheduler": "annealing", "scheduler_seconds": 60.0}
+            ),
             "queue": Setting("queue scheduler, from 1/1/1", {**counts(1), "scheduler": "queue"}),
         },
         common=GA3C,

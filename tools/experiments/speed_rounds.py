@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,13 @@ from common.command_line import check_processes
 from measuring import measure
 from measuring.machine import machine
 
-from experiments import trainings
+from experiments import saved, trainings
 from experiments.speed import SpeedExperiment
 from experiments.table import FOREVER
 from gunreal.config.schema import Config, ConfigError
 from gunreal.train import prepare
 
-_MACHINE = ("processor", "cores")
+_MACHINE = ("processor", "cores", "gpus")
 _IGNORED = {"logdir", "name", "steps"}  # fields that do not affect a measurement
 
 
@@ -64,15 +63,15 @@ class Rounds:
         self.path = path
         self._configs = {name: _as_json(config) for name, config in configs.items()}
         self._head = {"seconds": seconds, **{name: machine()[name] for name in _MACHINE}}
-        saved = read(path) if path.exists() else {"settings": {}}
-        self._settings: dict[str, Any] = saved["settings"]
-        self._check(saved)
+        there = read(path) if path.exists() else {"settings": {}}
+        self._settings: dict[str, Any] = there["settings"]
+        self._check(there)
         self.rows: dict[str, list[dict[str, Any]]] = {
             name: self._settings.get(name, {}).get("rows", []) for name in configs
         }
 
-    def _check(self, saved: dict[str, Any]) -> None:
-        pairs = {name: (saved.get(name), value) for name, value in self._head.items()} if self._settings else {}
+    def _check(self, found: dict[str, Any]) -> None:
+        pairs = {name: (found.get(name), value) for name, value in self._head.items()} if self._settings else {}
         for name, config in self._configs.items():
             there = self._settings.get(name, {}).get("config", config)
             pairs |= {field: (there.get(field), value) for field, value in config.items()}
@@ -87,27 +86,22 @@ class Rounds:
         """Adds a measurement and saves the file. Raises OSError."""
         self.rows[name].append(row)
         self._settings[name] = {"config": self._configs[name], "rows": self.rows[name]}
-        temporary = self.path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(self._head | {"settings": self._settings}) + "\n")
-        os.replace(temporary, self.path)
+        saved.save(self.path, self._head | {"settings": self._settings})
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Returns "seconds", "processor", "cores", and "settings" with "config" and "rows" for each setting.
+    """Returns "seconds", "processor", "cores", "gpus", and "settings" with "config" and "rows" for each setting.
 
     Raises:
       ConfigError: the file does not exist or is damaged.
     """
     try:
-        found = json.loads(path.read_text())
-        if isinstance(found, dict) and isinstance(found["settings"], dict):
-            return found
-        reason = "it has no settings"
+        found = saved.load(path, dict)
     except FileNotFoundError:
         raise ConfigError(f"{path} does not exist, so there are no measurements yet; run without --draw") from None
-    except (ValueError, KeyError) as error:
-        reason = str(error)
-    raise ConfigError(f"{path} is damaged: {reason}; remove it")
+    if not isinstance(found.get("settings"), dict):
+        raise ConfigError(f"{path} is damaged: it has no settings; remove it")
+    return found
 
 
 def _as_json(config: Config) -> dict[str, Any]:

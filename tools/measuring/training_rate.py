@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import statistics
 import subprocess
 import sys
@@ -12,6 +11,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from measuring.machine import nvidia_smi
 
 LINES = 4  # of metrics; the first ones contain the compilation
 # The first checkpoint of a run is due after its first steps. That of thousands of consoles has gigabytes.
@@ -65,11 +66,7 @@ def training_rate(fields: Mapping[str, Any], seconds: float, patience: float) ->
 
 def _gpu_use() -> list[float]:
     """The use of each GPU in percent, or nothing without nvidia-smi."""
-    if shutil.which("nvidia-smi") is None:
-        return []
-    query = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
-    done = subprocess.run(query, capture_output=True, text=True, check=False)
-    return [float(word) for word in done.stdout.split() if word.isdigit()]
+    return [float(use) for use in nvidia_smi("utilization.gpu") if use.isdigit()]
 
 
 def _metrics(path: Path) -> list[dict[str, Any]]:

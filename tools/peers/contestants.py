@@ -152,11 +152,12 @@ def describe(contestant: Contestant, driver: str) -> dict[str, Any]:
     probe = subprocess.run(contestant.command(), stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if probe.returncode:
         raise Failed((probe.stderr or probe.stdout).strip().rpartition("\n")[2] or f"exit code {probe.returncode}")
+    try:
+        versions = json.loads(probe.stdout.strip().rpartition("\n")[2])
+    except ValueError:
+        raise Failed(f"{contestant.python} does not answer like a Python interpreter; check --python") from None
     default = {} if contestant.peer.is_ours else settings(getattr(contestant.peer, driver))
-    return {
-        "versions": json.loads(probe.stdout.strip().rpartition("\n")[2]),
-        "settings": default | contestant.settings,
-    }
+    return {"versions": versions, "settings": default | contestant.settings}
 
 
 def title(contestant: Contestant) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import trainings
-from experiments.jobs import Job
+from experiments.jobs import Job, is_finished
 from experiments.trainings import Training
 from measuring.gauge import Failed
 from peers import contestants
@@ -23,6 +23,7 @@ from gunreal.config.flags import from_flags
 from gunreal.config.schema import ConfigError
 
 _JOB = "job.json"
+_LIMITS = ("score", "minutes")  # of a `Job`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,8 +32,10 @@ class PeerJob(Job):
 
     Attributes:
       contestant: the system.
-      about: game, steps and seed of the run, and settings and versions of the system. They are saved with the run.
+      about: game, steps and seed of the run, and settings and versions of the system. They are saved with the run,
+        and so are its limits.
       folder: the folder of runs.
+      score, minutes: see `Job`.
     """
 
     contestant: Contestant
@@ -62,25 +65,39 @@ class PeerJob(Job):
         return [*self.contestant.command(), *words, "--out", str(self.path.resolve())]
 
     def prepare(self) -> None:
-        """Creates the folder of the run and saves `about` there."""
+        """Creates the folder of the run and saves `about` and the limits there."""
         self.path.mkdir(parents=True, exist_ok=True)
-        (self.path / _JOB).write_text(json.dumps(self.about, indent=1) + "\n")
+        limits = {name: getattr(self, name) for name in _LIMITS if math.isfinite(getattr(self, name))}
+        (self.path / _JOB).write_text(json.dumps({**self.about, "limits": limits}, indent=1) + "\n")
 
     def check(self) -> None:
-        """Raises ConfigError if the folder contains a different finished run."""
-        if not self.finished():
+        """Raises ConfigError if the folder contains a different run, or one that ended at lower limits.
+
+        Such a run would start again, because other systems can't continue.
+        """
+        if not self.path.exists():
             return
-        try:
-            there = json.loads((self.path / _JOB).read_text())
-        except (OSError, ValueError) as error:
-            raise ConfigError(
-                f"{self.path} is not a run of another system ({error}); choose another --logdir"
-            ) from error
+        there = _saved(self.path)
         for key in ("game", "steps", "seed", "settings"):
             if there.get(key) != self.about[key]:
                 raise ConfigError(
                     f"{self.path} has {key} {there.get(key)!r}, not {self.about[key]!r}; choose another --logdir"
                 )
+        limits = there.get("limits", {})
+        if is_finished(self.lines(), **limits) and not self.finished():
+            words = " ".join(f"--{name} {value:g}" for name, value in limits.items())
+            raise ConfigError(f"{self.path} has ended at {words}; use these limits again or choose another --logdir")
+
+
+def _saved(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((path / _JOB).read_text())
+        if isinstance(found, dict):
+            return found
+        reason = f"no object in {_JOB}"
+    except (OSError, ValueError) as error:
+        reason = str(error)
+    raise ConfigError(f"{path} is not a run of another system ({reason}); choose another --logdir")
 
 
 def run_name(label: str, game: str, seed: int | str) -> str:
@@ -163,7 +180,10 @@ def check(jobs: Sequence[Job]) -> None:
 def check_steps(jobs: Sequence[Job]) -> None:
     """Raises ConfigError if a run has begun with another number of steps. Nothing needs to be installed for this."""
     for job in jobs:
-        name, load = (folders.CONFIG, tomllib.loads) if isinstance(job, Training) else (_JOB, json.loads)
-        file = job.path / name
-        if file.is_file() and (there := load(file.read_text())["steps"]) != job.steps:
+        is_ours = isinstance(job, Training)
+        file = job.path / (folders.CONFIG if is_ours else _JOB)
+        if not file.is_file():
+            continue
+        there = (tomllib.loads(file.read_text()) if is_ours else _saved(job.path)).get("steps")
+        if there != job.steps:
             raise ConfigError(f"{job.path} has steps {there}, not {job.steps}; choose another --steps or --logdir")
