@@ -123,7 +123,7 @@ def evaluate(name: str, values: flags.FlagValues) -> dict[str, Any]:
 
 
 def _show_progress(played: int, episodes: int) -> None:
-    if sys.stderr.isatty():
+    if sys.stderr is not None and sys.stderr.isatty():
         end = "\n" if played == episodes else ""
         print(f"\rplayed {played} of {episodes} episodes", end=end, file=sys.stderr, flush=True)
 

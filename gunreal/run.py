@@ -37,7 +37,7 @@ class Run:
       config: the resolved configuration.
     """
 
-    def __init__(self, path: Path, config: Config, which: str | Path = "newest"):
+    def __init__(self, path: Path, config: Config, which: str | int | Path = "newest"):
         self.path, self.config, self._which = path, config, which
 
     @cached_property
@@ -188,8 +188,13 @@ class Run:
         """Plays new episodes. Returns their unclipped scores, float64 `[episodes]`.
 
         Args:
-          episodes: number of episodes.
+          episodes: number of episodes, at least 1.
           **options: keyword arguments of `gunreal.acting.episodes.play`.
+
+        Raises:
+          ConfigError: as `actor_critic`.
+          FileNotFoundError: there is no intact checkpoint.
+          ValueError: there are no episodes to play.
         """
         ended = play(self.actor_critic, self.config, self.spec, episodes, **options)
         return np.array([episode.score for episode in sorted(ended)])
@@ -198,7 +203,7 @@ class Run:
         """Plays one new episode and writes a video of it. Needs `pip install "gunreal[video]"`.
 
         Args:
-          path: name of the `.mp4` file. An existing file is replaced.
+          path: name of the `.mp4` file. An existing file is replaced when the new one is complete.
           **options: keyword arguments of `gunreal.acting.episodes.play`, such as `seed`.
 
         Returns:
@@ -261,7 +266,7 @@ class Run:
         return out
 
 
-def load(path: str | Path, which: str | Path = "newest") -> Run:
+def load(path: str | Path, which: str | int | Path = "newest") -> Run:
     """Loads a trained run.
 
     Args:

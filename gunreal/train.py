@@ -22,9 +22,10 @@ from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
 from gunreal.learning.registry import interface
-from gunreal.records import checkpoint, metrics, tracker
 from gunreal.records import interface as saved_interface
-from gunreal.runtime import signals
+from gunreal.records import metrics, tracker
+from gunreal.records.warning import warn
+from gunreal.runtime import resuming, signals
 from gunreal.runtime.record import NotSaved
 from gunreal.tasks import registry
 from gunreal.tasks.base import AuxiliaryTask
@@ -70,7 +71,7 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     try_reset(config)
     check_fit(config, spec, tasks)
     if reason := why_fallback(config):
-        print(f"gunreal: {reason}", file=sys.stderr, flush=True)
+        warn(reason)
     return Prepared(spec, tasks, raw)
 
 
@@ -109,7 +110,7 @@ def train(config: Config, *, show: bool = True, on_metrics: OnMetrics | None = N
 
 
 def resume(run: str | Path | Run, *, show: bool = True, on_metrics: OnMetrics | None = None, **overrides: Any) -> Run:
-    """Resumes a run from its newest checkpoint. A run without a checkpoint starts at step 0.
+    """Resumes a run from its newest checkpoint. A run that ended before its first one starts at step 0.
 
     Args:
       run: folder or name of the run, or a `Run`.
@@ -122,7 +123,8 @@ def resume(run: str | Path | Run, *, show: bool = True, on_metrics: OnMetrics | 
       The run, as returned by `gunreal.load`.
 
     Raises:
-      ConfigError: the run does not exist, or an override changes its environment, tasks, network or learning.
+      ConfigError: the run does not exist, its checkpoints are gone, or an override changes its environment, tasks,
+        network or learning.
       AgentFailure: the environment keeps failing.
       OSError: the last checkpoint could not be written.
       KeyboardInterrupt: a signal came before training began.
@@ -142,7 +144,7 @@ def _train(config: Config, resumed_dir: Path | None, show: bool = True, on_metri
     with signals.handled() as interruption:
         run_dir = resumed_dir or folders.prepare_run_dir(config)
         with folders.locked(run_dir):
-            resumed = _checkpoint(config, run_dir) if resumed_dir else None
+            resumed = resuming.start(config, run_dir) if resumed_dir else None
             try:
                 named = dataclasses.replace(config, name=run_dir.name)
                 system = _kind(config)(named, spec, tasks, run_dir, resumed)
@@ -165,32 +167,6 @@ def _is_unused(run_dir: Path) -> bool:
     """Whether no step was taken."""
     file = run_dir / metrics.FILE
     return not (run_dir / "checkpoints").exists() and not (file.exists() and any(x["step"] for x in metrics.read(file)))
-
-
-def _checkpoint(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:
-    """The checkpoint to resume from, or None if the run ended before its first one.
-
-    Raises:
-      ConfigError: no checkpoint is intact, the budget is used up, or the checkpoint does not fit the configuration.
-    """
-    if not checkpoint.exists(run_dir):
-        print(f"gunreal: {run_dir} has no checkpoint yet: it starts at step 0", file=sys.stderr)
-        return None
-    try:
-        resumed = checkpoint.load(run_dir)
-    except FileNotFoundError as error:
-        raise ConfigError(str(error)) from error
-    if resumed.step >= config.steps:
-        taken = f"{resumed.step:,} of {config.steps:,} steps"
-        raise ConfigError(f"{run_dir} has already taken {taken}; raise the budget with --steps")
-    if config.serial != ("serial" in resumed.blobs):
-        raise ConfigError("a serial run can only be resumed as a serial run, and a parallel one as a parallel one")
-    saved = resumed.extra["config"]
-    for name in ("agents", "agents_per_process"):
-        if (config.serial or is_device(config)) and getattr(config, name) != saved[name]:
-            kind = "serial" if config.serial else "device"
-            raise ConfigError(f"a {kind} run cannot change {name} from {saved[name]}; leave {name} out")
-    return resumed
 
 
 def _kind(config: Config) -> Any:
@@ -269,10 +245,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             train(_with_backend(config, extras.given))
     except (ConfigError, AgentFailure, NotSaved) as error:
-        print(f"gunreal: {error}", file=sys.stderr)
+        warn(str(error))
         return EXIT_BAD_INPUT if isinstance(error, ConfigError) else 1
     except KeyboardInterrupt as error:
-        print("gunreal: interrupted", file=sys.stderr)
+        warn("interrupted")
         return 128 + (error.number if isinstance(error, signals.Interrupted) else signal.SIGINT)
     return 0
 
@@ -289,8 +265,9 @@ def _with_backend(config: Config, given: Collection[str]) -> Config:
 def command(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs `main` and ends the process."""
     code = main(argv)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None if it is closed
+        with contextlib.suppress(OSError):  # its reader is gone
+            stream.flush()
     os._exit(code)  # a regular exit takes 2 s more to tear down TensorFlow
 
 

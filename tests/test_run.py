@@ -148,6 +148,8 @@ def test_evaluate_gives_scores(run):
     scores = run.evaluate(5, seed=2)
     assert scores.dtype == np.float64 and scores.shape == (5,) and set(scores) <= {-1.0, 1.0}
     assert scores.tolist() == run.evaluate(5, seed=2).tolist()
+    with pytest.raises(ValueError, match="cannot play 0 episodes"):
+        run.evaluate(0)
 
 
 def test_best_and_a_path(run):
@@ -240,3 +242,12 @@ def test_video_is_of_one_new_episode(run, tmp_path):
     assert len(list(ffmpeg.read_frames(str(path)))) == 1 + 5  # the first tells the size; four steps have five pictures
     with pytest.raises(gunreal.ConfigError, match="FILE.mp4"):
         run.video("a.avi")
+
+
+def test_a_video_that_fails_leaves_the_old_one(run, tmp_path):
+    pytest.importorskip("imageio_ffmpeg")
+    path = tmp_path / "a.mp4"
+    path.write_text("old")
+    with pytest.raises(ValueError):
+        run.video(path, seed=-1)
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import scripted_env  # noqa: F401
+from broken_pipes import unread
 from trained import short_run
 
 import gunreal
@@ -19,7 +20,7 @@ from gunreal.config import folders
 from gunreal.config.files import save
 from gunreal.config.schema import Config
 from gunreal.records import checkpoint, interface
-from gunreal.train import _close, main
+from gunreal.train import _close, command, main
 
 TOML = {
     "key.toml": 'env = "CartPole-v1"\nlearnin_rate = 0.1\n',
@@ -238,6 +239,21 @@ def test_an_interrupt_before_training(monkeypatch, capfd):
     monkeypatch.setattr(sys.modules["gunreal.train"], "train", interrupted)
     assert main(["train", "--env", "CartPole-v1"]) == 130
     assert capfd.readouterr().err == "gunreal: interrupted\n"
+
+
+def test_a_closed_output_does_not_fail_the_command(monkeypatch):
+    """As with `>&-`, and with a reader that goes away."""
+    error, codes = unread(), []
+    error.write("the last line")
+    with monkeypatch.context() as patch:
+        for name, value in (("stdout", None), ("stderr", error)):
+            patch.setattr(sys, name, value)
+        patch.setattr(sys.modules["gunreal.train"], "main", lambda _: 0)
+        patch.setattr(os, "_exit", codes.append)
+        command()
+    assert codes == [0]
+    with pytest.raises(BrokenPipeError):
+        error.close()
 
 
 def test_train_is_the_function_before_and_after_its_module_is_imported():

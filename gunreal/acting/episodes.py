@@ -65,9 +65,27 @@ def play(
       watch: function called with each observation `[*spec.observation]` of episode 0, the score so far, and the past
         of a recurrent network (otherwise None).
 
-    Yields:
+    Returns:
       The episodes, in the order in which they end.
+
+    Raises:
+      ValueError: there are no episodes to play.
     """
+    if episodes < 1:
+        raise ValueError(f"cannot play {episodes} episodes; play at least 1")
+    return _play(learner, config, spec, episodes, seed, sample, max_steps, watch)
+
+
+def _play(
+    learner: Learner,
+    config: Config,
+    spec: Spec,
+    episodes: int,
+    seed: int,
+    sample: bool,
+    max_steps: int,
+    watch: Watch | None,
+) -> Iterator[Episode]:
     count = min(episodes, _ENVIRONMENTS)
     with contextlib.ExitStack() as stack:
         players = []

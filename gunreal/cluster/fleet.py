@@ -15,7 +15,7 @@ from gunreal.cluster.engine import Engine, Machine
 from gunreal.cluster.node import VERSION, Assignment, Description, Node, Refused, node_fields
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.spec import Spec
-from gunreal.runtime.record import warn
+from gunreal.records.warning import warn
 
 _LOOK = 0.5  # seconds between looks at the machines and the nodes' signs of life
 _CALLS = 3  # a gradient, a sign of life, and the end

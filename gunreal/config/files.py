@@ -24,7 +24,7 @@ def load(path: str | Path) -> dict[str, Any]:
       ConfigError: the file cannot be read, is not valid TOML, has an unknown key or has a value of the wrong type.
     """
     try:
-        found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        found = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}; check the path") from error
     except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError

@@ -148,6 +148,9 @@ def _hidden(names: Sequence[str]) -> Iterator[None]:
 @contextlib.contextmanager
 def _quiet_stderr() -> Iterator[None]:
     """Drops stderr output of native code. No log level stops TensorFlow's notices, such as that of a missing GPU."""
+    if sys.stderr is None:  # it is closed; descriptor 2 does not exist, or belongs to another file
+        yield
+        return
     sys.stderr.flush()
     saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:

@@ -16,7 +16,6 @@ import math
 import os
 import shutil
 import struct
-import sys
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -24,6 +23,8 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
+
+from gunreal.records.warning import warn
 
 _META = "meta.json"
 _BLOBS = "blobs/"
@@ -114,7 +115,7 @@ def exists(run_dir: str | Path) -> bool:
     return any((Path(run_dir) / "checkpoints").glob("*.npz"))
 
 
-def load(run_dir: str | Path, which: str | Path = "newest") -> Checkpoint:
+def load(run_dir: str | Path, which: str | int | Path = "newest") -> Checkpoint:
     """Reads and verifies a checkpoint.
 
     Args:
@@ -132,7 +133,7 @@ def load(run_dir: str | Path, which: str | Path = "newest") -> Checkpoint:
             try:
                 return _read(path)
             except _DAMAGED as error:
-                print(f"gunreal: {path} is damaged ({error}); trying another one", file=sys.stderr)
+                warn(f"{path} is damaged ({error}); trying another one")
         if files:
             raise FileNotFoundError(f"{run_dir} has no readable checkpoint; start a new run")
         raise FileNotFoundError(f"{run_dir} has no checkpoint yet; wait for the first one, or resume the run")
@@ -143,16 +144,16 @@ def load(run_dir: str | Path, which: str | Path = "newest") -> Checkpoint:
         raise FileNotFoundError(f"{path} is damaged ({error}); {_listed(run_dir)}") from error
 
 
-def find(run_dir: str | Path, which: str | Path) -> Path:
+def find(run_dir: str | Path, which: str | int | Path) -> Path:
     """The file of a checkpoint: "best", a step, the name of one of the run's checkpoints, or a path.
 
     Raises:
       FileNotFoundError: there is no such file. The message is one line.
     """
-    folder, is_step = Path(run_dir) / "checkpoints", str(which).isdecimal()
-    inside = _path(folder, int(str(which))) if is_step else folder / (_BEST if which == "best" else which)
-    path = inside if which == "best" or inside.is_file() else Path(which)
-    if not path.is_file():
+    folder, name = Path(run_dir) / "checkpoints", str(which)
+    inside = _path(folder, int(name)) if name.isdecimal() else folder / (_BEST if name == "best" else name)
+    path = inside if name == "best" or os.path.isfile(inside) else Path(name)
+    if not os.path.isfile(path):  # unlike Path.is_file, it accepts a name that is too long
         raise FileNotFoundError(f"no checkpoint {path}; {_listed(run_dir)}")
     return path
 

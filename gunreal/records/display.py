@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -16,9 +15,17 @@ from rich.table import Table
 from rich.text import Text
 
 from gunreal.config.schema import Config
+from gunreal.records.warning import warn
 
 _BARS = "▁▂▃▄▅▆▇█"
 _POINTS = 4096
+
+
+class _Console(Console):
+    """Standard output. It leaves the program running if its reader is gone, as in `gunreal train | head`."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError("nothing reads standard output")
 
 
 class Display:
@@ -32,7 +39,7 @@ class Display:
 
     def __init__(self, config: Config, name: str = "", console: Console | None = None):
         self._config, self._name = config, name or config.name
-        self._console = console or Console()
+        self._console = console or _Console()
         self._scores: deque[float] = deque(maxlen=_POINTS)
         self._first: tuple[int, float] | None = None  # step and seconds at the first snapshot since the start or resume
         self._live: Live | None = None
@@ -81,8 +88,7 @@ class Display:
         except Exception as error:  # such as a closed pipe or an odd terminal size; training continues
             if not self._broken:
                 self._broken = True
-                with contextlib.suppress(Exception):
-                    print(f"gunreal: the display stopped ({error!r}); see metrics.jsonl", file=sys.stderr)
+                warn(f"the display stopped ({error!r}); see metrics.jsonl")
 
     def eta(self, snapshot: Mapping[str, Any]) -> float | None:
         """Seconds until the budget is used up, at the mean speed since the start or resume. None if unknown."""

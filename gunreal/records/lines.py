@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import math
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from gunreal.config.schema import ConfigError
 from gunreal.records.metrics import FILE, read
 from gunreal.records.tensorboard import EventFile
 from gunreal.records.tracker import Tracker
+from gunreal.records.warning import warn
 
 
 class MetricsWriter:
@@ -86,10 +85,8 @@ class MetricsWriter:
         except OSError as error:
             if not self._warned:
                 self._warned = True
-                with contextlib.suppress(OSError):
-                    fix = "free some space or make it writable; training continues and writing will be retried"
-                    where = f"{self._run_dir}: {error.strerror or error}"
-                    print(f"gunreal: cannot write metrics to {where}; {fix}", file=sys.stderr)
+                fix = "free some space or make it writable; training continues and writing will be retried"
+                warn(f"cannot write metrics to {self._run_dir}: {error.strerror or error}; {fix}")
 
     def _append(self, text: str) -> None:
         size = os.fstat(self._fd).st_size

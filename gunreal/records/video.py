@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections import deque
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,6 +14,7 @@ from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
 from gunreal.learning.learner import Learner
+from gunreal.records.writable import check_writable
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.pixel_control import PixelControl
 
@@ -53,7 +55,7 @@ class Recorder:
     value so far.
 
     Args:
-      path: path of the `.mp4` file. An existing file is replaced.
+      path: path of the `.mp4` file. An existing file is replaced when the video is complete.
       run: run whose network is used.
 
     Raises:
@@ -80,12 +82,17 @@ class Recorder:
         import imageio_ffmpeg
 
         fps = _agent_steps_per_second(self._run.config)
-        self._writer = imageio_ffmpeg.write_frames(str(self._path), self.size, fps=fps, macro_block_size=2)
+        self._folder = tempfile.TemporaryDirectory(prefix=".gunreal-video-", dir=self._path.parent)
+        self._written = Path(self._folder.name, "video.mp4")
+        self._writer = imageio_ffmpeg.write_frames(str(self._written), self.size, fps=fps, macro_block_size=2)
         self._writer.send(None)
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._writer.close()
+    def __exit__(self, kind: object, *_: object) -> None:
+        with self._folder:
+            self._writer.close()
+            if kind is None:
+                os.replace(self._written, self._path)
 
     def __call__(self, observation: np.ndarray, score: float, past: Past | None = None) -> None:
         """Adds a picture for an observation `[*spec.observation]` and the past of a recurrent network."""
@@ -124,11 +131,7 @@ class Recorder:
 def _check(path: Path) -> None:
     if path.suffix != ".mp4":
         raise ConfigError(f"video {path} is not the name of an mp4 file; write FILE.mp4")
-    folder = path.parent
-    if path.is_dir() or not (folder.is_dir() and os.access(folder, os.W_OK)):
-        raise ConfigError(f"cannot write the video {path}; choose a file in an existing, writable folder")
-    if path.exists() and not os.access(path, os.W_OK):
-        raise ConfigError(f"cannot write the video {path}; make it writable, or choose another file")
+    check_writable(path, "the video ")
     try:
         import imageio_ffmpeg  # noqa: F401
     except ImportError:

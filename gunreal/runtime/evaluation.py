@@ -20,7 +20,8 @@ from typing import IO, Any
 
 from gunreal.config.folders import remedy
 from gunreal.records import checkpoint
-from gunreal.runtime.record import Record, warn
+from gunreal.records.warning import warn
+from gunreal.runtime.record import Record
 
 KEYS = ("eval_step", "eval_score_mean", "eval_score_std", "eval_length_mean")
 _FOLDER = "evaluation"

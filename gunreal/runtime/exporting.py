@@ -16,6 +16,7 @@ import numpy as np
 
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.spec import Spec
+from gunreal.records.writable import check_writable
 
 _ONNX = ("onnx", "tensorflow", "tf2onnx")
 # In a process of its own, because the conversion needs TensorFlow, and tf2onnx changes NumPy.
@@ -33,16 +34,12 @@ def check(path: str | Path) -> Path:
     """Checks that a policy can be exported to `path`, before anything slow starts.
 
     Raises:
-      ConfigError: the suffix is neither `.keras` nor `.onnx`, the folder or an existing file is not writable, or a
-        package is missing.
+      ConfigError: the suffix is neither `.keras` nor `.onnx`, the file cannot be written, or a package is missing.
     """
     path = Path(path)
     if path.suffix not in (".keras", ".onnx"):
         raise ConfigError(f"cannot export to {path}; write FILE.keras or FILE.onnx")
-    if path.is_dir() or not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
-        raise ConfigError(f"cannot write {path}; choose a file in an existing, writable folder")
-    if path.exists() and not os.access(path, os.W_OK):
-        raise ConfigError(f"cannot write {path}; make it writable, or choose another file")
+    check_writable(path)
     missing = [name for name in _ONNX if importlib.util.find_spec(name) is None]
     if path.suffix == ".onnx" and missing:
         raise ConfigError(f'an export to ONNX needs {" and ".join(missing)}; run pip install "gunreal[onnx]"')

@@ -12,9 +12,9 @@ from gunreal.acting.pool import AgentFailure, Remote, close_all
 from gunreal.acting.process import EXIT_BAD_INPUT
 from gunreal.config.derived import per_process
 from gunreal.config.schema import ConfigError
+from gunreal.records.warning import warn
 from gunreal.runtime import ram, scheduler
 from gunreal.runtime.crew import Crew
-from gunreal.runtime.record import warn
 from gunreal.runtime.scheduler import Counts
 from gunreal.runtime.steering import Steering, memory_in_use
 from gunreal.runtime.system import System

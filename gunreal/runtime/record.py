@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from gunreal.records import checkpoint
 from gunreal.records.lines import MetricsWriter
 from gunreal.records.metrics import RunMetrics
 from gunreal.records.tracker import open_tracker
+from gunreal.records.warning import warn
 
 
 class NotSaved(OSError):
@@ -103,8 +103,3 @@ class Record:
         """Closes the files of metrics and frees everything that the run holds."""
         if self._writes:
             self.writer.close()
-
-
-def warn(text: str) -> None:
-    """Prints a warning to standard error."""
-    print(f"gunreal: {text}", file=sys.stderr, flush=True)

@@ -26,7 +26,7 @@ class Fixed:
         self.asked.append(observations)
         return np.tile(self.logits, (len(observations), 1)), np.zeros(len(observations), np.float32)
 
-    def train(self, batch, learning_rate):
+    def train(self, batch, learning_rate, entropy):
         raise NotImplementedError
 
 
@@ -83,6 +83,12 @@ def test_episodes_are_cut_at_max_steps():
         length = 1 + episode.seed % 7
         assert (episode.length, episode.cut) == (min(length, 4), length > 4)
         assert episode.score == 10 * episode.length
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_no_episodes_are_refused_at_once(count):
+    with pytest.raises(ValueError, match=f"^cannot play {count} episodes; play at least 1$"):
+        play(Fixed(0, 0, 0), TENS, describe(TENS), count)
 
 
 def test_environments_are_closed_if_the_consumer_stops():

@@ -84,6 +84,12 @@ def test_another_choice_of_the_environments_is_told(wanted, line):
     assert done.stderr == line
 
 
+def test_a_closed_standard_error_is_left_alone(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    with devices._quiet_stderr():
+        pass
+
+
 def test_a_gpu_that_a_script_has_used_before(monkeypatch):
     """TensorFlow then refuses to change how its memory is taken."""
     tf = pytest.importorskip("tensorflow")

@@ -94,6 +94,14 @@ def test_best_without_hard_links(tmp_path, monkeypatch):
     assert names(tmp_path) == ["best.npz", "step_000000000001.npz"]
 
 
+def test_a_checkpoint_is_found_by_its_step(tmp_path):
+    path = checkpoint.save(tmp_path, 7, STATE, {})
+    assert checkpoint.find(tmp_path, 7) == checkpoint.find(tmp_path, "7") == path
+    for unknown in (5, -1, "x" * 300, tmp_path / ("x" * 300)):
+        with pytest.raises(FileNotFoundError, match=r"^no checkpoint .*; available: 7$"):
+            checkpoint.find(tmp_path, unknown)
+
+
 def test_resuming_from_an_earlier_checkpoint_removes_later_ones(tmp_path):
     for step in (10, 20, 30):
         checkpoint.save(tmp_path, step, STATE, {})

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 
 import pytest
+from broken_pipes import unread
 from rich.console import Console
 
 from gunreal.config.schema import Config
@@ -131,6 +133,20 @@ def test_a_closed_output_never_stops_the_run(is_terminal, capsys):
         display.update({"no": "step"})
     warning = capsys.readouterr().err
     assert warning.count("\n") == 1 and "the display stopped" in warning
+
+
+def test_a_reader_that_goes_away_never_stops_the_run(monkeypatch, capsys):
+    """As in `gunreal train | head`."""
+    out = unread()
+    monkeypatch.setattr(sys, "stdout", out)
+    with Display(CONFIG) as display:
+        display.message("training")
+        display.update(snapshots(1)[0])
+    monkeypatch.undo()
+    with pytest.raises(BrokenPipeError):  # it is still the pipe, with the text that nobody has read
+        out.close()
+    warning = capsys.readouterr().err
+    assert warning.count("\n") == 1 and "the display stopped" in warning and "nothing reads standard output" in warning
 
 
 def test_sparkline():

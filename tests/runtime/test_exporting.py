@@ -94,7 +94,11 @@ def test_equal_actions_in_keras_and_onnxruntime(tmp_path, kind, spec):
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("policy.pt", "write FILE.keras or FILE.onnx"), ("none/policy.keras", "choose a file in an existing")],
+    [
+        ("policy.pt", "write FILE.keras or FILE.onnx"),
+        ("none/policy.keras", "choose a file in an existing"),
+        ("x" * 300 + ".keras", "too long"),
+    ],
 )
 def test_bad_paths(tmp_path, name, message):
     with pytest.raises(ConfigError, match=message):

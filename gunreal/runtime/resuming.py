@@ -1,0 +1,52 @@
+"""The checkpoint from which a run is resumed."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from gunreal.config.checks import is_device
+from gunreal.config.schema import Config, ConfigError
+from gunreal.records import checkpoint, metrics
+from gunreal.records.warning import warn
+
+
+def start(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:
+    """The checkpoint to resume from, or None if the run ended before its first one.
+
+    Raises:
+      ConfigError: no checkpoint is intact, the budget is used up, or the checkpoint does not fit the configuration.
+    """
+    if not checkpoint.exists(run_dir):
+        _refuse_lost(run_dir)
+        warn(f"{run_dir} has no checkpoint yet: it starts at step 0")
+        return None
+    try:
+        resumed = checkpoint.load(run_dir)
+    except FileNotFoundError as error:
+        raise ConfigError(str(error)) from error
+    if resumed.step >= config.steps:
+        taken = f"{resumed.step:,} of {config.steps:,} steps"
+        raise ConfigError(f"{run_dir} has already taken {taken}; raise the budget with --steps")
+    if config.serial != ("serial" in resumed.blobs):
+        raise ConfigError("a serial run can only be resumed as a serial run, and a parallel one as a parallel one")
+    saved = resumed.extra["config"]
+    for name in ("agents", "agents_per_process"):
+        if (config.serial or is_device(config)) and getattr(config, name) != saved[name]:
+            kind = "serial" if config.serial else "device"
+            raise ConfigError(f"a {kind} run cannot change {name} from {saved[name]}; leave {name} out")
+    return resumed
+
+
+def _refuse_lost(run_dir: Path) -> None:
+    """Raises ConfigError if the checkpoints are gone, because a start at step 0 would erase the metrics.
+
+    The first checkpoint follows the first line of metrics with steps. A run that is killed between them, or fails
+    before, has one such line and no checkpoint.
+    """
+    lines = []
+    with contextlib.suppress(OSError, ValueError):  # there are no metrics, or their writer will refuse them
+        lines = [line for line in metrics.read(run_dir / metrics.FILE) if line["step"]]
+    if len(lines) > 1 or any(line.get("stopped_by", "error") != "error" for line in lines):
+        taken = f"{lines[-1]['step']:,} steps"
+        raise ConfigError(f"{run_dir} has taken {taken} but has no checkpoint; put one back, or start a new run")
