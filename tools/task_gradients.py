@@ -103,7 +103,7 @@ def measure(run: Run, updates: int) -> list[dict[str, np.ndarray]]:
     with tempfile.TemporaryDirectory() as folder:
         copy = gunreal.load(shutil.copytree(run.path, Path(folder) / run.path.name))
         probe = Probe(copy, updates)
-        with mock.patch.object(Learner, "gradient", lambda learner, batch: probe.gradient(learner, batch)):
+        with mock.patch.object(Learner, "gradient", lambda learner, batch, entropy: probe.gradient(learner, batch)):
             gunreal.resume(copy, show=False, steps=_ENDLESS)
     return probe.found
 

@@ -19,13 +19,13 @@ from gunreal.cluster.model import Model
 from gunreal.cluster.node import Answer, Node, Refused
 from gunreal.cluster.report import Report
 from gunreal.cluster.rounds import Round, rate_factor
-from gunreal.config.derived import first_rate, minibatch_count, per_process
+from gunreal.config.derived import minibatch_count, per_process, rates
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
 from gunreal.records import checkpoint
 from gunreal.runtime.record import Record
 from gunreal.runtime.system import make_metrics, next_process
-from gunreal.runtime.trainer import anneal, rollouts_per_batch
+from gunreal.runtime.trainer import rollouts_per_batch
 from gunreal.tasks.base import AuxiliaryTask
 
 _TICK = 0.1  # seconds between calls of `tick`
@@ -179,7 +179,8 @@ class Coordinator(Record):
         parts = self._shards.weights
         method = member.actor.gradient.options(num_returns=1 + len(parts))
         member.version, member.sent = self._model.version, time.monotonic()
-        member.pending, *member.slices = method.remote(member.version, self._model.moments.vector, *parts)
+        entropy = rates(self.config, self.metrics.step / self.config.steps).entropy
+        member.pending, *member.slices = method.remote(member.version, entropy, self._model.moments.vector, *parts)
         self._report.sent(4 * (self._model.size + len(self._model.moments.vector)))
 
     def _update(self) -> None:
@@ -222,7 +223,7 @@ class Coordinator(Record):
 
     def _rate(self) -> float:
         config, step = self.config, self.metrics.step
-        rate = anneal(first_rate(config), config.learning_rate_end, step / config.steps)
+        rate = rates(config, step / config.steps).learning_rate
         return rate * rate_factor(config.rate_scaling, len(self._fleet.ready()), step, config.warmup)
 
     def _send_all(self) -> None:

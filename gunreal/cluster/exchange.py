@@ -47,6 +47,7 @@ class Exchange:
 
     def __init__(self, learner: Learner, weights: Flat, statistics: Flat, dtype: str):
         self._learner, self._weights, self._statistics = learner, weights, statistics
+        self._entropy: float | None = None
         self._packer = Packer(dtype)
         self._asked: queue.Queue[float | None] = queue.Queue()
         self._given: queue.Queue[Contribution] = queue.Queue()
@@ -57,8 +58,9 @@ class Exchange:
         """Number of updates applied to the weights."""
         return self._learner.version
 
-    def assign(self, slices: Sequence[np.ndarray], statistics: np.ndarray, version: int) -> None:
-        """Sets the weights, given in slices, and the moments."""
+    def assign(self, slices: Sequence[np.ndarray], statistics: np.ndarray, version: int, entropy: float) -> None:
+        """Sets the weights, given in slices, the moments, and the weight of the entropy bonus."""
+        self._entropy = entropy
         weights = self._weights.split(np.concatenate(slices))
         self._learner.assign([*weights.values(), *self._statistics.split(statistics).values()], version)
 
@@ -76,8 +78,10 @@ class Exchange:
                 continue
         raise Left
 
-    def train(self, batch: Mapping[str, Any], learning_rate: float) -> dict[str, float]:
+    def train(self, batch: Mapping[str, Any], learning_rate: float, entropy: float) -> dict[str, float]:
         """Waits for `ask` and computes a gradient with the newest weights. `Learner.train` describes the arguments.
+
+        The rates are those of a run without an end, so they are ignored.
 
         Raises:
           Left: the node leaves.
@@ -87,7 +91,7 @@ class Exchange:
             self._asked.put(None)  # for the next trainer
             raise Left
         version = self._learner.version
-        gradient = self._learner.gradient(batch)
+        gradient = self._learner.gradient(batch, self._entropy)
         flat = None if gradient.metrics["skipped"] else self._packer.pack(self._weights.join(gradient.values))
         moments = self._statistics.join(x for found in gradient.moments.values() for x in found)
         size = batch["base"]["mask"].size

@@ -56,7 +56,7 @@ class RunningMoments:
                 batch = merge(batch, self._of(vector, name), math.inf, np)
             new = merge(known, batch, limits.most, np)
             arrays += new
-            if name == "return":
+            if name == "return" and known.count > 0:
                 before, after = (max(math.sqrt(m.variance), limits.least) for m in (known, new))
                 kernel, bias = self._value
                 rescalings.append(Rescaling(kernel.start, kernel.stop, before / after, 0.0))

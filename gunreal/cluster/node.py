@@ -122,11 +122,12 @@ class Node:
             self._system.fail(error)
         self._exchange.leave()
 
-    def gradient(self, version: int, statistics: np.ndarray, *weights: np.ndarray) -> tuple[Any, ...]:
+    def gradient(self, version: int, entropy: float, statistics: np.ndarray, *weights: np.ndarray) -> tuple[Any, ...]:
         """Sets the weights, and computes a gradient with the next batch.
 
         Args:
           version: number of updates applied to the weights.
+          entropy: weight of the entropy bonus.
           statistics: moments of observations and returns, float32.
           *weights: slices of the flat weights.
 
@@ -134,7 +135,7 @@ class Node:
           An `Answer`, then as many slices of the gradient.
         """
         assert self._system is not None
-        self._exchange.assign(weights, statistics, version)
+        self._exchange.assign(weights, statistics, version, entropy)
         try:
             found = self._exchange.ask()
         except BaseException:

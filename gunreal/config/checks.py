@@ -129,7 +129,7 @@ def _check_system(config: Config) -> None:
 
 
 def _check_learner(config: Config) -> None:
-    for name in ("entropy", "reward_clip"):
+    for name in ("entropy", "entropy_end", "reward_clip"):
         if -1 < (value := getattr(config, name)) < 0:
             raise ConfigError(f"{name} is {value}, but must be at least 0, or -1 for the default")
     if config.first_stride != 4 and config.network != "large":
@@ -144,6 +144,11 @@ def _check_learner(config: Config) -> None:
         raise ConfigError(f"correction has no effect on {config.algorithm}; leave it out or use --algorithm a3c")
     if config.algorithm == "dqn" and not is_device(config):
         raise ConfigError("dqn runs on devices only; add --runner device or use --algorithm ppo")
+    if config.algorithm == "dqn" and config.dqn_steps > config.t_max:
+        raise ConfigError(
+            f"dqn_steps {config.dqn_steps} is above t_max {config.t_max}; "
+            f"use --dqn_steps {config.t_max}, or raise t_max"
+        )
     if config.log_epsilon != FIELDS["log_epsilon"].default and config.correction != "epsilon":
         raise ConfigError(f"log_epsilon has no effect on {config.correction}; leave it out or use --correction epsilon")
     if config.learning_rate_end > first_rate(config):
@@ -181,12 +186,14 @@ def _without_effect(config: Config) -> Iterator[tuple[Sequence[str], str, str]]:
     if not config.tasks:
         yield ("task_share",), "without tasks", "add --tasks"
     if not config.env.startswith("ALE/"):
-        yield ("protocol",), f"on {config.env}", "choose an Atari game, such as ALE/Pong-v5"
+        yield ("protocol", "emulator"), f"on {config.env}", "choose an Atari game, such as ALE/Pong-v5"
     for algorithm, names in _OF_ALGORITHMS.items():
         if config.algorithm != algorithm:
             yield names, f"on {config.algorithm}", f"use --algorithm {algorithm}"
     if config.algorithm == "dqn":
-        yield ("entropy", "value_weight"), "on dqn", "use --algorithm ppo"
+        yield ("entropy", "entropy_end", "value_weight"), "on dqn", "use --algorithm ppo"
+        if "vr" not in config.tasks and not any(":" in task for task in config.tasks):  # which may be a kind of vr
+            yield ("normalize_returns",), "on dqn without the task vr", "add --tasks vr"
     if not is_cluster(config):
         yield _OF_CLUSTERS, "on one node", "add --nodes 2 or --cluster ADDRESS"
     if is_device(config):

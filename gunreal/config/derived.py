@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from gunreal.config.schema import Config
 
 MINIBATCH = 320  # agent steps of a minibatch of PPO, as in the default batch of the parallel runner
@@ -33,8 +35,27 @@ def first_rate(config: Config) -> float:
 
 
 def entropy_weight(config: Config) -> float:
-    """Weight of the entropy bonus: `entropy`, or what suits the algorithm."""
+    """Weight of the entropy bonus at the start: `entropy`, or what suits the algorithm."""
     return config.entropy if config.entropy >= 0 else 0.02 if config.algorithm == "ppo" else 0.01
+
+
+class Rates(NamedTuple):
+    """What changes linearly over the budget: the learning rate, and the weight of the entropy bonus."""
+
+    learning_rate: float
+    entropy: float
+
+
+def rates(config: Config, share: float) -> Rates:
+    """The rates after a share of the budget, from 0 to 1."""
+    entropy = entropy_weight(config)
+    entropy_end = config.entropy_end if config.entropy_end >= 0 else entropy
+    return Rates(anneal(first_rate(config), config.learning_rate_end, share), anneal(entropy, entropy_end, share))
+
+
+def anneal(start: float, end: float, share: float) -> float:
+    """Interpolates linearly from `start` at share 0 to `end` at share 1 of the budget."""
+    return start + (end - start) * min(max(share, 0.0), 1.0)
 
 
 def device_groups(config: Config) -> int:

@@ -210,15 +210,14 @@ class Config:
     dqn_updates: int = field(4, "Number of DQN updates per turn of a device run", low=1, high=1000)
     dqn_steps: int = field(3, "Number of steps n of DQN's returns", low=1, high=100)
     dqn_target: int = field(100, "Number of updates between copies of the weights to DQN's target network", low=1)
-    dqn_double: bool = field(
-        True, "Double DQN: the current network chooses the action that the target network evaluates"
-    )
+    dqn_double: bool = field(True, "Double DQN: the current network chooses actions, the target network evaluates them")
     dqn_priority: float = field(0.0, "Exponent of DQN's replay priorities. 0 draws uniformly", low=0, high=1)
     dqn_exploration: float = field(0.02, "Final probability of a random action in DQN. It starts at 1", low=0, high=1)
     dqn_exploration_share: float = field(
         0.1, "Share of the training budget over which DQN's probability of a random action falls", above=0, high=1
     )
     entropy: float = field(-1.0, "Entropy weight beta. -1 means 0.02 with PPO and 0.01 with A3C", low=-1)
+    entropy_end: float = field(-1.0, "Final entropy weight, reached linearly. -1 means no change", low=-1)
     reduction: str = field(
         "mean",
         "Reduction of the loss over the agent steps of a batch: mean, or sum (as in GA3C)",

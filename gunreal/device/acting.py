@@ -51,7 +51,7 @@ class Acting:
 
     def __init__(self, config: Config, spec: Spec, env: FunctionalEnv, frames: Frames, predict: Any, step: Any):
         self._config, self._spec, self._frames, self._predict = config, spec, frames, predict
-        self._init, self._env_step = env.init, step
+        self._init, self._stepped = env.init, step
 
     def start(self) -> Actors:
         """Starts an episode for each agent, and takes up to `device_spread` random actions in it."""
@@ -90,6 +90,11 @@ class Acting:
 
         return jax.lax.scan(step, begun, jnp.arange(self._config.device_spread))[0]
 
+    def _env_step(self, env: Any, actions: Any) -> tuple[Any, Any, Any, Any, Any]:
+        """A step of the environments, which may return rewards and flags as whole numbers."""
+        env, observation, reward, terminated, truncated = self._stepped(env, actions)
+        return env, observation, reward.astype("float32"), terminated.astype(bool), truncated.astype(bool)
+
     def play(
         self, weights: Any, actors: Actors, steps: int, exploration: Any = 0.0
     ) -> tuple[Actors, dict[str, Any], Any]:
@@ -97,7 +102,7 @@ class Acting:
 
         Returns:
           The agents after it, the steps for `store.append`, and the scores of the episodes that ended in each step,
-          float32 `[steps, N]`, NaN elsewhere.
+          float32 `[steps, N]`, NaN elsewhere. It is infinite where a reward of the episode was not a finite number.
         """
 
         def step(actors: Actors, _: None) -> tuple[Actors, tuple[dict[str, Any], Any]]:
@@ -138,7 +143,8 @@ class Acting:
         age = jnp.where(actors.ended, 0, actors.age + 1)
         score = jnp.where(actors.ended, 0.0, actors.score + reward)
         following = Actors(env, stack, age, ended, score, past, jax.random.key_data(now))
-        return following, (row, jnp.where(ended, score, jnp.nan))
+        finite = jnp.isfinite(reward) & jnp.isfinite(score)
+        return following, (row, jnp.where(finite, jnp.where(ended, score, jnp.nan), jnp.inf))
 
 
 def with_time_axis(past: Past | None) -> Past | None:

@@ -15,14 +15,14 @@ from jax import numpy as jnp
 from gunreal.config.schema import Config
 from gunreal.device import rollouts, sequences, store
 from gunreal.device.acting import clipped
-from gunreal.experience.replay import RESET
+from gunreal.experience.replay import RESET, TRUNCATED
 from gunreal.experience.spec import Spec
 from gunreal.tasks.base import DRAWS
 from gunreal.tasks.batched import BatchReplay, Sequences, has, uniform_sequences
 
 _CORRECTION = 0.6  # exponent of the importance weights (R2D2)
 _MAXIMUM = 0.9  # share of the largest error in the priority of a sequence, the rest is the mean (R2D2, section 2.3)
-_LEAST = 1e-3  # priority of steps without an error
+_LEAST = 1e-3  # priority of sequences without errors
 
 
 class Drawn(NamedTuple):
@@ -72,7 +72,7 @@ def gather(
     if config.dqn_priority:
         base["weight"] = drawn.weight
         taken = jnp.take_along_axis(q_online[:, :-1], action[..., None], -1)[..., 0]
-        changed = _priorities(kept, group, drawn.sequences, jnp.abs(returns - taken), base["mask"])
+        changed = _errors(kept, group, first, jnp.abs(returns - taken), mask)
     acted = jnp.where(mask, kept["version"][steps[:, :-1] % len(kept["version"])], -1)
     return {"observations": {"base": observations[:, :-1]}, "base": base, "past": {}}, acted.ravel(), changed
 
@@ -100,7 +100,8 @@ def _draw(config: Config, replay: BatchReplay, draws: Any) -> Drawn:
     if not config.dqn_priority:
         return Drawn(uniform_sequences(replay, draws), jnp.ones(len(draws)))
     allowed = ~has(replay.window("flags"), RESET) & (replay.steps >= replay.oldest)
-    share = jnp.where(allowed, replay.window("priority") ** config.dqn_priority, 0.0)
+    priority = sequence_priorities(replay.window("error"), replay.window("flags"), replay.spec.t_max)
+    share = jnp.where(allowed, priority**config.dqn_priority, 0.0)
     # Parallel sums can differ by rounding where nothing is added. A step without a share must not be drawn for that.
     sums = jnp.where(share > 0, jnp.cumsum(share, axis=1), 0.0)
     total = sums.max(axis=1, keepdims=True)
@@ -113,14 +114,38 @@ def _draw(config: Config, replay: BatchReplay, draws: Any) -> Drawn:
     return Drawn(Sequences(first, length), weight / weight.max())
 
 
-def _priorities(kept: store.Store, group: Any, drawn: Sequences, error: Any, mask: Any) -> dict[str, Any]:
-    """The priorities of the store after those of the drawn sequences have been set by their errors `[n, T]`."""
-    first, length = drawn
-    mean = (error * mask).sum(1) / jnp.maximum(mask.sum(1), 1.0)
-    priority = _LEAST + _MAXIMUM * (error * mask).max(1) + (1 - _MAXIMUM) * mean
-    row, agents = first % len(kept["age"]), jnp.arange(len(first))
-    # One value that is not finite would spread to all steps by the peak, and end the learning.
-    known = (length > 0) & jnp.isfinite(priority)
-    priority = jnp.where(known, priority, kept["priority"][row, group, agents])
-    peak = jnp.maximum(kept["peak"], priority.max())
-    return {"priority": kept["priority"].at[row, group, agents].set(priority), "peak": peak}
+def sequence_priorities(error: Any, flags: Any, t_max: int) -> Any:
+    """The priority of the sequence that starts at each step, float32 `[n, T]`, from the latest errors of its steps.
+
+    Args:
+      error: absolute error of each step, float32 `[n, T]`. That of a RESET step does not count.
+      flags: flags of each step, uint8 `[n, T]`.
+      t_max: number of steps of a sequence. A truncated step or the last of the T steps ends it earlier.
+    """
+    learned = ~has(flags, RESET)
+    missing = (0, 0), (0, t_max)
+    error, learned = jnp.pad(jnp.where(learned, error, 0.0), missing), jnp.pad(learned, missing)
+    cut = jnp.pad(has(flags, TRUNCATED), missing)
+
+    def add(ahead: Any, found: tuple[Any, ...]) -> tuple[Any, ...]:
+        most, total, count, inside = found
+        new, counts, ends = (
+            jax.lax.dynamic_slice_in_dim(x, ahead, flags.shape[1], axis=1) for x in (error, learned, cut)
+        )
+        new = jnp.where(inside, new, 0.0)
+        return jnp.maximum(most, new), total + new, count + (inside & counts), inside & ~ends
+
+    zeros = jnp.zeros(flags.shape, "float32")
+    most, total, count, _ = jax.lax.fori_loop(0, t_max, add, (zeros, zeros, zeros, jnp.ones(flags.shape, bool)))
+    return _LEAST + _MAXIMUM * most + (1 - _MAXIMUM) * total / jnp.maximum(count, 1.0)
+
+
+def _errors(kept: store.Store, group: Any, first: Any, error: Any, mask: Any) -> dict[str, Any]:
+    """The errors of the store after those of the drawn sequences have been set, `[n, T]`."""
+    row = (first[:, None] + jnp.arange(error.shape[1])) % len(kept["age"])
+    agents = jnp.arange(len(first))[:, None]
+    # One error that is not finite would spread to all new steps by the peak, and end the learning.
+    known = mask & jnp.isfinite(error)
+    error = jnp.where(known, error, kept["error"][row, group, agents])
+    peak = jnp.maximum(kept["peak"], jnp.where(known, error, 0.0).max())
+    return {"error": kept["error"].at[row, group, agents].set(error), "peak": peak}

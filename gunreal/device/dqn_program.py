@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
+from gunreal.config.derived import Rates
 from gunreal.device import dqn, rollouts, sequences
 from gunreal.device.program import Loop, Program, Turn
 from gunreal.runtime.trainer import takes_part
@@ -28,7 +29,7 @@ class QProgram(Program):
         """The state of a new run."""
         return super().start()._replace(target=jax.tree.map(jnp.copy, self._learner.arrays[0]))
 
-    def turn(self, loop: Loop, number: int, learning_rate: float, exploration: float = 0.0) -> tuple[Loop, Turn]:
+    def turn(self, loop: Loop, number: int, rates: Rates, exploration: float = 0.0) -> tuple[Loop, Turn]:
         """See `Program.turn`."""
         config, group, turn = self._config, np.int32(number % self.groups), Turn(None, [], [], [])
         arrays, share = self._learner.arrays, config.task_share if self._tasks else 0.0
@@ -38,7 +39,7 @@ class QProgram(Program):
             with_tasks = takes_part(number * config.dqn_updates + update, share)
             batch, acted, changed, key = self._draw(arrays[0], loop, group, with_tasks)
             arrays, version, values, lags = self._update(
-                arrays, loop.version, batch, orders, place, acted, np.float32(learning_rate), with_tasks
+                arrays, loop.version, batch, orders, place, acted, np.array(rates, np.float32), with_tasks
             )
             target = self._copy(loop.target, arrays[0], version)
             loop = loop._replace(store=loop.store | changed, version=version, key=key, target=target)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from gunreal.config.plugins import place
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs import catch_functional, maze_functional
 from gunreal.envs.functional import FunctionalEnv, adapted
@@ -33,7 +34,12 @@ def open_environment(config: Config, num_envs: int) -> FunctionalEnv:
 
         return AtariFunctional(config, num_envs)
     if config.env in _OWN:
-        return _OWN[config.env](**config.env_args)
+        try:
+            return _OWN[config.env](**config.env_args)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"env_args do not fit {config.env} in device runs: {error}; remove them, or use --runner parallel"
+            ) from error
     module, _, name = config.env.rpartition(":")
     if module:
         found = getattr(importlib.import_module(module), name, None)
@@ -43,6 +49,70 @@ def open_environment(config: Config, num_envs: int) -> FunctionalEnv:
         f"{config.env} cannot run on a device; use an Atari game, {', '.join(_OWN)}, module:function for an "
         "environment as JAX functions, or --runner parallel"
     )
+
+
+def check_environment(config: Config, env: FunctionalEnv, count: int) -> None:
+    """Checks the shapes and dtypes of what `count` environments return, without a run.
+
+    Raises:
+      ConfigError: they are not those of a `FunctionalEnv`, or one of its functions fails. The message is one line that
+        names the fix.
+    """
+    import jax
+
+    numbers = jax.ShapeDtypeStruct((count,), np.int32)
+    state, first = _values(config, "init", ("state", "observations"), env.init, numbers)
+    names = "state", "observations", "rewards", "terminated", "truncated"
+    stepped, seen, *rest = _values(config, "step", names, env.step, state, numbers)
+    _check_state(config, state, stepped, count)
+    space = env.observation_space
+    for name, found in zip(("observations", *names[1:]), (first, seen, *rest), strict=True):
+        wanted = (count, *(space.shape or ())) if name == "observations" else (count,)
+        if (shape := getattr(found, "shape", type(found).__name__)) != wanted:
+            raise ConfigError(f"{config.env} returns {name} of shape {shape} for {count} agents; return shape {wanted}")
+        if name == "observations" and is_image(space) and found.dtype != np.uint8:
+            raise ConfigError(f"{config.env} observes uint8 images, but returns {found.dtype}; convert them to uint8")
+
+
+def _values(
+    config: Config, method: str, names: tuple[str, ...], function: Callable[..., Any], *arguments: Any
+) -> tuple[Any, ...]:
+    """The shapes of what a function of the environment returns."""
+    import jax
+
+    try:
+        found = jax.eval_shape(function, *arguments)
+    except ConfigError:
+        raise
+    except Exception as error:  # an environment can raise anything
+        raise ConfigError(f"{config.env} fails in {method}: {' '.join(place(error).split())}") from error
+    count = len(found) if isinstance(found, tuple | list) else 1
+    if count != len(names):
+        wanted = f"{', '.join(names[:-1])} and {names[-1]}"
+        raise ConfigError(f"{config.env}: {method} returns {count} value{'s' * (count != 1)}; return {wanted}")
+    return tuple(found)
+
+
+def _check_state(config: Config, state: Any, stepped: Any, count: int) -> None:
+    """Raises ConfigError if the state lacks the axis of the agents, or if a step changes its shape or dtype."""
+    import jax
+
+    structure: Any = jax.tree.structure(state)
+    if structure != jax.tree.structure(stepped):
+        raise ConfigError(f"{config.env}: step returns a state of another structure than init; return the same one")
+    leaves = jax.tree_util.tree_leaves_with_path(state)
+    for (path, old), new in zip(leaves, jax.tree.leaves(stepped), strict=True):
+        name = f"state{jax.tree_util.keystr(path)}"
+        if old.shape[:1] != (count,):
+            raise ConfigError(
+                f"{config.env}: {name} of init has shape {old.shape} for {count} agents; its first axis must be that "
+                "of the agents"
+            )
+        if (old.shape, old.dtype) != (new.shape, new.dtype):
+            raise ConfigError(
+                f"{config.env}: step changes {name} from {old.dtype} of shape {old.shape} to {new.dtype} of shape "
+                f"{new.shape}; keep the dtype and the shape"
+            )
 
 
 def frames(config: Config, spec: Spec, space: spaces.Space) -> Frames:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
-from gunreal.config.derived import device_groups, largest_divisor, minibatch_count
+from gunreal.config.derived import Rates, device_groups, largest_divisor, minibatch_count
 from gunreal.config.schema import Config
 from gunreal.device import rollouts, sequences, store
 from gunreal.device.acting import Acting, Actors
@@ -45,7 +45,7 @@ class Turn(NamedTuple):
     """What the host reads of a turn.
 
     Attributes:
-      scores: score of each episode that ended, float32 `[steps, N]`, NaN elsewhere.
+      scores: score of each episode that ended, float32 `[steps, N]`, NaN elsewhere. See `Acting.play`.
       values: the metrics of each update, float32 `[metrics]`, in the order of `Program.names`.
       lags: number of updates between acting and each update, int32. There is one for each step of a rollout, or of each
         sequence with DQN. It is -1 for steps before the run.
@@ -70,6 +70,7 @@ class Program:
       shapes: shapes and dtypes of the state.
       places: places of the state's arrays.
       parts: number of minibatches of an epoch.
+      env_version: version of the program on which the states of the environments depend, or "".
       names: names of the metrics of an update with and without the tasks, once such an update has been started.
 
     Args:
@@ -100,6 +101,7 @@ class Program:
         self.parts = largest_divisor(size, minibatch_count(config)) if config.algorithm == "ppo" else 1
         self._orders = (config.ppo_epochs if config.algorithm == "ppo" else 1, self.parts, size // self.parts)
         self._replay = config.replay_size if tasks or config.algorithm == "dqn" else 0
+        self.env_version: str = getattr(env, "version", "")
         self.names: dict[bool, tuple[str, ...]] = {}
         self.shapes: Loop = jax.eval_shape(self._start)
         self.places = self._loop_places()
@@ -126,13 +128,13 @@ class Program:
         key = jax.random.key_data(jax.random.fold_in(jax.random.key(config.seed), 3))
         return Loop(self._acting.start(), steps, jnp.int32(0), key)
 
-    def turn(self, loop: Loop, number: int, learning_rate: float, exploration: float = 0.0) -> tuple[Loop, Turn]:
+    def turn(self, loop: Loop, number: int, rates: Rates, exploration: float = 0.0) -> tuple[Loop, Turn]:
         """Takes one turn. It donates `loop`, and replaces the arrays of the learner.
 
         Args:
           loop: the state.
           number: number of turns before this one.
-          learning_rate: learning rate of the updates.
+          rates: learning rate and entropy weight of the updates.
           exploration: probability of random actions of DQN.
         """
         arrays, (epochs, parts) = self._learner.arrays, self._orders[:2]
@@ -141,10 +143,11 @@ class Program:
         loop, scores = self._act(arrays[0], loop, np.float32(exploration))
         group = np.int32(number % self.groups)
         batch, orders, acted, key = self._gather(arrays[0], loop, group, any(take_part))
+        now = np.array(rates, np.float32)
         version, values, lags = loop.version, [], []
         for place, with_tasks in zip(np.ndindex(epochs, parts), take_part, strict=True):
             arrays, version, *report = self._update(
-                arrays, version, batch, orders, np.array(place, np.int32), acted, np.float32(learning_rate), with_tasks
+                arrays, version, batch, orders, np.array(place, np.int32), acted, now, with_tasks
             )
             values.append(report[0])
             lags.append(report[1])
@@ -154,14 +157,14 @@ class Program:
     def lowered(self) -> dict[str, tuple[jax.stages.Lowered, int]]:
         """The calls of a turn with all tasks, lowered without a run, and how often a turn makes each of them."""
         arrays = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self._learner.arrays)
-        number, rate, with_tasks = np.int32(0), np.float32(0), bool(self._tasks)
+        number, rates, with_tasks = np.int32(0), np.zeros(len(Rates._fields), np.float32), bool(self._tasks)
         batch, orders, acted, _ = jax.eval_shape(
             functools.partial(self._batch, with_tasks=with_tasks), arrays[0], self.shapes, number
         )
         place = np.zeros(2, np.int32)
-        update = arrays, self.shapes.version, batch, orders, place, acted, rate, with_tasks
+        update = arrays, self.shapes.version, batch, orders, place, acted, rates, with_tasks
         return {
-            "act": (self._act.lower(arrays[0], self.shapes, rate), 1),
+            "act": (self._act.lower(arrays[0], self.shapes, np.float32(0)), 1),
             "gather": (self._gather.lower(arrays[0], self.shapes, number, with_tasks), 1),
             "update": (self._update.lower(*update), self._orders[0] * self._orders[1]),
         }
@@ -196,14 +199,14 @@ class Program:
         orders: Any,
         place: Any,
         acted: Any,
-        rate: Any,
+        rates: Any,
         with_tasks: bool,
     ) -> tuple[Any, ...]:
         batch = batch if with_tasks else rollouts.without_tasks(batch)
         if self._orders[:2] != (1, 1):
             batch = self._places.spread(rollouts.minibatch(batch, orders[place[0], place[1]]))
         batch = rollouts.flat(batch, ("base", *(task.name for task in self._tasks)))
-        arrays, values = self._learner.functional_update(arrays, batch, rate)
+        arrays, values = self._learner.functional_update(arrays, batch, *rates)
         names = self.names[with_tasks] = self._learner.metric_names(batch)
         lags = jnp.where(acted < 0, -1, version - acted)
         return arrays, version + (values[names.index("skipped")] == 0), values, lags

@@ -104,7 +104,7 @@ def normalized(advantage: Any, mask: Any) -> Any:
     count = jnp.maximum(mask.sum(), 1.0)
     mean = (advantage * mask).sum() / count
     deviation = jnp.sqrt((jnp.square(advantage - mean) * mask).sum() / count)
-    return (advantage - mean) / (deviation + 1e-8)
+    return jnp.where(count > 1, (advantage - mean) / (deviation + 1e-8), advantage)
 
 
 def generalized_advantages(

@@ -15,6 +15,7 @@ from gunreal.experience.spec import Spec
 from gunreal.records import checkpoint
 
 _LARGEST = 2**30  # bytes of steps in a checkpoint
+_VERSION = f"{checkpoint.DEVICE}.env_version"
 
 
 def arrays(program: Program, spec: Spec, loop: Loop) -> dict[str, Any]:
@@ -22,15 +23,21 @@ def arrays(program: Program, spec: Spec, loop: Loop) -> dict[str, Any]:
     rows = store.ring_size(spec, 0, program.block)
     if rows < len(loop.store["age"]) and sum(array.nbytes for array in loop.store.values()) > _LARGEST:
         loop = loop._replace(store=_resized(program, spec, loop.store, rows))
-    return dict(_named(loop))
+    return dict(_named(loop)) | {_VERSION: np.frombuffer(program.env_version.encode(), np.uint8)}
 
 
 def restored(program: Program, spec: Spec, saved: Mapping[str, np.ndarray]) -> Loop:
     """The state that a checkpoint holds. Its store may have another number of rows.
 
     Raises:
-      ConfigError: it belongs to another environment or to another number of agents.
+      ConfigError: it belongs to another environment, another number of agents, or another version of the emulator.
     """
+    version = saved.get(_VERSION, np.zeros(0, np.uint8)).tobytes().decode()
+    if version != program.env_version:
+        raise ConfigError(
+            "the checkpoint has consoles of another version of the emulator; resume it with the version of gunreal "
+            "that wrote it, or start a new run"
+        )
     wanted = program.shapes
     rows = len(next((array for name, array in saved.items() if name.endswith(".store['age']")), ()))
     shapes = wanted._replace(store=jax.eval_shape(lambda kept: store.resized(kept, spec, rows), wanted.store))

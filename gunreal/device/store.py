@@ -13,8 +13,8 @@ from gunreal.experience.spec import Spec
 # Arrays `[ring, groups, n, ...]` by the names of `gunreal.experience.replay.Replay.get`, with "state" for a recurrent
 # network. Besides them, "version" int32 `[ring]` is the number of updates before each step, "end" int32 is the absolute
 # number of the next step, and "start" int32 is that of the first step whose stack of frames is complete. DQN with
-# priorities has the "priority" float32 of each step, and the largest one so far, "peak". Agent `j * groups + g` is
-# number j of group g, so that all devices share each group.
+# priorities has the latest absolute "error" float32 of each step, and the largest one so far, "peak". Agent
+# `j * groups + g` is number j of group g, so that all devices share each group.
 Store = dict[str, Any]
 
 
@@ -44,7 +44,7 @@ def blank(spec: Spec, rows: int, groups: int, agents: int, priorities: bool = Fa
         "start": jnp.int32(0),
     }
     if priorities:
-        store |= {"priority": jnp.zeros(shape, "float32"), "peak": jnp.float32(1)}
+        store |= {"error": jnp.zeros(shape, "float32"), "peak": jnp.float32(1)}
     if spec.state:
         store["state"] = jnp.zeros((*shape, spec.state), "float32")
     return store
@@ -62,8 +62,8 @@ def append(store: Store, block: Mapping[str, Any], version: Any) -> Store:
     start = store["end"] % rows
     length = len(block["age"])
     added = dict(store, end=store["end"] + length)
-    if "priority" in store:  # new steps are drawn soon
-        block = {**block, "priority": jnp.full(block["age"].shape, store["peak"])}
+    if "error" in store:  # new steps are drawn soon
+        block = {**block, "error": jnp.full(block["age"].shape, store["peak"])}
     for name, array in block.items():
         grouped = jnp.swapaxes(array.reshape(length, -1, groups, *array.shape[2:]), 1, 2)
         added[name] = jax.lax.dynamic_update_slice_in_dim(store[name], grouped, start, 0)

@@ -14,11 +14,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from gunreal.config.derived import first_rate
+from gunreal.acting.pool import AgentFailure
+from gunreal.config.derived import anneal, rates
 from gunreal.config.schema import Config, ConfigError
 from gunreal.device import saving
 from gunreal.device.dqn_program import QProgram
-from gunreal.device.environment import frames, open_environment
+from gunreal.device.environment import check_environment, frames, open_environment
 from gunreal.device.program import Program, Turn
 from gunreal.device.sharding import Places
 from gunreal.experience.spec import Spec
@@ -27,7 +28,6 @@ from gunreal.records import checkpoint
 from gunreal.runtime import ram
 from gunreal.runtime.record import Record
 from gunreal.runtime.system import build_learner, make_metrics, restore
-from gunreal.runtime.trainer import anneal
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.batch_contract import has_batch_form
 from gunreal.tasks.self_imitation import SelfImitation
@@ -42,7 +42,9 @@ def check_device(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> 
     Places(config)
     if config.algorithm == "dqn" and spec.state:
         raise ConfigError("dqn needs a network without memory; use another --network, or --algorithm a3c")
-    frames(config, spec, open_environment(config, 1).observation_space)
+    env = open_environment(config, config.agents)
+    frames(config, spec, env.observation_space)
+    check_environment(config, env, config.agents)
     for task in tasks:
         if not has_batch_form(task) or task.record(spec):
             why = "records fields" if task.record(spec) else "lacks targets_batch, or sample_batch for its own sample"
@@ -91,10 +93,15 @@ class DeviceSystem(Record):
         super().__init__(config, make_metrics(tasks, resumed), run_dir, resumed)
         self._number = int(self.loop.store["end"]) // self.program.block  # of turns
         self._taken = self.metrics.step
+        self._infinite = False  # whether a reward was not a finite number
         self._turns: deque[tuple[Turn, float]] = deque()  # not read yet, with their learning rates
 
     def run(self, tick: Callable[[], None]) -> None:
-        """Runs until it is stopped. `tick` is called between turns, about ten times per second."""
+        """Runs until it is stopped. `tick` is called between turns, about ten times per second.
+
+        Raises:
+          AgentFailure: a reward was not a finite number.
+        """
         last = 0.0
         while not self.stopped_by:
             with _enough_memory(self._remedy):
@@ -106,14 +113,23 @@ class DeviceSystem(Record):
                 tick()
             if self._taken >= self.config.steps:
                 self.stop("steps")
+            self._check_rewards()
+        self.drain_episodes()
+        self._check_rewards()
+
+    def _check_rewards(self) -> None:
+        if self._infinite:
+            raise AgentFailure(
+                f"{self.config.env} returned a reward that is not finite; rewards must be finite numbers"
+            )
 
     def _turn(self) -> None:
         config, program = self.config, self.program
         self._taken += config.agents * program.block
-        rate = anneal(first_rate(config), config.learning_rate_end, self._taken / config.steps)
+        now = rates(config, self._taken / config.steps)
         begun = self._taken / (config.dqn_exploration_share * config.steps)
-        self.loop, turn = program.turn(self.loop, self._number, rate, anneal(1.0, config.dqn_exploration, begun))
-        self._turns.append((turn, rate))
+        self.loop, turn = program.turn(self.loop, self._number, now, anneal(1.0, config.dqn_exploration, begun))
+        self._turns.append((turn, now.learning_rate))
         self._number += 1
 
     def _read(self, turn: Turn, rate: float) -> None:
@@ -122,7 +138,8 @@ class DeviceSystem(Record):
         self.metrics.acted(scores.size)
         for _ in scores:
             self.metrics.predicted("base", scores.shape[1])
-        for score in scores[~np.isnan(scores)].tolist():
+        self._infinite |= bool(np.isinf(scores).any())
+        for score in scores[np.isfinite(scores)].tolist():
             self.metrics.episode(score)
         config, program = self.config, self.program
         each = config.agents // program.groups * config.t_max // program.parts

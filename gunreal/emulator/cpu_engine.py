@@ -57,6 +57,7 @@ class CpuEngine:
         self._library, self._games, self._of = library(), games, of
         self._starts = np.searchsorted(of, range(len(games) + 1))
         self._waiting: tuple | None = None
+        self._frames: np.ndarray | None = None  # of the last step
         self._process = os.getpid() if num_threads else 0  # the only one that has the threads
         most = max(len(game.actions) for game in games)
         self._actions = [np.pad(game.actions, (0, most - len(game.actions))) for game in games]  # NOOP, as on a GPU
@@ -73,7 +74,8 @@ class CpuEngine:
         """Starts a step, which `finish` completes.
 
         Args:
-          actions: agent's actions, integers `[n]`. Without actions, only the consoles to reset change.
+          actions: agent's actions, integers `[n]`. Without actions, only the consoles to reset change. The frames of
+            the others are those of the last step, or their last pictures after `load`.
           reset: whether to start a new episode, uint8 `[n]`, contiguous, or None.
           seeds: of the new episodes, int64 `[n]`, contiguous, or None.
 
@@ -106,7 +108,11 @@ class CpuEngine:
         assert self._waiting is not None
         for handle in self._handles:
             self._library.atari_vector_recv(handle)
-        results, self._waiting = self._waiting[0], None
+        (results, actions, reset, _), self._waiting = self._waiting, None
+        if actions is None and self._frames is not None:
+            others = reset == 0
+            results.frames[others] = self._frames[others]
+        self._frames = results.frames
         return results
 
     def players(self) -> np.ndarray:
@@ -119,6 +125,7 @@ class CpuEngine:
 
     def load(self, players: np.ndarray, pictures: Sequence[np.ndarray]) -> None:
         """Sets the states to those of `players` and `pictures`."""
+        self._frames = None
         for k, values in enumerate(zip(players, pictures, strict=True)):
             for memory, value in zip(self._part(k), values, strict=True):
                 ctypes.memmove(memory, np.ascontiguousarray(value).ctypes.data, len(memory))

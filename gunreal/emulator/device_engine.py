@@ -60,9 +60,11 @@ class DeviceEngine:
             self._state, self._results = self._step(self._state, actions)
             return
         assert reset is not None and seeds is not None
-        new = self._init(self._put(seeds.astype(np.uint32)))
-        self._state = new if reset.all() else self._select(self._state, new, self._put(reset.astype(bool)))
-        self._results = self._observe(self._state)
+        new, mask = self._init(self._put(seeds.astype(np.uint32))), self._put(reset.astype(bool))
+        self._state = new if reset.all() else self._select(self._state, new, mask)
+        before, self._results = self._results, self._observe(self._state)
+        if before is not None and not reset.all():
+            self._results = self._results._replace(frames=self._selected(before.frames, self._results.frames, mask))
 
     def finish(self) -> Results:
         """Returns the results of a step."""
@@ -81,6 +83,7 @@ class DeviceEngine:
     def load(self, players: np.ndarray, pictures: Sequence[np.ndarray]) -> None:
         """Sets the states to those of `players` and `pictures`."""
         self._state = self._jax.device_put(self._atari.loaded(players, pictures), self._device)
+        self._results = None
 
     def close(self) -> None:
         """Frees the consoles."""

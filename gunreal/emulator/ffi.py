@@ -113,9 +113,10 @@ class DeviceAtari:
         return AtariState(jnp.asarray(players), jnp.asarray(screens))
 
     def observe(self, state: AtariState) -> jax.Array:
-        """Returns the last pictures as observations, uint8 `[n, channels, height, width]`.
+        """Returns the last frame of each console as an observation, uint8 `[n, channels, height, width]`.
 
-        After `init`, this is the first observation of each episode.
+        After `init`, this is the first observation of each episode. The observation that `step` returns is the maximum
+        of the last two frames instead, which the state does not always hold.
         """
         self._check(state)
         return _call("observe", self._frames(len(state.players)), self._pack, *state)

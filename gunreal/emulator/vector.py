@@ -116,6 +116,9 @@ class VectorAtari(gymnasium.vector.VectorEnv):
 
         With one seed, console `k` gets the seed `seed + k`. Without a seed, or where it is None, the seed is drawn from
         the generator that the last single seed has started.
+
+        The observations of the other consoles are those of the last step, whose array must still have its values. After
+        `restore`, they are the last frames of these consoles, without the maximum of two.
         """
         mask = np.ascontiguousarray((options or {}).get("reset_mask", np.ones(self.num_envs)), bool)
         if mask.shape != (self.num_envs,):

@@ -15,11 +15,15 @@ from gunreal.envs.atari import game_options
 class AtariFunctional:
     """`num_envs` consoles of the game `config.env`. The observations have the frame size. See `FunctionalEnv`.
 
+    Attributes:
+      version: version of the emulator, on which the contents of the state depend.
+
     Raises:
-      ConfigError: the emulator does not support the game or cannot be compiled.
+      ConfigError: the emulator does not support the game or an option, or cannot be compiled.
     """
 
     def __init__(self, config: Config, num_envs: int):
+        from gunreal.emulator.build import source_hash
         from gunreal.emulator.ffi import DeviceAtari
 
         game, options = game_options(config)
@@ -30,6 +34,10 @@ class AtariFunctional:
             self._games = DeviceAtari(game, num_envs, **options)
         except (UnknownGame, EmulatorUnavailable) as error:
             raise ConfigError(str(error)) from None
+        except ValueError as error:
+            problem = str(error).replace("frame_skip", "frameskip")
+            raise ConfigError(f"env_args do not fit {config.env}: {problem}") from None
+        self.version = source_hash()
         self.observation_space: spaces.Space = spaces.Box(0, 255, self._games.observation_shape, np.uint8)
         self.action_space = spaces.Discrete(self._games.num_actions)
 

@@ -9,6 +9,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from gunreal.config.schema import ConfigError
+
 
 class FunctionalEnv(Protocol):
     """Environments that step together, as two functions that JAX can compile.
@@ -86,7 +88,7 @@ class Batched:
             env, observation, reward, terminated, truncated = self._step(of_step, env, action)
             stepped, fresh = (env, observation), self._reset(of_reset)
             env, observation = jax.tree.map(lambda new, old: jnp.where(over, new, old), fresh, stepped)
-            terminated, truncated = terminated & ~over, truncated & ~over
+            terminated, truncated = (jnp.asarray(flag, bool) & ~over for flag in (terminated, truncated))
             following = {"env": env, "key": jax.random.key_data(key), "over": terminated | truncated}
             reward = jnp.where(over, 0.0, reward).astype("float32")
             return following, observation, reward, terminated, truncated
@@ -98,6 +100,9 @@ def from_gymnax(env: Any, params: Any) -> Batched:
     """A `FunctionalEnv` made from an environment with gymnax's interface, as `gymnax.make` returns it.
 
     Time limits truncate episodes since gymnax 1.0, and terminate them before.
+
+    Raises:
+      ConfigError: its actions are not Discrete, or its observations are neither Discrete nor a Box.
     """
     from jax import numpy as jnp
 
@@ -112,10 +117,20 @@ def from_gymnax(env: Any, params: Any) -> Batched:
         return state, observation, reward, done, jnp.asarray(over, bool) & ~done
 
     seen, actions = env.observation_space(params), env.action_space(params)
-    if hasattr(seen, "shape") and not hasattr(seen, "n"):
-        space: spaces.Space = spaces.Box(-np.inf, np.inf, tuple(seen.shape), np.float32)
+    if not hasattr(actions, "n"):
+        raise ConfigError(
+            f"{type(env).__name__} of gymnax takes {type(actions).__name__} actions; choose an environment with "
+            "Discrete actions"
+        )
+    if hasattr(seen, "n"):
+        space: spaces.Space = spaces.Discrete(int(seen.n))
+    elif hasattr(seen, "low"):
+        space = spaces.Box(-np.inf, np.inf, tuple(seen.shape), np.float32)
     else:
-        space = spaces.Discrete(int(seen.n))
+        raise ConfigError(
+            f"{type(env).__name__} of gymnax observes {type(seen).__name__}; choose an environment that observes a Box "
+            "or Discrete"
+        )
     return Batched(reset, step, space, spaces.Discrete(int(actions.n)))
 
 

@@ -13,10 +13,10 @@ def synthetic_segment(spec: Spec, extra: dict[str, RecordedField], steps: int, s
     """Makes the ring of one agent with `steps` steps of random experience.
 
     Frames, actions and recorded fields are random. Rewards are -1, 0 or 1. Episodes are terminated or truncated after
-    `1 .. 3 * t_max` steps. The replay holds `20 * t_max` steps. More steps wrap around the ring.
+    `1 .. 3 * t_max` steps. The replay holds `replay_size(t_max)` steps. More steps wrap around the ring.
     """
     rng = np.random.default_rng(seed)
-    layout = Layout(spec, agents=1, groups=1, replay_size=20 * spec.t_max, extra=extra, slots=1, mailboxes={})
+    layout = Layout(spec, agents=1, groups=1, replay_size=replay_size(spec.t_max), extra=extra, slots=1, mailboxes={})
     segment = Segment(layout)
     arrays = {name: array[0] for name, array in segment.arrays.items() if array.ndim > 1}
     for array in arrays.values():
@@ -37,6 +37,11 @@ def synthetic_segment(spec: Spec, extra: dict[str, RecordedField], steps: int, s
     segment.end[0] = steps
     segment.close()  # no other process needs the descriptor, and the arrays keep the memory
     return segment
+
+
+def replay_size(t_max: int) -> int:
+    """Size of the synthetic replay, in steps. It holds episodes of each length, also with very short rollouts."""
+    return max(20 * t_max, 60)
 
 
 def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

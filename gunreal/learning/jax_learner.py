@@ -117,7 +117,11 @@ class JaxLearner(Learner):
             return self.network.predict(head, observations, past)
 
     def functional_update(
-        self, arrays: tuple[tuple[Any, ...], tuple[Any, ...]], batch: Mapping[str, Any], learning_rate: Any
+        self,
+        arrays: tuple[tuple[Any, ...], tuple[Any, ...]],
+        batch: Mapping[str, Any],
+        learning_rate: Any,
+        entropy: Any,
     ) -> tuple[tuple[tuple[Any, ...], tuple[Any, ...]], Any]:
         """`train` as a function of `arrays`, to be compiled as a part of a program.
 
@@ -126,6 +130,7 @@ class JaxLearner(Learner):
         """
         from jax import numpy as jnp
 
+        batch = {**batch, "base": batch["base"] | {"entropy": jnp.reshape(entropy, 1)}}
         gradients, values, found = self._loss_gradient(arrays[0], batch)
         metrics = dict(zip(self.metric_names(batch), values, strict=True))
         most, norm = self._config.max_grad_norm, metrics["grad_norm"]

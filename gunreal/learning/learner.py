@@ -76,7 +76,7 @@ class Learner:
             return greedy(outputs[0], self._config.dqn_exploration), outputs[0].max(1)
         return outputs
 
-    def train(self, batch: Mapping[str, Any], learning_rate: float) -> dict[str, float]:
+    def train(self, batch: Mapping[str, Any], learning_rate: float, entropy: float | None = None) -> dict[str, float]:
         """Performs one update.
 
         An update with a non-finite loss or gradient is skipped. Weights and optimizer then stay unchanged.
@@ -84,12 +84,13 @@ class Learner:
         Args:
           batch: the batch of `Network.loss`, as NumPy arrays.
           learning_rate: learning rate of this update.
+          entropy: weight of the entropy bonus. None means that of the start.
 
         Returns:
           The metrics of the loss, "grad_norm" (before clipping), "skipped" (1.0 or 0.0) and "version". The version is
           the number of updates applied before this one, including those of other threads during the computation.
         """
-        gradient = self.gradient(batch)
+        gradient = self.gradient(batch, entropy)
         metrics = gradient.metrics
         with self._lock:
             metrics["version"] = self.version
@@ -103,22 +104,22 @@ class Learner:
 
         No other thread may use the learner meanwhile.
         """
-        batch = {**batch, "observations": batch["observations"].astype(self._sent, copy=False)}
-        gradients, _, found = self._gradient(batch)
+        gradients, _, found = self._gradient(self._prepared(batch))
         with self._lock:
             state = [np.array(array) for array in self._read()]
             self._apply(gradients, found, 0.0, 0.0)
             self._write(state)
 
-    def gradient(self, batch: Mapping[str, Any]) -> Gradient:
-        """Computes the gradient of a batch, and applies nothing.
-
-        Args:
-          batch: the batch of `Network.loss`, as NumPy arrays.
-        """
-        batch = {**batch, "observations": batch["observations"].astype(self._sent, copy=False)}
-        gradients, values, found = self._gradient(batch)
+    def gradient(self, batch: Mapping[str, Any], entropy: float | None = None) -> Gradient:
+        """Computes the gradient of a batch, and applies nothing. `train` describes the arguments."""
+        gradients, values, found = self._gradient(self._prepared(batch, entropy))
         return Gradient(gradients, found, dict(zip(self._metrics[self._parts(batch)], values.tolist(), strict=True)))
+
+    def _prepared(self, batch: Mapping[str, Any], entropy: float | None = None) -> dict[str, Any]:
+        """The arguments of the compiled function. The entropy weight is an array, because it changes."""
+        weight = entropy_weight(self._config) if entropy is None else entropy
+        observations = batch["observations"].astype(self._sent, copy=False)
+        return {**batch, "observations": observations, "base": batch["base"] | {"entropy": np.full(1, weight, "f4")}}
 
     def assign(self, arrays: Sequence[np.ndarray], version: int) -> None:
         """Replaces weights and moments by those that others have trained. The optimizer's state is kept.
@@ -201,7 +202,7 @@ class Learner:
         config = self._config
         total, metrics = self.network.loss(
             batch,
-            entropy=entropy_weight(config),
+            entropy=batch["base"]["entropy"][0],
             value_weight=config.value_weight,
             log_epsilon=config.log_epsilon if config.correction == "epsilon" else 0.0,
             clip=config.ppo_clip,

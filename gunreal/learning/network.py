@@ -174,7 +174,7 @@ class Network:
         self,
         batch: Mapping[str, Any],
         *,
-        entropy: float,
+        entropy: Any,
         value_weight: float,
         log_epsilon: float = 0.0,
         clip: float = 0.0,
@@ -244,7 +244,7 @@ class Network:
         """The variables that change when `found` moments are added to `statistics`, with their new values.
 
         The value layer is rescaled together with the moments of the returns, so that its predictions do not change
-        (PopArt, van Hasselt et al. 2016, section 2.2).
+        (PopArt, van Hasselt et al. 2016, section 2.2). At the first returns, it has learned nothing that would be kept.
         """
         changed: list[tuple[Any, Any]] = []
         for name, statistics in self.statistics.items():
@@ -253,8 +253,9 @@ class Network:
             if name == "return":
                 before, after = statistics.deviation(known), statistics.deviation(new)
                 kernel, bias = self._value.kernel, self._value.bias
-                changed.append((kernel, kernel.value * (before / after)))
-                changed.append((bias, (before * bias.value + known.mean - new.mean) / after))
+                shifted = (before * bias.value + known.mean - new.mean) / after
+                changed.append((kernel, ops.where(known.count > 0, kernel.value * (before / after), kernel.value)))
+                changed.append((bias, ops.where(known.count > 0, shifted, bias.value)))
         return changed
 
     def _features(self, observations: Any, count: Any, lengths: Mapping[str, int]) -> dict[str, Features]:

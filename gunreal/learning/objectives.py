@@ -14,7 +14,7 @@ def actor_critic_loss(
     base: Mapping[str, Any],
     outputs: Mapping[str, Any],
     *,
-    entropy: float,
+    entropy: Any,
     value_weight: float,
     log_epsilon: float = 0.0,
     clip: float = 0.0,

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gunreal.acting.pool import Member, Pool
-from gunreal.config.derived import batch_steps, first_rate, minibatch_count
+from gunreal.config.derived import batch_steps, minibatch_count, rates
 from gunreal.config.schema import Config
 from gunreal.experience import queues, seeds
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Past, concatenate_pasts, empty_observations
@@ -172,15 +172,13 @@ def rollouts_per_batch(config: Config) -> int:
     return -(-min(batch_steps(config), config.steps) // config.t_max)
 
 
-def anneal(start: float, end: float, share: float) -> float:
-    """Interpolates linearly from `start` at share 0 to `end` at share 1 of the budget."""
-    return start + (end - start) * min(max(share, 0.0), 1.0)
-
-
 def normalized(advantage: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Normalizes `advantage` to mean 0 and standard deviation 1 where `mask` is 1. Both are float32 `[B, T]`."""
+    """Normalizes `advantage` to mean 0 and standard deviation 1 where `mask` is 1. Both are float32 `[B, T]`.
+
+    A single step stays as it is, because it would become 0.
+    """
     kept = advantage[mask > 0]
-    return (advantage - kept.mean()) / (kept.std() + np.float32(1e-8)) if len(kept) else advantage
+    return (advantage - kept.mean()) / (kept.std() + np.float32(1e-8)) if len(kept) > 1 else advantage
 
 
 def updates(
@@ -225,7 +223,7 @@ class Updates(Protocol):
     def version(self) -> int:
         """Number of updates applied."""
 
-    def train(self, batch: Mapping[str, Any], learning_rate: float) -> dict[str, float]:
+    def train(self, batch: Mapping[str, Any], learning_rate: float, entropy: float) -> dict[str, float]:
         """Does one update, see `Learner.train`."""
 
     def warm_up(self, batch: Mapping[str, Any]) -> None:
@@ -291,9 +289,9 @@ class Trainer:
         """Does one update. `new` is the number of agent steps of the batch that are used for the first time."""
         config = self._config
         acted = batch["base"].pop("version")
-        rate = anneal(first_rate(config), config.learning_rate_end, self._metrics.step / config.steps)
+        now = rates(config, self._metrics.step / config.steps)
         with self._turns:
-            scalars = self._learner.train(batch, rate)
+            scalars = self._learner.train(batch, *now)
         skipped = scalars.pop("skipped") > 0
         lags = int(scalars.pop("version")) - acted
-        self._metrics.trained(new, lags.ravel(), scalars | {"learning_rate": rate}, skipped, lags.size)
+        self._metrics.trained(new, lags.ravel(), scalars | {"learning_rate": now.learning_rate}, skipped, lags.size)

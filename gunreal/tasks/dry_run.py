@@ -8,7 +8,7 @@ import numpy as np
 
 from gunreal.config.schema import ConfigError
 from gunreal.experience.spec import Spec
-from gunreal.experience.synthetic import synthetic_segment
+from gunreal.experience.synthetic import replay_size, synthetic_segment
 from gunreal.tasks.base import AuxiliaryTask
 
 
@@ -31,7 +31,7 @@ def target_arrays(
     """
     bootstrap = None if bootstrap_shape is None else np.zeros(bootstrap_shape, np.float32)
     rng = np.random.default_rng(0)
-    replay = synthetic_segment(spec, task.record(spec), 20 * spec.t_max).agent(0)
+    replay = synthetic_segment(spec, task.record(spec), replay_size(spec.t_max)).agent(0)
     draws = (task.sample(replay, rng) for _ in range(100))
     sequences = list(itertools.islice((draw for draw in draws if draw is not None), 20))
     if not sequences:

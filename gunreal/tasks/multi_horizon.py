@@ -76,7 +76,8 @@ class MultiHorizon(AuxiliaryTask):
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
         """Mean of `0.5 ((R_t - V(s_t)) / deviation)^2` over steps and discounts.
 
-        The deviation is the standard deviation of the batch's returns of the same discount.
+        The deviation is the standard deviation of the batch's returns of the same discount, or a tenth of their mean if
+        that is larger.
         """
         from keras import ops
 
@@ -86,5 +87,7 @@ class MultiHorizon(AuxiliaryTask):
         count = ops.maximum(ops.sum(mask), 1.0)
         mean = ops.sum(returns * mask, axis=(0, 1)) / count
         variance = ops.sum(ops.square(returns - mean) * mask, axis=(0, 1)) / count
-        error = ops.square(returns - outputs) / ops.maximum(variance, _LEAST_DEVIATION**2)
+        # Without a relative bound, returns far from 0 that hardly differ would dominate the losses of all other parts.
+        least = _LEAST_DEVIATION**2 * ops.maximum(ops.square(mean), 1.0)
+        error = ops.square(returns - outputs) / ops.maximum(variance, least)
         return masked_mean(0.5 * ops.mean(error, axis=-1), batch["mask"])

@@ -64,6 +64,19 @@ def test_moments_do_not_change_with_a_step_that_was_not_taken():
     assert found._model.moments.vector is answer.moments and updated == [(80,)]
 
 
+def test_nodes_learn_with_the_entropy_weight_of_the_whole_run():
+    """A node does not know how many agent steps the others have taken."""
+    found, sent = Coordinator.__new__(Coordinator), []
+    found.config, found.metrics = Config(entropy=0.1, entropy_end=0.0, steps=1000), types.SimpleNamespace(step=250)
+    found._model = types.SimpleNamespace(version=4, size=3, moments=types.SimpleNamespace(vector=np.zeros(2)))
+    found._shards = types.SimpleNamespace(weights=["part"])
+    found._report = types.SimpleNamespace(sent=lambda size: None)
+    method = types.SimpleNamespace(remote=lambda *args: sent.append(args) or ["answer", "slice"])
+    actor = types.SimpleNamespace(gradient=types.SimpleNamespace(options=lambda num_returns: method))
+    found._send(types.SimpleNamespace(actor=actor))
+    assert sent[0][0] == 4 and sent[0][1] == pytest.approx(0.075) and sent[0][3] == "part"
+
+
 @pytest.mark.parametrize(
     ("algorithm", "agents", "min_batch", "answers"),
     [

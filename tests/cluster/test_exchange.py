@@ -23,7 +23,8 @@ class Learner:
     def assign(self, arrays, version):
         self.arrays, self.version = [array.copy() for array in arrays], version
 
-    def gradient(self, batch):
+    def gradient(self, batch, entropy=None):
+        self.entropy = entropy
         metrics = {"loss": 1.0, "skipped": float(self.skipped)}
         moments = {"return": [np.array(7.0), np.array(8.0)]}
         return types.SimpleNamespace(values=self.arrays[:2], moments=moments, metrics=metrics)
@@ -41,7 +42,7 @@ def exchange(learner):
 
 def asked(exchange, trained):
     """What a node answers while its trainer works."""
-    trainer = threading.Thread(target=lambda: trained.append(exchange.train(BATCH, 1e-3)))
+    trainer = threading.Thread(target=lambda: trained.append(exchange.train(BATCH, 1e-3, 0.01)))
     trainer.start()
     found = exchange.ask()
     trainer.join(10)
@@ -50,17 +51,17 @@ def asked(exchange, trained):
 
 def test_a_gradient_is_computed_with_the_assigned_weights(exchange, learner):
     trained = []
-    exchange.assign([np.array([1, 2, 3], np.float32), np.array([4], np.float32)], np.array([5, 6], np.float32), 9)
+    exchange.assign([np.array([1, 2, 3], np.float32), np.array([4], np.float32)], np.array([5, 6], np.float32), 9, 0.5)
     found = asked(exchange, trained)
     np.testing.assert_array_equal(found.gradient, [1, 2, 3, 4])
     np.testing.assert_array_equal(found.moments, [7, 8])
     assert [array.shape for array in learner.arrays] == [(2,), (1, 2), (), ()]
-    assert found.size == 12 and found.seconds >= 0
+    assert found.size == 12 and found.seconds >= 0 and learner.entropy == 0.5
     assert trained == [{"loss": 1.0, "skipped": 0.0, "version": 9}] and exchange.version == 9
 
 
 def test_a_gradient_that_is_not_finite_is_not_sent(exchange, learner):
-    exchange.assign([np.zeros(4, np.float32)], np.zeros(2, np.float32), 1)
+    exchange.assign([np.zeros(4, np.float32)], np.zeros(2, np.float32), 1, 0.5)
     learner.skipped = True
     assert asked(exchange, []).gradient is None
 
@@ -73,7 +74,7 @@ def test_all_trainers_and_the_asker_leave(exchange):
             method(*args)
         left.append(method)
 
-    trainers = [threading.Thread(target=wait, args=(exchange.train, BATCH, 1e-3)) for _ in range(2)]
+    trainers = [threading.Thread(target=wait, args=(exchange.train, BATCH, 1e-3, 0.01)) for _ in range(2)]
     for trainer in trainers:
         trainer.start()
     exchange.leave()

@@ -6,12 +6,14 @@ from gunreal.config.checks import check
 from gunreal.config.derived import (
     MINIBATCH,
     SMALL_BATCH,
+    anneal,
     batch_steps,
     device_groups,
     entropy_weight,
     first_rate,
     minibatch_count,
     per_process,
+    rates,
 )
 from gunreal.config.schema import FIELDS, Config
 
@@ -39,6 +41,25 @@ def test_the_learning_rate_suits_the_algorithm(flags, rate):
 )
 def test_the_entropy_weight_suits_the_algorithm(algorithm, entropy, weight):
     assert entropy_weight(Config(algorithm=algorithm, entropy=entropy)) == weight
+
+
+def test_anneal():
+    assert [anneal(1.0, 0.2, share) for share in (0, 0.25, 0.5, 1, 1.5)] == pytest.approx([1, 0.8, 0.6, 0.2, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("flags", "halfway"),
+    [
+        ({"algorithm": "ppo"}, (4e-4, 0.02)),
+        ({"algorithm": "a3c"}, (2.5e-4, 0.01)),
+        ({"algorithm": "ppo", "learning_rate_end": 6e-4, "entropy_end": 0.01}, (7e-4, 0.015)),
+        ({"algorithm": "a3c", "entropy": 0.1, "entropy_end": 0.0}, (2.5e-4, 0.05)),
+    ],
+)
+def test_rates_change_linearly(flags, halfway):
+    config = Config(**flags)
+    assert rates(config, 0.0) == (first_rate(config), entropy_weight(config))
+    assert rates(config, 0.5) == pytest.approx(halfway)
 
 
 @pytest.mark.parametrize(

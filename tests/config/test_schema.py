@@ -193,6 +193,11 @@ def test_load_names_the_file_and_the_key(tmp_path, text, message):
     assert str(path) in str(caught.value) and message in str(caught.value)
 
 
+def test_load_skips_a_byte_order_mark(tmp_path):
+    (tmp_path / "some.toml").write_text("agents = 3", encoding="utf-8-sig")
+    assert load(tmp_path / "some.toml") == {"agents": 3}
+
+
 def test_load_of_a_missing_file(tmp_path):
     with pytest.raises(ConfigError, match="No such file"):
         load(tmp_path / "none.toml")

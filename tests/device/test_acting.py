@@ -7,16 +7,19 @@ import pytest
 
 pytest.importorskip("jax")
 import jax  # noqa: E402
-from device_runs import SCRIPT, configure, make_acting, value_of  # noqa: E402
+import scripted_functional  # noqa: E402
+from device_runs import SCRIPT, KnownLearner, configure, interface, make_acting, value_of  # noqa: E402
 
+from gunreal.device.acting import Acting  # noqa: E402
+from gunreal.device.environment import frames  # noqa: E402
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED  # noqa: E402
 
 STEPS = 24
 WEIGHTS = (np.float32(0),)
 
 
-def play(config, state=0):
-    acting = make_acting(config, state)
+def play(config, state=0, acting=None):
+    acting = acting or make_acting(config, state)
     start = jax.jit(acting.start)()
     end, block, scores = jax.jit(acting.play, static_argnums=2)(WEIGHTS, start, STEPS)
     return start, end, jax.tree.map(np.asarray, block), np.asarray(scores)
@@ -91,6 +94,25 @@ def test_start_states_are_spread_over_the_episodes():
     np.testing.assert_allclose(actions[known], actions[known].round(), atol=1e-4)
     assert (actions[known] >= -1e-4).all() and (actions[known] <= 2 * age[known] + 1e-4).all()
     assert abs((actions - age)[known].mean()) < 0.3
+
+
+def test_rewards_and_flags_may_be_whole_numbers():
+    """As what they are in the rows."""
+    config = configure(env_args={"script": "---T -t"}, device_spread=3)
+    env, spec = scripted_functional.make("---T -t"), interface(config)
+
+    def step(state, actions):
+        state, seen, reward, *ends = env.step(state, actions)
+        return state, seen, (4 * reward).astype("int32"), *(end.astype("int32") for end in ends)
+
+    convert, predict = frames(config, spec, env.observation_space), KnownLearner(spec).functional_predict
+    acting = Acting(config, spec, env, convert, predict, step)
+    _, _, rows, scores = play(config, acting=acting)
+    assert rows["reward"].dtype == np.float32 and (rows["reward"] == rows["reward"].round()).all()
+    flags = rows["flags"]
+    ended = flags & (TERMINATED | TRUNCATED) != 0
+    np.testing.assert_array_equal(np.isfinite(scores), ended)
+    assert (flags[1:] & RESET != 0)[ended[:-1]].all() and ended.any()
 
 
 def test_without_a_spread_all_begin_together(played):

@@ -11,8 +11,9 @@ pytest.importorskip("jax")
 import jax  # noqa: E402
 from device_runs import configure, interface, keras_on_jax, make_acting, make_program, value_of  # noqa: E402
 
+from gunreal.config.derived import Rates  # noqa: E402
 from gunreal.device import dqn, sequences, store  # noqa: E402
-from gunreal.experience.replay import RESET, TERMINATED  # noqa: E402
+from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED  # noqa: E402
 
 pytestmark = keras_on_jax
 ONLINE, TARGET = (np.float32(3),), (np.float32(7),)
@@ -107,20 +108,61 @@ def _length(rows, first, end):
 
 def test_sequences_with_large_errors_are_drawn_more_often():
     config, spec, kept, _ = played(dqn_priority=1.0)
-    priority = np.full(kept["priority"].shape, 1e-3, np.float32)
-    step = 15
-    priority[step % len(priority)] = 1.0
-    kept = kept | {"priority": jax.numpy.asarray(priority)}
-    weights, hits = [], 0
+    step, hits, starts, weights = 15, 0, set(), []
+    rows = len(kept["error"])
+    kept = kept | {"error": jax.numpy.zeros_like(kept["error"]).at[step % rows].set(1.0)}
+    wanted = np.asarray(kept["frame"][step % rows, 1])[:, None]
     for key in range(10):
         batch, _, changed = gather(config, spec, kept, key)
-        at_step = (batch["observations"]["base"][:, 0] == np.asarray(kept["frame"][step % len(priority), 1])).all(1)
-        hits += at_step.sum()
+        there = (batch["observations"]["base"] == wanted).all(-1) & (batch["base"]["mask"] > 0)
+        hits += there.any(1).sum()
+        starts |= set(there.argmax(1)[there.any(1)].tolist())
         weights += batch["base"]["weight"].tolist()
-        assert changed["priority"].shape == priority.shape and changed["peak"] >= 1
-        moved = np.asarray(changed["priority"]) != priority
-        assert not moved[:, 0].any() and 0 < moved[:, 1].sum() <= 4  # at most one step of each agent of the group
+        assert changed["error"].shape == kept["error"].shape and changed["peak"] >= 1
     assert hits >= 0.9 * 40 and 0 < min(weights) <= max(weights) == 1
+    assert starts == {0, 1, 2, 3}  # the error is that of any step of the sequence
+
+
+def slow_priorities(error, flags, t_max):
+    """By the definition: a sequence ends with a truncated step. The last state of an episode does not count."""
+    result = np.zeros(error.shape)
+    for agent, first in np.ndindex(error.shape):
+        learned = []
+        for t in range(first, min(first + t_max, error.shape[1])):
+            if not flags[agent, t] & RESET:
+                learned.append(error[agent, t])
+            if flags[agent, t] & TRUNCATED:
+                break
+        result[agent, first] = 1e-3 + (0.9 * max(learned) + 0.1 * np.mean(learned) if learned else 0)
+    return result
+
+
+@pytest.mark.parametrize("t_max", [1, 4, 30])
+def test_the_priority_of_a_sequence_is_that_of_its_errors(t_max):
+    rng = np.random.default_rng(0)
+    error = rng.exponential(size=(5, 20)).astype(np.float32)
+    flags = rng.choice([0, TERMINATED, TRUNCATED, RESET], p=(0.7, 0.1, 0.1, 0.1), size=error.shape).astype(np.uint8)
+    found = jax.jit(dqn.sequence_priorities, static_argnums=2)(error, flags, t_max)
+    np.testing.assert_allclose(found, slow_priorities(error, flags, t_max), rtol=1e-5)
+
+
+def test_a_draw_sets_the_errors_of_all_steps_of_the_sequence():
+    config, spec, kept, steps = played(dqn_priority=1.0)
+    kept = kept | {"error": jax.numpy.full_like(kept["error"], 77)}  # no error has this value
+    batch, _, changed = gather(config, spec, kept)
+    error, base, rows = np.asarray(changed["error"]), batch["base"], len(kept["error"])
+    assert (error[:, 0] == 77).all()  # the other group
+    lengths = []
+    for agent, frames in enumerate(batch["observations"]["base"]):
+        q = np.asarray(predict(ONLINE, frames, None)[0])
+        taken = q[np.arange(len(q)), base["action"][agent]]
+        mask = base["mask"][agent] > 0
+        moved = [step for step in range(22 - rows, 22) if error[step % rows, 1, agent] != 77]
+        np.testing.assert_array_equal(steps["frame"][agent, moved], frames[mask])
+        wanted = np.abs(base["q_target"][agent] - taken)[mask]
+        np.testing.assert_allclose(error[np.array(moved) % rows, 1, agent], wanted, rtol=1e-4, atol=1e-5)
+        lengths.append(len(moved))
+    assert max(lengths) > 1 and changed["peak"] == max(1, error[error != 77].max())
 
 
 @pytest.mark.parametrize("off", [-0.5, 0.5])
@@ -129,7 +171,7 @@ def test_rounding_of_the_sums_draws_no_step_without_a_share(monkeypatch, off):
     config, spec, kept, _ = played(dqn_priority=1.0)
     replay = sequences.replay(kept, spec, config.replay_size, 1)
     resets = np.asarray(replay.window("flags")) & RESET != 0
-    assert (np.asarray(replay.window("priority")) == 1).all() and int(replay.oldest) == int(replay.steps[0])
+    assert (np.asarray(replay.window("error")) == 1).all() and int(replay.oldest) == int(replay.steps[0])
     exact, cumsum = np.cumsum(~resets, axis=1), jax.numpy.cumsum
     agent, step = np.argwhere(resets[:, 1:-1])[0] + (0, 1)
 
@@ -143,14 +185,14 @@ def test_rounding_of_the_sums_draws_no_step_without_a_share(monkeypatch, off):
     assert not resets[agent, int(first[agent] - replay.steps[0])]
 
 
-def test_an_error_that_is_not_finite_leaves_the_priorities():
-    """The update with it is skipped. Its priority would be that of all later steps."""
+def test_an_error_that_is_not_finite_is_not_kept():
+    """The update with it is skipped. It would be the error of all later steps."""
     config, spec, kept, _ = played(dqn_priority=1.0)
     _, _, changed = gather(config, spec, kept | {"reward": kept["reward"].at[:, 1, 0].set(np.nan)})
-    assert np.isfinite(changed["priority"]).all() and np.isfinite(changed["peak"])
-    before = np.asarray(kept["priority"])
-    np.testing.assert_array_equal(changed["priority"][:, 1, 0], before[:, 1, 0])
-    assert (changed["priority"] != before).any()
+    assert np.isfinite(changed["error"]).all() and np.isfinite(changed["peak"])
+    before = np.asarray(kept["error"])
+    np.testing.assert_array_equal(changed["error"][:, 1, 0], before[:, 1, 0])
+    assert (changed["error"] != before).any()
 
 
 def test_the_target_network_follows_every_few_updates():
@@ -158,7 +200,7 @@ def test_the_target_network_follows_every_few_updates():
     program, learner = make_program(config)
     loop, targets = program.start(), []
     for number in range(4):
-        loop, turn = program.turn(loop, number, 0.0, 0.5)
+        loop, turn = program.turn(loop, number, Rates(0.0, 0.0), 0.5)
         targets.append(float(loop.target[0]))
         assert len(turn.values) == len(turn.lags) == 2
     jax.effects_barrier()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from gymnasium import spaces
+from scripted_functional import ScriptedFunctional
 
-pytest.importorskip("jax")
+jax = pytest.importorskip("jax")
 from gunreal.config.schema import Config, ConfigError  # noqa: E402
-from gunreal.device.environment import frames, open_environment  # noqa: E402
+from gunreal.device.environment import check_environment, frames, open_environment  # noqa: E402
 from gunreal.envs.raw import converter  # noqa: E402
 from gunreal.experience.spec import Spec  # noqa: E402
 
@@ -61,3 +62,90 @@ def test_atari_games_run_on_the_own_emulator():
 def test_a_game_that_the_emulator_lacks_is_refused():
     with pytest.raises(ConfigError, match="pitfall"):
         open_environment(Config(env="ALE/Pitfall2-v5"), 1)
+
+
+@pytest.mark.parametrize("env", ["gunreal/Catch-v0", "gunreal/RareGoalMaze-v0"])
+def test_options_of_gymnasium_are_refused(env):
+    with pytest.raises(ConfigError, match=f"env_args do not fit {env} in device runs: .*'max_episode_steps'; remove"):
+        open_environment(Config(env=env, env_args={"max_episode_steps": 5}), 1)
+
+
+@pytest.mark.parametrize("options", [{"frameskip": 20_000}, {"noop_max": 20_000},
+                                     {"max_num_frames_per_episode": 3_000_000_000}])  # fmt: skip
+def test_options_beyond_the_limits_of_the_emulator_are_refused(options):
+    (name,) = options
+    with pytest.raises(ConfigError, match=f"env_args do not fit ALE/Pong-v5: {name} is .*must be a whole number"):
+        open_environment(Config(env="ALE/Pong-v5", env_args=options), 1)
+
+
+class Changed(ScriptedFunctional):
+    """The scripted environments with one change in what `init` or `step` returns."""
+
+    def __init__(self, init=lambda *values: values, step=lambda *values: values):
+        super().__init__()
+        self._change = init, step
+
+    def init(self, seeds):
+        return self._change[0](*super().init(seeds))
+
+    def step(self, state, actions):
+        return self._change[1](*super().step(state, actions))
+
+
+def test_numbers_and_flags_of_any_dtype_are_accepted():
+    def step(state, seen, reward, *ends):
+        return state, seen, reward.astype("int32"), *(end.astype("int32") for end in ends)
+
+    for env in (ScriptedFunctional(), Changed(step=step)):
+        check_environment(Config(env="my:make"), env, 4)
+
+
+def failing(*values):
+    raise ValueError("no\nluck")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"init": lambda state, seen: seen}, "my:make: init returns 1 value; return state and observations"),
+        (
+            {"step": lambda *values: values[:4]},
+            "my:make: step returns 4 values; return state, observations, rewards, terminated and truncated",
+        ),
+        (
+            {"step": lambda state, *rest: (state | {"t": state["t"] * 1.0}, *rest)},
+            "my:make: step changes state['t'] from int32 of shape (4,) to float32 of shape (4,); keep the dtype and",
+        ),
+        (
+            {"step": lambda state, *rest: (state | {"new": state["t"]}, *rest)},
+            "my:make: step returns a state of another structure than init; return the same one",
+        ),
+        (
+            {"init": lambda state, seen: (state | {"t": 0}, seen)},
+            "my:make: state['t'] of init has shape () for 4 agents; its first axis must be that of the agents",
+        ),
+        (
+            {"step": lambda state, seen, reward, *ends: (state, seen, reward[0], *ends)},
+            "my:make returns rewards of shape () for 4 agents; return shape (4,)",
+        ),
+        (
+            {"init": lambda state, seen: (state, seen[:, :2])},
+            "my:make returns observations of shape (4, 2) for 4 agents; return shape (4, 3)",
+        ),
+        ({"step": failing}, "my:make fails in step: ValueError: no luck ("),
+    ],
+)
+def test_what_an_environment_returns_is_checked(change, message):
+    with pytest.raises(ConfigError) as error:
+        check_environment(Config(env="my:make"), Changed(**change), 4)
+    assert str(error.value).startswith(message) and "\n" not in str(error.value)
+
+
+def test_images_are_uint8():
+    def image(state, seen, *rest):
+        return state, jax.numpy.zeros((4, 24, 24)), *rest
+
+    env = Changed(image, image)
+    env.observation_space = box((24, 24))
+    with pytest.raises(ConfigError, match="my:make observes uint8 images, but returns float32; convert them to uint8"):
+        check_environment(Config(env="my:make"), env, 4)

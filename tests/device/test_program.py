@@ -9,6 +9,7 @@ pytest.importorskip("jax")
 import jax  # noqa: E402
 from device_runs import configure, keras_on_jax, make_program  # noqa: E402
 
+from gunreal.config.derived import Rates  # noqa: E402
 from gunreal.tasks.value_replay import ValueReplay  # noqa: E402
 
 
@@ -16,7 +17,7 @@ def run(config, turns, tasks=()):
     program, learner = make_program(config, tasks=tasks)
     loop, reports = program.start(), []
     for turn in range(turns):
-        loop, report = program.turn(loop, turn, 0.1 * turn)
+        loop, report = program.turn(loop, turn, Rates(0.1 * turn, 0.5))
         reports.append(jax.device_get(tuple(report)))
     jax.effects_barrier()
     return program, learner, loop, reports
@@ -35,7 +36,7 @@ def trained_steps(learner):
 def test_a_single_group_learns_on_policy():
     _, learner, loop, reports = run(configure(env_args={"script": "~"}), 3)
     assert len(learner.batches) == 3 and int(loop.version) == 3
-    np.testing.assert_allclose(learner.rates, [0.0, 0.1, 0.2], rtol=1e-6)
+    np.testing.assert_allclose(learner.rates, [(0.0, 0.5), (0.1, 0.5), (0.2, 0.5)], rtol=1e-6)
     counts = trained_steps(learner)
     assert len(counts) == 8 * 4 * 3 and set(counts.values()) == {1}
     for _, values, lags, _ in reports:

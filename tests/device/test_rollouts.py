@@ -43,6 +43,10 @@ def test_normalized():
     advantage, mask = random_rollouts()[0], (random_rollouts(1)[1] > 0).astype(np.float32)
     expected = trainer.normalized(advantage, mask)
     np.testing.assert_allclose(rollouts.normalized(advantage, mask), expected, rtol=1e-4, atol=1e-5)
+    alone = np.zeros_like(mask)
+    alone[0, 0] = 1  # the advantage of a single step would become 0
+    for module in (trainer, rollouts):
+        assert module.normalized(advantage, alone)[0, 0] == advantage[0, 0] != 0
 
 
 @pytest.fixture(scope="module", params=[{}, {"correction": "epsilon"}, {"algorithm": "ppo"}])

@@ -9,8 +9,11 @@ pytest.importorskip("jax")
 import jax  # noqa: E402
 from device_runs import configure, interface, keras_on_jax, make_program  # noqa: E402
 
+from gunreal.config.derived import Rates  # noqa: E402
 from gunreal.config.schema import ConfigError  # noqa: E402
 from gunreal.device import saving, store  # noqa: E402
+from gunreal.device.environment import open_environment  # noqa: E402
+from gunreal.emulator.build import source_hash  # noqa: E402
 from gunreal.tasks.value_replay import ValueReplay  # noqa: E402
 
 pytestmark = keras_on_jax
@@ -25,7 +28,7 @@ def begin(**options):
 def after_turns(program, count=5):
     loop = program.start()
     for number in range(count):
-        loop, _ = program.turn(loop, number, 0.0)
+        loop, _ = program.turn(loop, number, Rates(0.0, 0.0))
     return loop
 
 
@@ -58,7 +61,7 @@ def test_of_a_large_store_the_newest_rollouts_are_saved(monkeypatch):
         np.testing.assert_array_equal(
             store.take(restored.store, name, 0, steps), store.take(loop.store, name, 0, steps)
         )
-    _, turn = program.turn(restored, 5, 0.0)
+    _, turn = program.turn(restored, 5, Rates(0.0, 0.0))
     assert len(turn.values) == 1
 
 
@@ -98,3 +101,25 @@ def test_another_number_of_agents_is_refused():
     other, spec = begin(agents=4)
     with pytest.raises(ConfigError, match="does not fit this device run at .*; start a new run"):
         saving.restored(other, spec, saved)
+
+
+def test_consoles_of_another_emulator_are_refused():
+    program, spec = begin()
+    loop = program.start()
+    program.env_version = "0123"
+    saved = as_numpy(saving.arrays(program, spec, loop))
+    assert_same(saving.restored(program, spec, saved), loop)
+    program.env_version = "4567"
+    with pytest.raises(
+        ConfigError, match="another version of the emulator; resume it with the version of gunreal that"
+    ):
+        saving.restored(program, spec, saved)
+    del saved["device.env_version"]
+    with pytest.raises(ConfigError, match="another version of the emulator"):
+        saving.restored(program, spec, saved)
+
+
+def test_the_version_is_that_of_the_environment():
+    program, _ = make_program(configure(env_args={"script": "~"}))
+    assert program.env_version == ""  # no part of a checkpoint depends on the library
+    assert open_environment(configure(env="ALE/Pong-v5", env_args={}), 1).version == source_hash()

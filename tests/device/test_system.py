@@ -1,15 +1,18 @@
-"""A device run that does not fit into the memory is refused in one line, before and after its start."""
+"""A device run that does not fit into the memory, or whose rewards are not finite, ends in one line."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from scripted_functional import ScriptedFunctional
 
 pytest.importorskip("jax")
 import jax  # noqa: E402
 from device_runs import KnownLearner, configure, interface  # noqa: E402
 
+from gunreal.acting.pool import AgentFailure  # noqa: E402
 from gunreal.config.schema import ConfigError  # noqa: E402
 from gunreal.device import system  # noqa: E402
 from gunreal.device.sharding import Places  # noqa: E402
@@ -57,6 +60,26 @@ def test_the_remedy_is_one_that_the_run_allows(monkeypatch, resumed, remedy):
     state = SimpleNamespace(learned=dict) if resumed else None
     with pytest.raises(ConfigError, match=f"of the devices' 0.0 GiB; {remedy}"):
         system.DeviceSystem(config, interface(config), (), None, state)
+
+
+class Broken(ScriptedFunctional):
+    """The third reward of every episode is not a number."""
+
+    def step(self, state, actions):
+        state, observation, reward, *ends = super().step(state, actions)
+        return state, observation, jax.numpy.where(state["t"] == 3, np.nan, reward), *ends
+
+
+@pytest.mark.parametrize("script", ["---T", "~"])
+def test_a_reward_that_is_not_finite_ends_the_run(monkeypatch, tmp_path, script):
+    config = configure(env=f"{__name__}:Broken", env_args={"script": script}, steps=10**6)
+    learner = KnownLearner(interface(config))
+    monkeypatch.setattr(system, "JaxLearner", KnownLearner)
+    monkeypatch.setattr(system, "build_learner", lambda *_: learner)
+    made = system.DeviceSystem(config, interface(config), (), tmp_path, None)
+    with pytest.raises(AgentFailure, match=":Broken returned a reward that is not finite; rewards must be finite num"):
+        made.run(lambda: None)
+    assert made._taken < 10**4
 
 
 def test_other_errors_of_the_device_are_not_hidden():

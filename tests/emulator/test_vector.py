@@ -86,15 +86,23 @@ def test_save_and_restore_go_on_exactly():
     same(first, play(env, 30, seed=5))
 
 
-def test_a_masked_reset_leaves_the_others_alone():
-    env = VectorAtari("pong", 2)
-    env.reset(seed=1)
-    play(env, 10)
-    before = env.ram()
-    env.reset(seed=1, options={"reset_mask": np.array([True, False])})
+@pytest.mark.parametrize("device", ["cpu", "jax"])
+def test_a_masked_reset_leaves_the_others_alone(device):
+    env = VectorAtari("pong", 2, device)
+    first, _ = env.reset(seed=1)
+    mask = {"reset_mask": np.array([True, False])}
+    seen = play(env, 25)[-1][0]  # with the moving ball
+    before, states = env.ram(), env.save()
+    frames, _ = env.reset(seed=1, options=mask)
     after = env.ram()
     np.testing.assert_array_equal(before[1], after[1])
     assert (before[0] != after[0]).any()
+    np.testing.assert_array_equal(frames[1], seen[1])
+    np.testing.assert_array_equal(frames[0], first[0])
+    np.testing.assert_array_equal(env.reset(seed=1, options=mask)[0], frames)
+    env.restore(states)  # which hold no observations
+    alone = env.reset(seed=1, options=mask)[0][1]
+    assert (alone <= seen[1]).all() and (alone != seen[1]).any()
 
 
 def test_truncation_is_not_termination():

@@ -70,6 +70,32 @@ def test_time_limits_of_gymnax_truncate():
     np.testing.assert_array_equal(truncated, left == 2)
 
 
+def test_flags_may_be_whole_numbers():
+    def step(key, state, action):
+        return state - 1, state - 1.0, action, (state == 1).astype("int32"), 0
+
+    env = Batched(lambda key: (jax.numpy.int32(2), 2.0), step, spaces.Box(0, 2, ()), spaces.Discrete(2))
+    state, _ = env.init(np.arange(3, dtype=np.int32))
+    for ends in (False, True, False):
+        before = jax.eval_shape(lambda state: state, state)
+        state, _, _, terminated, truncated = env.step(state, np.ones(3, np.int32))
+        assert (terminated == ends).all() and not truncated.any() and terminated.dtype == truncated.dtype == bool
+        assert jax.eval_shape(lambda state: state, state) == before
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ("action_space", "of gymnax takes SimpleNamespace actions; choose an environment with Discrete actions"),
+        ("observation_space", "of gymnax observes SimpleNamespace; choose an environment that observes a Box or Disc"),
+    ],
+)
+def test_spaces_of_gymnax_that_do_not_fit_are_refused(monkeypatch, method, message):
+    monkeypatch.setattr(Countdown, method, lambda self, params: SimpleNamespace(spaces={}))
+    with pytest.raises(ConfigError, match=f"Countdown {message}"):
+        adapted(make_countdown())
+
+
 def test_an_environment_depends_on_its_seed_alone():
     env = adapted(make_countdown(1000))
     (_, some), (_, others) = (env.init(np.array(seeds, np.int32)) for seeds in ([1, 2, 3], [3, 9, 1]))

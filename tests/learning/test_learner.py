@@ -35,7 +35,7 @@ def test_rmsprop_step_by_step(initial):
     mean = {name: np.full(state[name].shape, initial) for name in names}
     for step in range(4):
         batch = make_batch(seed=step)
-        for name, gradient in zip(names, learner._gradient(batch)[0], strict=True):
+        for name, gradient in zip(names, learner.gradient(batch).values, strict=True):
             found = np.asarray(gradient)
             mean[name] = 0.9 * mean[name] + 0.1 * np.square(found, dtype=np.float64)
             theta[name] -= 0.01 * found / np.sqrt(mean[name] + 0.1)
@@ -64,6 +64,22 @@ def test_train_reports_the_loss_and_applies_the_learning_rate():
     assert np.abs(moved[0]).max() > 1e-5
     assert learner.version == 1
     assert metrics["loss_total"] == pytest.approx(metrics["loss_base"] + 0.25 * metrics["loss_fit"], abs=1e-5)
+
+
+def test_the_entropy_weight_of_an_update():
+    """It changes from update to update. Without it, the weight is that of the start."""
+    learner, batch = make_learner(Config(entropy=0.04)), make_batch()
+    losses = {weight: learner.gradient(batch, weight).metrics["loss_base"] for weight in (0.0, 0.03, None)}
+    entropy = learner.gradient(batch).metrics["entropy"]
+    assert losses[0.0] - losses[0.03] == pytest.approx(0.03 * entropy, rel=1e-3)
+    assert losses[0.0] - losses[None] == pytest.approx(0.04 * entropy, rel=1e-3)
+    before = learner.get_state()
+    after = []
+    for weight in (0.0, 1.0):
+        learner.set_state(before)
+        learner.train(batch, 1e-3, weight)
+        after.append(learner.get_state())
+    assert any(not np.array_equal(after[0][name], after[1][name]) for name in before)
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "vtrace"])
@@ -125,7 +141,7 @@ def test_the_sum_counts_the_steps_that_the_mask_keeps():
 
 def test_threads_compute_gradients_at_the_same_time_and_apply_them_one_after_the_other(monkeypatch):
     learner, alone, batches = make_learner(), make_learner(), [make_batch(seed=seed) for seed in range(2)]
-    of_first = [alone._gradient(batch) for batch in batches]
+    of_first = [alone._gradient(alone._prepared(batch)) for batch in batches]
     gradient, both, versions = learner._gradient, threading.Barrier(2, timeout=60), {}
 
     def together(batch):

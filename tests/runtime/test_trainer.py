@@ -9,24 +9,21 @@ from helpers import Bench, FakeLearner
 
 from gunreal.config.schema import Config
 from gunreal.records.metrics import RunMetrics
-from gunreal.runtime.trainer import Batch, Trainer, anneal, takes_part, updates
-
-
-def test_anneal():
-    assert [anneal(1.0, 0.2, share) for share in (0, 0.25, 0.5, 1, 1.5)] == pytest.approx([1, 0.8, 0.6, 0.2, 0.2])
+from gunreal.runtime.trainer import Batch, Trainer, takes_part, updates
 
 
 def test_trainer_reports_each_update():
-    with Bench("--T", agents=2, steps=100, learning_rate=0.5, learning_rate_end=0.1) as bench:
+    flags = {"learning_rate": 0.5, "learning_rate_end": 0.1, "entropy": 0.04, "entropy_end": 0.0}
+    with Bench("--T", agents=2, steps=100, **flags) as bench:
         metrics = RunMetrics()
         rates = []
 
         class Learner:
             version = 0
 
-            def train(self, batch, learning_rate):
+            def train(self, batch, learning_rate, entropy):
                 assert sorted(batch["base"]) == ["action", "mask", "returns"]
-                rates.append(learning_rate)
+                rates.append((learning_rate, entropy))
                 return {"loss_total": 2.0, "skipped": float(len(rates) == 2), "version": 9}
 
         trainer = Trainer(Learner(), bench.config, metrics, {"base": bench.config.t_max})
@@ -37,7 +34,7 @@ def test_trainer_reports_each_update():
         bench.step(5, train=False)
         trainer.work(bench.batcher.next(0))
         line = metrics.snapshot({}, {})
-        assert rates == pytest.approx([0.4, 0.4])
+        assert np.array(rates) == pytest.approx(np.array([(0.4, 0.03)] * 2))
         assert (line["updates"], line["trained"], line["skipped"], line["loss_total"]) == (2, 16, 1, 2.0)
         assert (line["policy_lag"], line["policy_lag_max"]) == (9, 9)  # the fake learner acted at version 0
         assert line["learning_rate"] == pytest.approx(0.4)
@@ -72,7 +69,7 @@ def test_agents_go_on_in_the_last_epochs(options, released):
         class Learner:
             version = 0
 
-            def train(self, batch, learning_rate):
+            def train(self, batch, learning_rate, entropy):
                 seen.append(trained.tolist())
                 return {"skipped": 0.0, "version": 0}
 
@@ -102,7 +99,7 @@ def test_ppo_takes_advantages_and_learns_from_a_batch_several_times():
         class Learner:
             version = 0
 
-            def train(self, batch, learning_rate):
+            def train(self, batch, learning_rate, entropy):
                 seen.append(batch["base"])
                 return {"skipped": 0.0, "version": 0}
 
@@ -141,7 +138,7 @@ def test_tasks_take_part_in_a_share_of_the_updates(flags, expected):
         seen, compiled = [], []
 
         class Learner(FakeLearner):
-            def train(self, batch, learning_rate):
+            def train(self, batch, learning_rate, entropy):
                 seen.append("vr" in batch)
                 self.version += 1
                 return {"skipped": 0.0, "version": 0}
@@ -182,7 +179,7 @@ def test_concurrent_updates_are_limited():
     class Learner:
         version = 0
 
-        def train(self, batch, learning_rate):
+        def train(self, batch, learning_rate, entropy):
             computing.append(1)
             two.wait()  # breaks unless a second one comes
             most.append(len(computing))

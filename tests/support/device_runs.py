@@ -40,13 +40,13 @@ class KnownLearner:
         logits = jnp.stack([jnp.sin(value), jnp.cos(value), jnp.zeros_like(value)], 1)
         return (logits, value, past.state + 1) if self._spec.state else (logits, value)
 
-    def functional_update(self, arrays, batch, rate):
-        jax.debug.callback(self._learn, batch, rate, ordered=True)
+    def functional_update(self, arrays, batch, rate, entropy):
+        jax.debug.callback(self._learn, batch, rate, entropy, ordered=True)
         return ((arrays[0][0] + 1,), ()), jnp.array([0.5, 0.0])
 
-    def _learn(self, batch, rate):
+    def _learn(self, batch, rate, entropy):
         self.batches.append(batch)
-        self.rates.append(float(rate))
+        self.rates.append((float(rate), float(entropy)))
 
     def metric_names(self, batch):
         return NAMES

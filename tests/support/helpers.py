@@ -33,7 +33,7 @@ class FakeLearner:
             return logits(observations), value(observations)
         return (task_bootstrap(observations),)
 
-    def train(self, batch, learning_rate):
+    def train(self, batch, learning_rate, entropy):
         self.trained.append(batch)
         self.version += 1
         return {"loss_total": 1.0, "skipped": 0.0, "version": self.version - 1}

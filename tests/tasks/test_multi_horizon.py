@@ -46,6 +46,11 @@ def test_loss_does_not_depend_on_the_scale_of_rewards():
     assert larger == pytest.approx(loss, rel=1e-4)
 
 
+def test_returns_that_hardly_differ_do_not_dominate():
+    returns = np.full((3, 4, 3), 1000, np.float32)
+    assert float(TASK.loss(0 * returns, {"returns": returns, "mask": np.ones((3, 4), np.float32)})) == pytest.approx(50)
+
+
 def test_bootstrap_has_one_value_per_discount():
     assert TASK.bootstrap(np.arange(6).reshape(2, 1, 3)).tolist() == [[0, 1, 2], [3, 4, 5]]
 

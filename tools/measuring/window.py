@@ -33,9 +33,9 @@ class Calls:
             self.predictions[head].append((len(observations), time.perf_counter() - start))
             return outputs
 
-        def timed_train(batch: dict[str, Any], learning_rate: float) -> Any:
+        def timed_train(batch: dict[str, Any], *rates: float) -> Any:
             start = time.perf_counter()
-            metrics = train(batch, learning_rate)
+            metrics = train(batch, *rates)
             self.updates.append(time.perf_counter() - start)
             return metrics
 
