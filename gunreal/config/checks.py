@@ -186,7 +186,7 @@ def _without_effect(config: Config) -> Iterator[tuple[Sequence[str], str, str]]:
     if not config.tasks:
         yield ("task_share",), "without tasks", "add --tasks"
     if not config.env.startswith("ALE/"):
-        yield ("protocol", "emulator"), f"on {config.env}", "choose an Atari game, such as ALE/Pong-v5"
+        yield ("protocol",), f"on {config.env}", "choose an Atari game, such as ALE/Pong-v5"
     for algorithm, names in _OF_ALGORITHMS.items():
         if config.algorithm != algorithm:
             yield names, f"on {config.algorithm}", f"use --algorithm {algorithm}"

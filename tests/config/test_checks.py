@@ -19,10 +19,6 @@ DQN = {"env": "gunreal/Catch-v0", "runner": "device", "algorithm": "dqn"}
             DQN | {"normalize_returns": False, "tasks": ("rp",)},
             "normalize_returns has no effect on dqn without the task vr; leave it out or add --tasks vr",
         ),
-        (
-            {"env": "CartPole-v1", "emulator": "ale"},
-            "emulator has no effect on CartPole-v1; leave it out or choose an Atari game, such as ALE/Pong-v5",
-        ),
     ],
 )
 def test_these_values_do_not_go_together(fields, message):

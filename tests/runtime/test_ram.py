@@ -146,7 +146,8 @@ def check_shared_memory(fd: int, view: np.ndarray):
     assert ram.unwritten([fd, fd]) == 40 * MB
     view[: 5 * MB] = 1
     assert ram.unwritten([fd]) == 15 * MB
-    assert ram.in_use([os.getpid()]) - before == pytest.approx(5 * MB, abs=MB)
+    # A process that starts meanwhile takes over a part of the pages of Python's files, about 2 MB.
+    assert ram.in_use([os.getpid()]) - before == pytest.approx(5 * MB, abs=3 * MB)
     view[:] = 1
     assert ram.unwritten([fd]) == 0
     command = [sys.executable, "-c", HOLD, str(fd), str(20 * MB)]
