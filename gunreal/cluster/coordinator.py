@@ -179,7 +179,7 @@ class Coordinator(Record):
         parts = self._shards.weights
         method = member.actor.gradient.options(num_returns=1 + len(parts))
         member.version, member.sent = self._model.version, time.monotonic()
-        entropy = rates(self.config, self.metrics.step / self.config.steps).entropy
+        entropy = rates(self.config, self.metrics.step).entropy
         member.pending, *member.slices = method.remote(member.version, entropy, self._model.moments.vector, *parts)
         self._report.sent(4 * (self._model.size + len(self._model.moments.vector)))
 
@@ -223,7 +223,7 @@ class Coordinator(Record):
 
     def _rate(self) -> float:
         config, step = self.config, self.metrics.step
-        rate = rates(config, step / config.steps).learning_rate
+        rate = rates(config, step).learning_rate
         return rate * rate_factor(config.rate_scaling, len(self._fleet.ready()), step, config.warmup)
 
     def _send_all(self) -> None:

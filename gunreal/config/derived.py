@@ -46,9 +46,9 @@ class Rates(NamedTuple):
     entropy: float
 
 
-def rates(config: Config, share: float) -> Rates:
-    """The rates after a share of the budget, from 0 to 1."""
-    entropy = entropy_weight(config)
+def rates(config: Config, step: int) -> Rates:
+    """The rates after a number of agent steps."""
+    share, entropy = step / config.steps, entropy_weight(config)
     entropy_end = config.entropy_end if config.entropy_end >= 0 else entropy
     return Rates(anneal(first_rate(config), config.learning_rate_end, share), anneal(entropy, entropy_end, share))
 

@@ -126,7 +126,7 @@ class DeviceSystem(Record):
     def _turn(self) -> None:
         config, program = self.config, self.program
         self._taken += config.agents * program.block
-        now = rates(config, self._taken / config.steps)
+        now = rates(config, self._taken)
         begun = self._taken / (config.dqn_exploration_share * config.steps)
         self.loop, turn = program.turn(self.loop, self._number, now, anneal(1.0, config.dqn_exploration, begun))
         self._turns.append((turn, now.learning_rate))

@@ -289,7 +289,7 @@ class Trainer:
         """Does one update. `new` is the number of agent steps of the batch that are used for the first time."""
         config = self._config
         acted = batch["base"].pop("version")
-        now = rates(config, self._metrics.step / config.steps)
+        now = rates(config, self._metrics.step)
         with self._turns:
             scalars = self._learner.train(batch, *now)
         skipped = scalars.pop("skipped") > 0

@@ -62,7 +62,8 @@ class Rounds:
     def __init__(self, path: Path, configs: Mapping[str, Config], seconds: float):
         self.path = path
         self._configs = {name: _as_json(config) for name, config in configs.items()}
-        self._head = {"seconds": seconds, **{name: machine()[name] for name in _MACHINE}}
+        here = machine()
+        self._head = {"seconds": seconds, **{name: here[name] for name in _MACHINE}}
         there = read(path) if path.exists() else {"settings": {}}
         self._settings: dict[str, Any] = there["settings"]
         self._check(there)
