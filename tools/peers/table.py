@@ -61,21 +61,23 @@ _CLEANRL = Peer(
     "pip install --no-deps git+https://github.com/vwxyzjn/cleanrl@fe8d8a0 and pip install torch tensorboard tyro "
     "envpool==0.8.4 gym==0.23.1 'numpy<2', in an environment of its own with Python 3.10",
 )
+_SF = Peer(
+    "Sample Factory APPO",
+    ("sample_factory", "sf_examples", "envpool", "shimmy", "ale_py"),
+    ("sample-factory", "torch", "envpool", "gymnasium", "ale-py", "numpy"),
+    "pip install torch sample-factory envpool==0.8.4 'shimmy<2' ale-py==0.10.1, in an environment of its own (it "
+    "needs numpy<2, gymnasium<1)",
+    drive=sample_factory.drive,
+    learn=sample_factory.learn,
+)
 PEERS = {
     "gunreal": _OURS,
     "gunreal-tasks": _OURS._replace(title="gunreal, pc,vr,rp", flags=("--tasks=pc,vr,rp",)),
     "sb3": _SB3._replace(drive=sb3.drive),
     "sb3-a2c": _SB3._replace(learn=sb3.learn_a2c),
     "sb3-ppo": _SB3._replace(title="Stable-Baselines3 PPO", learn=sb3.learn_ppo),
-    "sf": Peer(
-        "Sample Factory APPO",
-        ("sample_factory", "sf_examples", "envpool", "shimmy", "ale_py"),
-        ("sample-factory", "torch", "envpool", "gymnasium", "ale-py", "numpy"),
-        "pip install torch sample-factory envpool==0.8.4 'shimmy<2' ale-py==0.10.1, in an environment of its own (it "
-        "needs numpy<2, gymnasium<1)",
-        drive=sample_factory.drive,
-        learn=sample_factory.learn,
-    ),
+    "sf": _SF,
+    "sf-envpool": _SF._replace(title="Sample Factory APPO, EnvPool", drive=None, learn=sample_factory.learn_envpool),
     "cleanrl-ppo": _CLEANRL._replace(title="CleanRL PPO", learn=cleanrl.learn_ppo),
     "cleanrl-pqn": _CLEANRL._replace(title="CleanRL PQN", learn=cleanrl.learn_pqn),
 }
