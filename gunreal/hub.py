@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gunreal.acting.episodes import play
+from gunreal.acting.episodes import Episode, play
 from gunreal.config import folders
 from gunreal.config.files import save
 from gunreal.config.schema import Config, ConfigError
@@ -49,15 +49,17 @@ def push_to_hub(
     Raises:
       ConfigError: a package is missing, the Hub cannot be reached or refuses the upload, or as `Run.actor_critic`.
       FileNotFoundError: there is no intact checkpoint.
+      ValueError: there are no episodes to play.
     """
     hub = _hub()
     curves.check_matplotlib()
-    _ = run.actor_critic  # a run that cannot be loaded needs no repository
+    # A run that cannot be loaded, or options that do not fit, need no repository. Nothing is played yet.
+    played = play(run.actor_critic, run.config, run.spec, episodes, **options)
     api = hub.HfApi(token=token)
     with _refusals(hub):
         address = api.create_repo(repo_id, private=private, exist_ok=True)  # before the episodes, which take long
     with tempfile.TemporaryDirectory(prefix="gunreal-hub-") as folder:
-        write(run, Path(folder), repo_id, episodes, **options)
+        write(run, Path(folder), repo_id, played)
         # A later checkpoint of an earlier upload would be the newest one, which is loaded.
         with _refusals(hub):
             api.upload_folder(
@@ -100,10 +102,10 @@ def load_from_hub(repo_id: str, *, revision: str | None = None, token: str | Non
     return load(folder)
 
 
-def write(run: Run, folder: Path, repo_id: str, episodes: int, **options: Any) -> None:
-    """Writes what `push_to_hub` uploads to an empty folder."""
+def write(run: Run, folder: Path, repo_id: str, played: Iterator[Episode]) -> None:
+    """Plays the episodes, and writes what `push_to_hub` uploads to an empty folder."""
     config = dataclasses.replace(run.config, logdir=Config.logdir)
-    scores = summarize(list(play(run.actor_critic, run.config, run.spec, episodes, **options)))
+    scores = summarize(list(played))
     save(config, folder / folders.CONFIG)
     for name in (interface.FILE, metrics.FILE):
         if (run.path / name).exists():

@@ -76,6 +76,22 @@ def test_video(folder, tmp_path, capsys):
     )  # the map, and the frame's edge that it leaves out
 
 
+def test_a_video_that_ffmpeg_could_not_finish(folder, tmp_path, capsys, monkeypatch):
+    ffmpeg = pytest.importorskip("imageio_ffmpeg")
+
+    def full_disk(path, *_, **__):
+        open(path, "wb").close()
+        while True:
+            yield
+
+    path = tmp_path / "first.mp4"
+    path.write_bytes(b"an earlier video")
+    monkeypatch.setattr(ffmpeg, "write_frames", full_disk)
+    assert command(folder, "--episodes", 1, "--video", path) == 2
+    assert "could not write the video" in capsys.readouterr().err
+    assert path.read_bytes() == b"an earlier video"
+
+
 def test_video_of_a_run_that_has_none(tmp_path, monkeypatch):
     from gunreal.records.video import Recorder
 

@@ -153,10 +153,20 @@ def test_a_refused_repository_plays_no_episodes(run, monkeypatch):
         def create_repo(self, *_, **__):
             raise refusal(401)
 
+    def play(*_, **__):
+        yield pytest.fail("an episode was played")
+
     monkeypatch.setattr(hub, "HfApi", Api)
-    monkeypatch.setattr(gunreal.hub, "play", None)
+    monkeypatch.setattr(gunreal.hub, "play", play)
     with pytest.raises(gunreal.ConfigError, match="log in with hf auth login"):
         gunreal.push_to_hub(run, "me/catch", token="secret")
+
+
+@pytest.mark.parametrize("options", [{"episodes": 0}, {"episodes": 1, "speed": 2}])
+def test_options_that_do_not_fit_create_no_repository(options, run, repositories):
+    with pytest.raises((ValueError, TypeError), match="cannot play 0 episodes|speed"):
+        gunreal.push_to_hub(run, "me/catch", token="secret", **options)
+    assert not repositories.exists()
 
 
 def test_a_missing_matplotlib_is_named_first(run, repositories, monkeypatch):

@@ -35,7 +35,10 @@ _KEPT_ERRORS = 2**20  # bytes
 
 
 class AgentFailure(RuntimeError):
-    """Agent processes keep failing right after their start. The message ends with the environment's traceback."""
+    """The environments keep failing: agent processes, nodes, or a device run whose reward is not a finite number.
+
+    If there is a traceback, the message ends with it.
+    """
 
 
 class Member:

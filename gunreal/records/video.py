@@ -77,6 +77,7 @@ class Recorder:
         self._values: deque[float] = deque(maxlen=self.size[0])
         self._q_max = 1e-6
         self._writer: Any = None
+        self._count = 0  # pictures written
 
     def __enter__(self) -> Recorder:
         import imageio_ffmpeg
@@ -92,11 +93,24 @@ class Recorder:
         with self._folder:
             self._writer.close()
             if kind is None:
+                self._check_complete()
                 os.replace(self._written, self._path)
 
     def __call__(self, observation: np.ndarray, score: float, past: Past | None = None) -> None:
         """Adds a picture for an observation `[*spec.observation]` and the past of a recurrent network."""
         self._writer.send(self.draw(observation, score, past))
+        self._count += 1
+
+    def _check_complete(self) -> None:
+        """The writer does not tell whether ffmpeg has ended well, for example on a full disk."""
+        import imageio_ffmpeg
+
+        try:
+            complete = imageio_ffmpeg.count_frames_and_secs(str(self._written))[0] >= self._count
+        except RuntimeError:  # there is no video in the file
+            complete = False
+        if not complete:
+            raise ConfigError(f"ffmpeg could not write the video {self._path}; check the free space of the disk")
 
     def draw(self, observation: np.ndarray, score: float, past: Past | None = None) -> np.ndarray:
         """Draws the next picture, uint8 `[height, width, 3]` in RGB."""
