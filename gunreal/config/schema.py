@@ -41,7 +41,7 @@ class Config:
         "ALE/Pong-v5",
         "Environment: a Gymnasium id, module:id to import a module first, module:function or module:Class",
     )
-    env_args: dict[str, Any] = field({}, "Keyword arguments for gymnasium.make, as in key=value,key=value")
+    env_args: dict[str, Any] = field({}, "Keyword arguments of the environment, as in key=value,key=value")
     protocol: str = field(
         "deterministic",
         "Protocol for Atari games: deterministic (as in the papers) or v5 (sticky actions with probability 0.25)",
@@ -73,7 +73,7 @@ class Config:
     task: dict[str, dict[str, Any]] = field({}, "Task options, as in pc.weight=0.05,pc.discount=0.95")
     task_share: float = field(
         1.0,
-        "Share of the updates on new rollouts in which the tasks take part. Smaller values are faster",
+        "Share of the updates on new rollouts in which the tasks take part. Training is faster with smaller values",
         above=0,
         high=1,
     )
@@ -99,7 +99,7 @@ class Config:
     checkpoint_minutes: float = field(5.0, "Minutes between checkpoints", above=0)
     keep_checkpoints: int = field(3, "Number of newest checkpoints to keep, in addition to the best", low=1)
     metrics_seconds: float = field(10.0, "Seconds between lines of metrics.jsonl", above=0)
-    track: str = field("off", "Tracker that receives the metrics too: wandb, or off", choices=("wandb", "off"))
+    track: str = field("off", "Service that also receives the metrics: wandb, or off", choices=("wandb", "off"))
     eval_steps: int = field(0, "Agent steps between evaluations during training. 0 means none", low=0)
     eval_minutes: float = field(0.0, "Minutes between evaluations during training. 0 means none", low=0)
     eval_episodes: int = field(10, "Number of episodes in each evaluation during training", low=1)
@@ -121,8 +121,8 @@ class Config:
     )
     run_ahead: int = field(
         1,
-        "Maximum number of steps of its next rollout that an agent takes while as many of its rollouts as allowed wait "
-        "for the trainers. Small values reduce the policy lag, and large values hide latency",
+        "Maximum number of steps that an agent takes of its next rollout while its share of a batch waits for the "
+        "trainers. Small values reduce the policy lag, and large values hide latency",
         low=0,
     )
     scheduler: str = field(
@@ -141,8 +141,8 @@ class Config:
     devices: str = field("1", "Number of devices that a device run uses, or all")
     device_batches: int = field(
         0,
-        "Number of groups of agents that update in turn in a device run. It divides t_max. 0 means one group with PPO, "
-        "and otherwise as many groups as can have batches of at least 80 agent steps",
+        "Number of groups of agents that update in turn in a device run, a divisor of t_max and of agents. 0 means one "
+        "group with PPO, and otherwise as many groups as can have batches of at least 80 agent steps",
         low=0,
     )
     device_spread: int = field(
@@ -153,12 +153,12 @@ class Config:
     # Learner
     backend: str = field("tensorflow", "Keras backend", choices=("tensorflow", "jax"))
     layout: str = field(
-        "auto", "Memory layout of convolutions: nchw, nhwc, or auto (by device)", choices=("nchw", "nhwc", "auto")
+        "auto", "Layout of convolutions: nchw, nhwc, or auto (nchw on a GPU only)", choices=("nchw", "nhwc", "auto")
     )
     network: str = field(
         "auto",
-        "Network: small (as in GUNREAL), large (GA3C's plus a third convolution), lstm (as in UNREAL), impala "
-        "(residual), mlp, another installed name, module:Class, or auto (small for images, mlp for vectors)",
+        "Network: small (as in GUNREAL), large (GA3C's larger network), lstm (as in UNREAL), impala "
+        "(residual), mlp, another installed network, module:Class, or auto (small for images, mlp for vectors)",
     )
     network_args: dict[str, Any] = field({}, "Options of the network, as in width=2")
     first_stride: int = field(4, "Stride of the large network's first convolution, in pixels", low=1, high=4)
@@ -172,7 +172,7 @@ class Config:
         "Learning rate at the start of training. 0 means 8e-4 with PPO, and 5e-4 with A3C, DQN and in device runs",
         low=0,
     )
-    learning_rate_end: float = field(0.0, "Learning rate at the end of training. The rate changes linearly", low=0)
+    learning_rate_end: float = field(0.0, "Learning rate at the end of training. It changes linearly", low=0)
     rms_decay: float = field(0.99, "Decay rate of RMSProp's mean of squared gradients", low=0, below=1)
     rms_initial: float = field(
         0.0,
@@ -208,16 +208,18 @@ class Config:
     ppo_clip: float = field(0.1, "Clip range of PPO's probability ratio around 1", above=0)
     gae_lambda: float = field(0.95, "Lambda of PPO's generalized advantage estimation", low=0, high=1)
     dqn_updates: int = field(4, "Number of DQN updates per turn of a device run", low=1, high=1000)
-    dqn_steps: int = field(3, "Number of steps n of DQN's returns", low=1, high=100)
+    dqn_steps: int = field(3, "Number of steps n in DQN's n-step returns", low=1, high=100)
     dqn_target: int = field(100, "Number of updates between copies of the weights to DQN's target network", low=1)
     dqn_double: bool = field(True, "Double DQN: the current network chooses actions, the target network evaluates them")
-    dqn_priority: float = field(0.0, "Exponent of DQN's replay priorities. 0 draws uniformly", low=0, high=1)
+    dqn_priority: float = field(0.0, "Exponent of DQN's replay priorities. 0 samples uniformly", low=0, high=1)
     dqn_exploration: float = field(0.02, "Final probability of a random action in DQN. It starts at 1", low=0, high=1)
     dqn_exploration_share: float = field(
         0.1, "Share of the training budget over which DQN's probability of a random action falls", above=0, high=1
     )
-    entropy: float = field(-1.0, "Entropy weight beta. -1 means 0.02 with PPO and 0.01 with A3C", low=-1)
-    entropy_end: float = field(-1.0, "Final entropy weight, reached linearly. -1 means no change", low=-1)
+    entropy: float = field(-1.0, "Weight of the entropy bonus (beta). -1 means 0.02 with PPO and 0.01 with A3C", low=-1)
+    entropy_end: float = field(
+        -1.0, "Weight of the entropy bonus at the end of training. It changes linearly. -1 means no change", low=-1
+    )
     reduction: str = field(
         "mean",
         "Reduction of the loss over the agent steps of a batch: mean, or sum (as in GA3C)",
@@ -265,7 +267,7 @@ class Config:
         "off", "Growth of the learning rate with the number of nodes", choices=("off", "sqrt", "linear")
     )
     warmup: int = field(0, "Agent steps until rate_scaling has its full effect", low=0)
-    sync: str = field("on", "Rounds: on, or off (each gradient is applied as it comes)", choices=("on", "off"))
+    sync: str = field("on", "Rounds: on, or off (each gradient is applied when it arrives)", choices=("on", "off"))
     gradient_dtype: str = field(
         "float32", "Data type of gradients between machines. bfloat16 halves the bytes", choices=("float32", "bfloat16")
     )
