@@ -4,7 +4,7 @@
 |---|---|
 | `step` | agent steps since the start of the run |
 | `seconds` | training time of the run, including the time before it was resumed |
-| `pps` | agent steps acted (predictions of actions) per second, since the last line |
+| `pps` | agent steps taken (predictions of actions) per second, since the last line |
 | `tps` | agent steps trained per second, since the last line |
 | `score_mean`, `score_max` | mean and maximum unclipped score of the last 100 finished episodes |
 | `episodes`, `updates`, `trained` | finished episodes, updates and agent steps trained on, since the start of the run |
@@ -15,13 +15,13 @@
 | `queue_NAME` | number of waiting requests in a prediction queue, or waiting rollouts for `queue_train` |
 | `batch_NAME` | mean number of observations per prediction, or of agent steps per update for `batch_train` |
 | `loss_NAME`, `entropy`, `value_mean`, `grad_norm` | means over the updates since the last line |
-| `return_mean`, `return_deviation` | mean and deviation of the returns, averaged over the updates since the last line |
+| `return_mean`, `return_deviation` | mean and standard deviation of the returns, averages since the last line |
 | `learning_rate` | learning rate of the newest update |
-| `eval_score_mean`, `eval_score_std` | mean and deviation of the unclipped scores of the evaluation that has ended |
-| `eval_length_mean`, `eval_step` | its mean episode length, and the step of the run at which its weights were copied |
+| `eval_score_mean`, `eval_score_std` | mean and standard deviation of the unclipped scores of the latest evaluation |
+| `eval_length_mean`, `eval_step` | its mean episode length in agent steps, and the step of the weights it evaluated |
 | `skipped`, `restarts` | skipped non-finite updates and restarted agent processes, since the start of the run |
 
-A run on several nodes adds these. The metrics above are then sums or means over all nodes, and an update is a round.
+A run on several nodes also has these metrics. Those above are then sums or means over all nodes. An update is a round.
 
 | key | meaning |
 |---|---|
