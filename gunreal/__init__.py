@@ -1,7 +1,7 @@
-"""gunreal: GA3C with UNREAL's auxiliary tasks as plug-ins.
+"""gunreal: actor-critic training with auxiliary tasks as plug-ins, as in GA3C and UNREAL.
 
-A script needs only `train`, `resume`, `load` and `Config`, and a task of one's own `AuxiliaryTask` and `check_task`.
-A network of one's own needs `Architecture` and `check_network`.
+A script needs only `train`, `resume`, `load` and `Config`. To write a task, use `AuxiliaryTask` and `check_task`. To
+write a network, use `Architecture` and `check_network`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The network, its losses and its learner. This package handles tensors only, no processes or queues."""
+"""The network, its losses and its learner. This package handles tensors, but no processes or queues."""

@@ -1,1 +1,1 @@
-"""The execution of a run: how its parts are connected, its threads and processes, and their numbers."""
+"""The execution of a run: the wiring of its parts, its threads and processes, and the scheduler."""
