@@ -1,6 +1,6 @@
 """Runs on the Hugging Face Hub: `gunreal.push_to_hub` and `gunreal.load_from_hub`.
 
-What is uploaded holds numbers and text only: no pickles, no code, no replay, no paths of this machine's `logdir`.
+An upload contains numbers, text and a picture only: no pickles, no code, no replay, and not the path of the `logdir`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def push_to_hub(
 ) -> str:
     """Uploads a run with a model card to the Hugging Face Hub. Needs `pip install "gunreal[hub,plot]"`.
 
-    The card holds the scores of new episodes, the learning curve, and the command that trains such a policy. The upload
-    holds the configuration, the metrics and the run's checkpoint without replay. The repository is created if it does
-    not exist.
+    The card contains the scores of new episodes, the learning curve, and the command that trains such a policy. The
+    upload contains the configuration, the metrics and the run's checkpoint without replay. The repository is created if
+    it does not exist.
 
     Args:
       run: the run. `gunreal.load(path, "best")` takes its best checkpoint.
@@ -41,7 +41,7 @@ def push_to_hub(
       episodes: number of episodes to play for the scores.
       private: whether a new repository is private.
       token: access token. The default is the one of `hf auth login`.
-      **options: keyword arguments of `gunreal.acting.episodes.play`, such as `seed`.
+      **options: as in `Run.evaluate`, such as `seed`.
 
     Returns:
       The address of the repository.

@@ -132,8 +132,8 @@ class Run:
         Neither the environment nor the auxiliary tasks need to be installed.
 
         Args:
-          num_envs: number of environments that are acted in at the same time, with a batch axis. None is a single
-            environment without one.
+          num_envs: number of environments to act in at the same time. Observations and actions then have a batch axis.
+            None means a single environment without a batch axis.
           sample: whether to sample actions from the policy, as in training and evaluation, instead of taking the most
             probable one.
           seed: random seed of the sampled actions.
@@ -141,6 +141,7 @@ class Run:
         Raises:
           ConfigError: as `actor_critic`.
           FileNotFoundError: there is no intact checkpoint.
+          ValueError: `num_envs` is less than 1.
         """
         return Policy(self.actor_critic, self.config, *self._interface, num_envs, sample=sample, seed=seed)
 
@@ -189,7 +190,8 @@ class Run:
 
         Args:
           episodes: number of episodes, at least 1.
-          **options: keyword arguments of `gunreal.acting.episodes.play`.
+          **options: `seed` of the episodes, `sample` (False takes the most probable actions), and `max_steps` (maximum
+            length of an episode, in agent steps).
 
         Raises:
           ConfigError: as `actor_critic`.
@@ -204,7 +206,7 @@ class Run:
 
         Args:
           path: name of the `.mp4` file. An existing file is replaced when the new one is complete.
-          **options: keyword arguments of `gunreal.acting.episodes.play`, such as `seed`.
+          **options: as in `evaluate`.
 
         Returns:
           The path.

@@ -115,8 +115,11 @@ class Policy:
 
         Returns:
           Seeds for the resets of the environments: an int, or a list `[num_envs]`. With these seeds, the episodes are
-          those that `gunreal.evaluate` plays with the same `seed`. Environment i plays episodes i, i + num_envs and so
+          those that `gunreal evaluate` plays with the same `seed`. Environment i plays episodes i, i + num_envs and so
           on.
+
+        Raises:
+          ValueError: `ended` has another shape.
         """
         which = np.ones(len(self._memories), bool) if ended is None else np.atleast_1d(np.asarray(ended, bool))
         if which.shape != (len(self._memories),):

@@ -32,6 +32,13 @@ class VectorEnv(Protocol):
 
     An episode must be a pure function of its seed and its actions, whatever the environment did before. A run can then
     be resumed by replaying actions (`make.restore`).
+
+    Attributes:
+      num_envs: number of copies `n`.
+      frame: shape of a frame, `(channel, height, width)` for images and `(size,)` for vectors.
+      dtype: "uint8" (images) or "float32" (vectors).
+      num_actions: number of discrete actions.
+      raw: space of the raw observations, and the number of the first action.
     """
 
     num_envs: int

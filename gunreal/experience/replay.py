@@ -96,10 +96,15 @@ class Replay:
           action only resets the environment and its reward is 0, so there is nothing to learn from it.
 
         Args:
-          name: "frame", "action" (int32), "reward" (float32, raw, `r_{t+1}`), "flags" (uint8), "age" (uint8, steps
-            since the start of the episode, at most 255), "log_mu", "value", "version", or a recorded field.
+          name: "frame" (`spec.dtype`), "action" (int32), "reward" (float32, raw, `r_{t+1}`), "flags" (uint8), "age"
+            (uint8, steps since the start of the episode, at most 255), "log_mu" (float32, log probability of the action
+            when it was chosen), "value" (float32, value predicted for `o_t`), "version" (int32, number of updates of
+            the weights that chose the action), or a recorded field.
           first: absolute number of the first step.
           length: number of steps. Only "frame" may include step `end`.
+
+        Raises:
+          KeyError: there is no array with this name.
         """
         if name not in self._arrays:
             raise KeyError(f"the replay has no {name!r}{close_match(name, self._arrays)}")

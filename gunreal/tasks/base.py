@@ -50,6 +50,9 @@ class ReplaySequence(NamedTuple):
 class AuxiliaryTask:
     """Base class of all auxiliary tasks. A task is a frozen dataclass whose fields are its options.
 
+    In shapes, B is the number of sequences in a batch, T the number of steps, F the number of features and A the number
+    of actions.
+
     Attributes:
       name: name of the head, the prediction queue, the metric `loss_<name>` and the options (`--task name.weight=0.1`).
       features: input of the head: "hidden" (the torso's last layer), "conv" (the flat convolution features), or "both"
