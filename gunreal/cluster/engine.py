@@ -15,7 +15,7 @@ from concurrent.futures import Future, wait
 from typing import Any, NamedTuple
 
 from gunreal.acting.pool import AgentFailure
-from gunreal.cluster.guard import Guard
+from gunreal.cluster.guard import Guard, make_folder
 from gunreal.config.schema import Config, ConfigError
 
 _REACH = 5.0  # seconds for a connection to a cluster
@@ -23,7 +23,7 @@ _SILENCE = 5.0  # seconds without an answer of the head after which it is lost. 
 _NEAR = 0.1  # seconds for a connection to another machine. Rounds wait meanwhile
 _SLICE = 0.5  # seconds of waiting between looks at the head
 _STORE = 512 * 2**20  # bytes of shared memory for weights and gradients, taken as they are needed
-_LOCAL_REMEDY = "free some space in /tmp and /dev/shm, or see Ray's logs in /tmp/ray/session_latest/logs"
+_LOCAL_REMEDY = "free some space in /tmp and /dev/shm"
 
 # Settings of a Ray that runs on this machine only. They are read when Ray is imported.
 _LOCAL = {
@@ -75,13 +75,17 @@ class Engine:
         self.ray = ray
         self._own = not self.ray.is_initialized()  # a script's own Ray is left running
         self._guard: Guard | None = None  # of a Ray that was started here
-        if self._own:
-            with _kept_signals():
-                self._connect(config.cluster)
-        self._head = self.ray.get_runtime_context().gcs_address
-        self._heard = time.monotonic()
         self._known: list[Machine] = []
         self.is_lost = False
+        try:
+            if self._own:
+                with _kept_signals():
+                    self._connect(config.cluster)
+            self._head = self.ray.get_runtime_context().gcs_address
+        except BaseException:  # such as Ctrl-C
+            self.close()
+            raise
+        self._heard = time.monotonic()
 
     def _connect(self, address: str) -> None:
         if ":" in address:
@@ -91,12 +95,16 @@ class Engine:
             if address:
                 self.ray.init(address=address, **quiet)
             else:
+                # The guard has to know the folder before Ray starts, because the start may be interrupted.
+                self._guard = Guard(make_folder())
                 own = {"num_cpus": 1, "object_store_memory": _STORE, "include_dashboard": False}
-                context = self.ray.init(address="local", **own, **quiet)
-                self._guard = Guard(context.address_info["session_dir"])
-        except (OSError, RuntimeError, ValueError) as error:
+                self.ray.init(address="local", _temp_dir=self._guard.folder, **own, **quiet)
+        except Exception as error:  # Ray raises many kinds, also plain ones if its start takes too long
             what = f"join the Ray cluster at {address}" if address else "start Ray on this machine"
             remedy = "start it with ray start --head, or check its address and token" if address else _LOCAL_REMEDY
+            if self._guard:
+                self._guard.keeps_folder = True
+                remedy += f", or see Ray's logs in {self._guard.folder}/session_latest/logs"
             reason = (str(error) or repr(error)).splitlines()[0].rstrip(".")
             raise ConfigError(f"cannot {what}: {reason}; {remedy}") from error
 
@@ -220,11 +228,13 @@ class Engine:
 
     def close(self) -> None:
         """Ends all actors. A Ray that was started here ends too, and its folder is removed."""
-        if self._own and not self.is_lost:
-            with _kept_signals():
-                self.ray.shutdown()
-        if self._guard:
-            self._guard.close()
+        try:
+            if self._own and not self.is_lost and self.ray.is_initialized():
+                with _kept_signals():
+                    self.ray.shutdown()
+        finally:
+            if self._guard:
+                self._guard.close()
 
 
 def _placed(machine: Machine) -> dict[str, Any]:
@@ -262,13 +272,24 @@ def _prepare_local() -> None:
 
 @contextlib.contextmanager
 def _kept_signals() -> Iterator[None]:
-    """Keeps the handlers of signals. Ray installs its own, which would end the run at once."""
+    """Keeps the handlers of signals. Ray installs its own, which would end the run at once.
+
+    Ray's handler of SIGTERM raises SystemExit. The signal is then handled again, by the handler from before.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
+
+    def restore() -> None:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+    try:
+        yield
+    except SystemExit:
+        restore()
+        signal.raise_signal(signal.SIGTERM)
+        raise
+    finally:
+        restore()

@@ -6,9 +6,11 @@ Ray itself ends two of its processes only after a minute, and leaves its folder 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -16,16 +18,28 @@ import psutil
 
 _PATIENCE = 10.0  # seconds for processes to end after they have been killed
 _PAUSE = 0.05  # seconds between looks at them
+_KEEP = b"keep"  # the input of the guard if the folder is to stay
+
+
+def make_folder() -> str:
+    """A new folder for one Ray, where Ray would have its own. Paths of sockets in it must be short, as on macOS."""
+    linux = os.environ.get("TMPDIR") if sys.platform.startswith("linux") else None
+    return tempfile.mkdtemp(prefix="ray", dir=os.environ.get("RAY_TMPDIR") or linux or "/tmp")
 
 
 class Guard:
     """Watches over a Ray from now on. It notices the end of this process because its input ends.
 
     Args:
-      folder: the folder of Ray's session. All processes of Ray have log files in it open.
+      folder: the folder of Ray. All processes of Ray have log files in it open.
+
+    Attributes:
+      folder: the folder of Ray.
+      keeps_folder: whether the folder stays after `close`, because someone wants to read its log files.
     """
 
     def __init__(self, folder: str):
+        self.folder, self.keeps_folder = folder, False
         self._process = subprocess.Popen(
             [sys.executable, __file__, folder],
             stdin=subprocess.PIPE,
@@ -35,7 +49,10 @@ class Guard:
     def close(self) -> None:
         """Ends what is left of Ray, and removes its folder."""
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it was killed
+            if self.keeps_folder:
+                self._process.stdin.write(_KEEP)
+            self._process.stdin.close()
         self._process.wait()
 
 
@@ -52,14 +69,15 @@ def _users(folder: Path) -> list[psutil.Process]:
 
 
 def _main(folder: Path) -> None:
-    sys.stdin.buffer.read()
+    keeps_folder = sys.stdin.buffer.read() == _KEEP
     deadline = time.monotonic() + _PATIENCE
     while (users := _users(folder)) and time.monotonic() < deadline:  # one may start another before it is killed
         for process in users:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         time.sleep(_PAUSE)
-    shutil.rmtree(folder, ignore_errors=True)
+    if not keeps_folder:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 import types
@@ -9,26 +13,69 @@ import pytest
 
 from gunreal.cluster import engine
 from gunreal.cluster.engine import Engine, HeadLost
-from gunreal.config.schema import ConfigError
+from gunreal.config.schema import Config, ConfigError
+from gunreal.runtime import signals
 
 
 @pytest.mark.parametrize(
     ("address", "remedy"),
-    [("", "free some space in /tmp and /dev/shm, or see Ray's logs"), ("auto", "start it with ray start --head, or")],
+    [
+        ("", "free some space in /tmp and /dev/shm, or see Ray's logs in "),
+        ("auto", "start it with ray start --head, or"),
+    ],
 )
-def test_an_error_of_ray_names_what_to_do(address, remedy):
+def test_an_error_of_ray_names_what_to_do(address, remedy, monkeypatch, tmp_path):
     """Only a cluster has an address and a token."""
 
     def fail(**options):
-        raise RuntimeError("Failed to start.\nA log.")
+        raise Exception("Failed to start.\nA log.")  # noqa: TRY002  as Ray does
 
     found = Engine.__new__(Engine)
-    found.ray = types.SimpleNamespace(init=fail)
+    found.ray, found._guard = types.SimpleNamespace(init=fail), None
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     with pytest.raises(ConfigError) as caught:
         found._connect(address)
     text = str(caught.value)
     assert f"Failed to start; {remedy}" in text and "\n" not in text
     assert ("address" in text) == ("token" in text) == bool(address)
+    if found._guard:
+        found._guard.close()
+        assert os.path.isdir(found._guard.folder) and f"logs in {found._guard.folder}/session_latest" in text
+
+
+class HalfRay:
+    """A Ray whose start ends with an error, when one of its processes has started already."""
+
+    def __init__(self, error):
+        self._error, self.process = error, None
+
+    def init(self, _temp_dir, **options):
+        self.folder = _temp_dir
+        with open(f"{_temp_dir}/log", "w") as log:
+            self.process = subprocess.Popen(["sleep", "100"], stdout=log)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise self._error
+
+    def is_initialized(self):
+        return False
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"), [(KeyboardInterrupt("SIGINT"), "SIGINT"), (SystemExit(15), "SIGTERM"), (ValueError(), None)]
+)
+def test_an_interrupted_start_leaves_nothing(monkeypatch, tmp_path, error, raised):
+    """Ray's handler of SIGTERM raises SystemExit. The log files of a start that has failed are kept."""
+    half = HalfRay(error)
+    monkeypatch.setitem(sys.modules, "ray", half)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.setattr(engine, "_prepare_local", lambda: None)
+    before = signal.getsignal(signal.SIGTERM)
+    with signals.handled(), pytest.raises(KeyboardInterrupt if raised else ConfigError) as caught:
+        Engine(Config(nodes=2))
+    assert raised is None or str(caught.value) == raised
+    assert half.process.wait(1) == -signal.SIGKILL
+    assert os.path.exists(half.folder) == (raised is None)
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 @pytest.fixture
