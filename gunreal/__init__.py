@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gunreal import envs as envs  # registers the library's ids with Gymnasium, and loads none of the environments
 from gunreal.config.schema import Config, ConfigError
+from gunreal.config.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from gunreal.acting.pool import AgentFailure
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AgentFailure", "Architecture", "AuxiliaryTask", "Config", "ConfigError", "Run"]
 __all__ += ["check_network", "check_task", "load", "load_from_hub", "push_to_hub", "resume", "train"]
-__version__ = "0.1.0"
 
 _LAZY = {"train": "gunreal.train", "resume": "gunreal.train", "load": "gunreal.run", "Run": "gunreal.run"}
 _LAZY |= {"load_from_hub": "gunreal.hub", "push_to_hub": "gunreal.hub"}

@@ -12,8 +12,9 @@ import psutil
 
 from gunreal.acting.pool import AgentFailure
 from gunreal.cluster.engine import Engine, Machine
-from gunreal.cluster.node import VERSION, Assignment, Description, Node, Refused, node_fields
+from gunreal.cluster.node import Assignment, Description, Node, Refused, node_fields
 from gunreal.config.schema import Config, ConfigError
+from gunreal.config.version import VERSION
 from gunreal.experience.spec import Spec
 from gunreal.records.warning import warn
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import os
 import threading
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from gunreal.cluster.exchange import Exchange
 from gunreal.cluster.flat import Flat, bounds
 from gunreal.cluster.moments import Limits
 from gunreal.config.schema import Config
+from gunreal.config.version import VERSION
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
 from gunreal.learning.registry import interface
@@ -23,7 +23,6 @@ from gunreal.runtime.system import System
 from gunreal.runtime.trainer import Trainer
 from gunreal.tasks import registry
 
-VERSION = importlib.metadata.version("gunreal")
 _ENDLESS = 2**62  # agent steps; the coordinator counts those of all nodes and ends the run
 
 

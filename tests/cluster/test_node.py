@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 from learners import BACKEND
 
-from gunreal.cluster.node import VERSION, Assignment, Refused, _checked, node_fields
+from gunreal.cluster.node import Assignment, Refused, _checked, node_fields
 from gunreal.config.schema import Config, ConfigError
+from gunreal.config.version import VERSION
 from gunreal.learning import devices
 from gunreal.learning.registry import interface
 from gunreal.runtime import ram
