@@ -237,7 +237,7 @@ class Fleet:
         failures = 0 if member.answers else self._failures.get(slot, 0) + 1
         self._failures[slot] = failures
         if failures >= _FAILURES and not self.ready():
-            raise AgentFailure(f"node {slot} on {host} failed {failures} times in a row: {error}")
+            raise AgentFailure(f"node {slot} on {host} failed {failures} times in a row: {text}")
         self._retry[slot] = time.monotonic() + (min(2.0**failures, _LONGEST_DELAY) if failures else 0.0)
         again = f"; it failed {failures} times in a row, so check the disk and Ray's logs there" if failures > 1 else ""
         warn(f"node {slot} on {host} is lost ({text}); training goes on, and another takes its place{again}")

@@ -260,6 +260,15 @@ def test_nodes_that_keep_failing_are_tried_later_and_end_the_run(clock):
     assert len(Quick.started) < 8  # seconds lie between the attempts
 
 
+def test_the_reason_for_the_end_is_one_line(clock):
+    """Ray describes the death of a process in many lines."""
+    _, found = make("a", nodes=1)
+    Quick.errors = [ValueError("The actor died.\n\tclass_name: Node\n\tpid: 7")] * 3
+    with pytest.raises(AgentFailure, match="in a row: The actor died. pid: 7$"):
+        for _ in range(20):
+            look(found, clock)
+
+
 def test_what_was_sent_with_lost_weights_is_forgotten(clock):
     _, found = make("a", nodes=2)
     look(found, clock)
