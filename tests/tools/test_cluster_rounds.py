@@ -1,7 +1,19 @@
 from __future__ import annotations
 
+import inspect
+
 import cluster_rounds
+import numpy as np
 import pytest
+from ray_standin import Engine
+
+from gunreal.cluster import coordinator
+from gunreal.cluster.node import Node
+
+
+class Closable(Engine):
+    def close(self):
+        pass
 
 
 def interrupted(options, nodes):
@@ -31,3 +43,17 @@ def test_options(monkeypatch):
     assert options.nodes == [1] and options.weights == 3_000_000
     monkeypatch.setattr(cluster_rounds, "measure", interrupted)
     assert cluster_rounds.main(["--nodes", "1"]) == 130
+
+
+@pytest.mark.parametrize("name", ["start", "gradient", "gauges", "stop"])
+def test_sleeping_nodes_are_called_as_nodes(name):
+    sleeper, node = (inspect.signature(getattr(kind, name)).parameters for kind in (cluster_rounds.Sleeper, Node))
+    assert list(sleeper) == list(node)
+
+
+def test_rounds_are_measured(monkeypatch):
+    """Each gradient of a sleeping node has as many slices as there are reducers."""
+    monkeypatch.setattr(coordinator, "Engine", lambda config: Closable("a"))
+    options = cluster_rounds.parse(["--weights", "10", "--reducers", "2", "--compute", "0.001", "--seconds", "0.2"])
+    line = cluster_rounds.measure(options, 2)
+    assert line["contributions"] == 2 and line["replaced"] == 0 and np.isfinite(line["grad_norm"])
