@@ -155,7 +155,8 @@ class Fleet:
             except self._ray.exceptions.RayError as error:
                 self.lost(member, error)
             return
-        patience = self._config.node_timeout if member.description else max(_STARTING, self._config.node_timeout)
+        # It compiles before its first answer, and may be silent meanwhile on a busy machine.
+        patience = self._config.node_timeout if member.answers else max(_STARTING, self._config.node_timeout)
         if (member.is_away or now - member.heard > patience) and self._is_cut_off(member):
             member.cut += now - member.heard
             member.heard = now

@@ -135,7 +135,7 @@ def test_a_node_without_a_sign_of_life_is_replaced(clock):
     _, found = make("a", nodes=2, node_timeout=5.0)
     look(found, clock)
     look(found, clock)
-    found.ready()[0].actor.hangs = True
+    found.ready()[0].actor.hangs, found.ready()[0].answers = True, 1
     look(found, clock, 4.0)
     assert [member.slot for member in found.ready()] == [0, 1]
     look(found, clock, 2.0)
@@ -189,7 +189,7 @@ def test_a_node_whose_network_is_cut_is_not_replaced(clock, capsys):
     look(found, clock)
     look(found, clock)
     cut = found.ready()[1]
-    cut.life, cut.actor.hangs = Ref(ready=False), True
+    cut.life, cut.actor.hangs, cut.answers = Ref(ready=False), True, 1
     engine.cut = {"b"}
     for _ in range(10):
         look(found, clock, 2.0)
@@ -209,7 +209,7 @@ def test_a_node_that_stays_silent_after_its_network_is_back_is_replaced(clock):
     look(found, clock)
     look(found, clock)
     cut = found.ready()[1]
-    cut.life, cut.actor.hangs = Ref(ready=False), True
+    cut.life, cut.actor.hangs, cut.answers = Ref(ready=False), True, 1
     engine.cut = {"b"}
     look(found, clock, 6.0)
     engine.cut = set()
@@ -220,7 +220,7 @@ def test_a_node_that_stays_silent_after_its_network_is_back_is_replaced(clock):
 
 
 def test_a_long_start_is_not_held_against_a_node(clock):
-    """While it loads a framework it answers nothing, and its first sign of life comes after its description."""
+    """It answers nothing while it loads a framework, nor while it compiles before its first gradient."""
     _, found = make("a", nodes=1, node_timeout=5.0)
     clock[0] += 1
     found.look()
@@ -229,7 +229,9 @@ def test_a_long_start_is_not_held_against_a_node(clock):
     clock[0] += 100
     member.description = found.result(member)
     found.look()
+    look(found, clock, 50.0)
     assert found.ready() == [member]
+    member.answers = 1
     look(found, clock, 6.0)
     assert found.ready() == []
 
