@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from gunreal import envs as envs  # registers the library's ids with Gymnasium, and loads none of the environments
 from gunreal.config.schema import Config, ConfigError
-from gunreal.config.version import VERSION as __version__
+from gunreal.config.version import VERSION
+
+__version__ = VERSION
 
 if TYPE_CHECKING:
     from gunreal.acting.pool import AgentFailure

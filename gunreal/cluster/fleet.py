@@ -34,6 +34,7 @@ class Member:
     Attributes:
       slot: number of its place among the nodes. A node that replaces it has the same one.
       machine: its machine.
+      share: number of GPUs that it has, such as 0.5.
       actor: its process.
       pending: reference to the result that it computes: its description or an answer.
       slices: references to the slices of the gradient that belongs to the answer.
@@ -51,6 +52,7 @@ class Member:
 
     slot: int
     machine: Machine
+    share: float
     actor: Any
     pending: Any
     slices: list[Any] = dataclasses.field(default_factory=list)
@@ -127,19 +129,27 @@ class Fleet:
         for slot in itertools.islice(free, max(0, wanted - len(self.members))):
             if now < self._retry.get(slot, 0.0) or not self._machines:
                 continue
-            machine = min(self._machines, key=lambda machine: taken.count(machine.id))
+            sharing = -(-wanted // len(self._machines))
+            # The nodes of a machine may hold all of its GPUs, if the others are on machines that have left.
+            if not (fitting := [machine for machine in self._machines if self._has_room(machine, sharing)]):
+                return
+            machine = min(fitting, key=lambda machine: taken.count(machine.id))
             taken.append(machine.id)
-            self._start(slot, machine, -(-wanted // len(self._machines)))
+            self._start(slot, machine, sharing)
+
+    def _has_room(self, machine: Machine, sharing: int) -> bool:
+        used = sum(member.share for member in self.members.values() if member.machine.id == machine.id)
+        return used + _share(machine, sharing) <= machine.gpus + 1e-6
 
     def _start(self, slot: int, machine: Machine, sharing: int) -> None:
-        share = machine.gpus / sharing if machine.gpus < sharing else min(machine.gpus, 1)
+        share = _share(machine, sharing)
         actor = self._engine.actor(self._kind, machine=machine, share=share, calls=_CALLS)
         fields = node_fields(self._config, self.serial)
         assignment = Assignment(VERSION, fields, self._spec, self._config.seed, sharing)
         self.serial += 1
         self.replaced += slot in self._seen
         self._seen.add(slot)
-        self.members[slot] = Member(slot, machine, actor, actor.start.remote(assignment))
+        self.members[slot] = Member(slot, machine, share, actor, actor.start.remote(assignment))
 
     def _check_life(self, member: Member, now: float) -> None:
         if member.life is None:
@@ -260,6 +270,11 @@ def is_stopped(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_STOPPED
     except psutil.NoSuchProcess:
         return False
+
+
+def _share(machine: Machine, sharing: int) -> float:
+    """The number of GPUs of each node if `sharing` nodes share a machine: at most one, and part of one if they must."""
+    return machine.gpus / sharing if machine.gpus < sharing else min(machine.gpus, 1)
 
 
 def _in_one_line(error: BaseException) -> str:

@@ -217,7 +217,7 @@ class Config:
         0.1, "Share of the training budget over which DQN's probability of a random action falls", above=0, high=1
     )
     entropy: float = field(-1.0, "Weight of the entropy bonus (beta). -1 means 0.02 with PPO and 0.01 with A3C", low=-1)
-    entropy_end: float = field(-1.0, "Entropy weight at the end of training. It changes linearly. -1: no change", low=-1)
+    entropy_end: float = field(-1.0, "Entropy weight at the end, reached linearly. -1 means no change", low=-1)
     reduction: str = field(
         "mean",
         "Reduction of the loss over the agent steps of a batch: mean, or sum (as in GA3C)",

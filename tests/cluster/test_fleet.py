@@ -236,6 +236,28 @@ def test_a_long_start_is_not_held_against_a_node(clock):
     assert found.ready() == []
 
 
+def test_a_node_waits_for_a_gpu(clock):
+    """Its machine is gone, and the node of the other one has its whole GPU. Ray could never start it there."""
+    engine, found = make("a", "b", nodes=2, cluster="auto")
+    engine.gpus = 1.0
+    look(found, clock)
+    engine.hosts = ["a"]
+    found.lost(found.members[1], RuntimeError("the machine is gone"))
+    look(found, clock, 100.0)
+    assert list(found.members) == [0]
+    engine.hosts = ["a", "b"]
+    look(found, clock)
+    assert found.members[1].machine.host == "b"
+
+
+@pytest.mark.parametrize(("gpus", "nodes", "share"), [(0, 2, 0), (1, 1, 1), (1, 3, 1 / 3), (2, 3, 2 / 3), (4, 2, 1)])
+def test_nodes_share_the_gpus_of_their_machine(clock, gpus, nodes, share):
+    engine, found = make("a", nodes=nodes)
+    engine.gpus = gpus
+    look(found, clock)
+    assert [member.share for member in found.members.values()] == [share] * nodes
+
+
 def test_a_refused_machine_takes_no_part(clock, capsys):
     _, found = make("a", "b", nodes=2)
     Quick.errors = [Refused("it has gunreal 0.1")]
@@ -254,21 +276,13 @@ def test_no_machine_that_can_take_part_ends_the_run(clock):
 
 
 def test_nodes_that_keep_failing_are_tried_later_and_end_the_run(clock):
+    """Ray describes the death of a process in many lines."""
     _, found = make("a", nodes=2)
-    Quick.errors = [ValueError("broken")] * 20
-    with pytest.raises(AgentFailure, match="failed 3 times in a row: broken"):
+    Quick.errors = [ValueError("The actor died.\n\tclass_name: Node\n\tpid: 7")] * 20
+    with pytest.raises(AgentFailure, match="failed 3 times in a row: The actor died. pid: 7$"):
         for _ in range(20):
             look(found, clock)
     assert len(Quick.started) < 8  # seconds lie between the attempts
-
-
-def test_the_reason_for_the_end_is_one_line(clock):
-    """Ray describes the death of a process in many lines."""
-    _, found = make("a", nodes=1)
-    Quick.errors = [ValueError("The actor died.\n\tclass_name: Node\n\tpid: 7")] * 3
-    with pytest.raises(AgentFailure, match="in a row: The actor died. pid: 7$"):
-        for _ in range(20):
-            look(found, clock)
 
 
 def test_what_was_sent_with_lost_weights_is_forgotten(clock):

@@ -110,9 +110,10 @@ class Engine:
     def __init__(self, *hosts):
         self.ray, self.hosts, self.actors, self.is_lost = Ray(), list(hosts), [], False
         self.cut: set[str] = set()  # hosts without a network
+        self.gpus = 0.0  # of each host
 
     def machines(self):
-        return [Machine(f"id of {host}", host, 0, (host, 1)) for host in self.hosts]
+        return [Machine(f"id of {host}", host, self.gpus, (host, 1)) for host in self.hosts]
 
     def reaches(self, machine):
         return machine.host not in self.cut
