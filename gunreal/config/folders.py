@@ -171,7 +171,8 @@ def resume_config(run_dir: str | Path, overrides: Mapping[str, Any]) -> Config:
         value, kept = typed(name, value), getattr(saved, name)
         if name != "logdir" and name not in CHANGEABLE and value != kept:
             raise ConfigError(
-                f"a resumed run cannot change {name} from {kept!r} to {value!r}; leave {name} out or start a new run"
+                f"a resumed run cannot change {name} from {kept!r} to {value!r}; leave it out, "
+                "or start a new run with --init"
             )
     changed = {name: typed(name, value) for name, value in overrides.items() if name in CHANGEABLE}
     config = dataclasses.replace(saved, **changed)

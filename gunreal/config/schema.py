@@ -87,6 +87,7 @@ class Config:
     # Run
     logdir: str = field("runs", "Folder of all runs")
     name: str = field("", "Name of this run's folder. If empty, it is made from the environment, tasks and time")
+    init: str = field("", "Run, or file of a checkpoint, whose weights a new run starts from, in all layers that fit")
     steps: int = field(1_000_000, "Training budget, in agent steps", low=1)
     seed: int = field(1, "Random seed", low=0, high=2**31 - 1)
     runner: str = field(

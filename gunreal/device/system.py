@@ -25,7 +25,7 @@ from gunreal.device.sharding import Places
 from gunreal.experience.spec import Spec
 from gunreal.learning.jax_learner import JaxLearner
 from gunreal.records import checkpoint
-from gunreal.runtime import ram
+from gunreal.runtime import ram, starting
 from gunreal.runtime.record import Record
 from gunreal.runtime.system import build_learner, make_metrics, restore
 from gunreal.tasks.base import AuxiliaryTask
@@ -61,6 +61,8 @@ def make_program(
     assert isinstance(learner, JaxLearner)
     if resumed:
         restore(learner, resumed)
+    elif config.init:
+        starting.adopt(learner, config)
     env = open_environment(config, config.agents)
     places = Places(config)
     learner.replace(jax.device_put(learner.arrays, places.whole))

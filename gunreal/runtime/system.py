@@ -25,7 +25,7 @@ from gunreal.learning.learner import Learner
 from gunreal.learning.registry import load_network
 from gunreal.records import checkpoint
 from gunreal.records.metrics import RunMetrics
-from gunreal.runtime import ram
+from gunreal.runtime import ram, starting
 from gunreal.runtime.record import Record
 from gunreal.runtime.trainer import Batcher, Trainer, rollouts_per_batch
 from gunreal.tasks import dry_run
@@ -139,6 +139,8 @@ class System(Record):
         self.layout = make_layout(config, spec, tasks, self.learner)
         if resumed:
             restore(self.learner, resumed)
+        elif config.init:
+            starting.adopt(self.learner, config)
         metrics = make_metrics(tasks, resumed)
         super().__init__(config, metrics, run_dir, resumed)  # opens the run's files, so the state has to fit before
 

@@ -1,0 +1,72 @@
+"""A new run that starts with the weights of another one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from learners import Fit, make_batch, make_learner
+from trained import short_run
+
+import gunreal
+from gunreal.config.checks import check
+from gunreal.config.schema import Config, ConfigError
+from gunreal.records import checkpoint
+from gunreal.runtime import starting
+
+
+def weights(state, part):
+    return {name: array for name, array in state.items() if name.startswith(part)}
+
+
+def test_layers_that_fit_are_copied_with_their_moments():
+    source, learner = make_learner(seed=1), make_learner(tasks=(), seed=2)
+    source.train(make_batch(), 0.01)
+    trained = source.get_state()
+    trained["weights/policy/kernel"] = np.zeros((16, 7), np.float32)  # more actions
+    before = learner.get_state()
+    copied, others = starting.copy_layers(learner, trained)
+    after = learner.get_state()
+    assert others == ["policy"] and "value" in copied
+    for name, array in after.items():
+        kept = name.startswith(("weights/policy", "optimizer/", "version"))
+        np.testing.assert_array_equal(array, (before if kept else trained)[name], err_msg=name)
+
+
+def test_the_head_of_a_new_task_starts_anew():
+    learner = make_learner(tasks=(Fit(),), seed=2)
+    before = learner.get_state()
+    _, others = starting.copy_layers(learner, make_learner(tasks=(), seed=1).get_state())
+    assert others and all(name.startswith("fit") for name in others)
+    for name, array in weights(learner.get_state(), "weights/fit").items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_a_run_starts_from_another_one(tmp_path, capsys):
+    first = short_run(tmp_path, "first", steps=40)
+    for i, init in enumerate(("first", str(first.path), str(first.checkpoint))):
+        run = short_run(tmp_path, f"then{i}", init=init, steps=40, learning_rate=1e-9, seed=5)
+        assert f"starts with the weights of {first.checkpoint}\n" in capsys.readouterr().err
+        assert run.step < 100 and run.config.init == init
+        new, old = run.learner.get_state(), first.learner.get_state()
+        for name, array in weights(new, "weights/torso").items():
+            np.testing.assert_allclose(array, old[name], atol=1e-4, err_msg=name)
+    assert gunreal.resume(run, steps=80, show=False).step >= 80  # from its own checkpoint
+    assert "starts with" not in capsys.readouterr().err
+
+
+def test_a_run_that_does_not_exist_is_named(tmp_path):
+    short_run(tmp_path, "first", steps=40)
+    with pytest.raises(ConfigError, match="run 'frist' not found.*did you mean first?"):
+        short_run(tmp_path, "second", steps=40, init="frist")
+    assert not (tmp_path / "second").exists()
+
+
+def test_a_checkpoint_without_any_layer_that_fits_is_refused(tmp_path):
+    file = checkpoint.save(tmp_path, 40, {"weights/other/kernel": np.zeros(3, np.float32)}, {})
+    with pytest.raises(ConfigError, match="^init: no layer of .* fits; use the --network of that run"):
+        starting.adopt(make_learner(), Config(init=str(file)))
+
+
+def test_several_nodes_start_with_new_weights():
+    with pytest.raises(ConfigError, match="init starts runs on one node only"):
+        check(Config(init="first", nodes=2, name="x"))
