@@ -94,6 +94,14 @@ def test_network_that_does_not_fit(tmp_path, monkeypatch, capfd):
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_network_that_breaks_a_rule_is_one_line(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", *["--env", "gunreal/Catch-v0", "--network", "networks:Normalized", "--name", "x"]]) == 2
+    err = capfd.readouterr().err
+    assert "gunreal: torso/1 has untrained state" in err and "Traceback" not in err
+    assert not (tmp_path / "runs" / "x").exists()
+
+
 def saved_run(folder, blobs=None, **options):
     """A run's folder as a resumed run finds it."""
     run_dir = folder / "runs" / "old"

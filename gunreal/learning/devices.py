@@ -79,7 +79,7 @@ def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
     check_loaded(backend)
     wanted = os.environ.get("KERAS_BACKEND", "")
     if wanted not in ("", backend) and "keras" not in sys.modules:
-        hint = f"use --backend {wanted}" if wanted in BACKENDS else "leave it unset"
+        hint = f"unset it, or train with --backend {wanted}" if wanted in BACKENDS else "leave it unset"
         print(f"gunreal: KERAS_BACKEND is {wanted}, but this run uses {backend}; {hint}", file=sys.stderr)
     os.environ["KERAS_BACKEND"] = backend
     if backend == "jax":

@@ -290,7 +290,7 @@ class Network:
 def _check_stateless(name: str, layer: Any) -> None:
     if layer.non_trainable_weights:
         names = ", ".join(variable.path for variable in layer.non_trainable_weights)
-        raise ValueError(f"{name} has untrained state ({names}); use layers without state")
+        raise ConfigError(f"{name} has untrained state ({names}); use layers without state")
 
 
 def _seen(task: LearnedTask, features: Features) -> Any:

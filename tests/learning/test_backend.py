@@ -72,7 +72,11 @@ def test_select_refuses_a_second_backend():
 @pytest.mark.parametrize(
     ("wanted", "line"),
     [
-        ("tensorflow", "gunreal: KERAS_BACKEND is tensorflow, but this run uses jax; use --backend tensorflow\n"),
+        (
+            "tensorflow",
+            "gunreal: KERAS_BACKEND is tensorflow, but this run uses jax; "
+            "unset it, or train with --backend tensorflow\n",
+        ),
         ("torch", "gunreal: KERAS_BACKEND is torch, but this run uses jax; leave it unset\n"),
         ("jax", ""),
     ],
