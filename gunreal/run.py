@@ -40,6 +40,10 @@ class Run:
     def __init__(self, path: Path, config: Config, which: str | int | Path = "newest"):
         self.path, self.config, self._which = path, config, which
 
+    def __repr__(self) -> str:
+        tasks = f", tasks {','.join(self.config.tasks)}" if self.config.tasks else ""
+        return f"<gunreal.Run {self.path}: {self.config.env}, {self.config.algorithm}{tasks}>"
+
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of `metrics.jsonl`, oldest first. `gunreal.records.metrics` describes their keys."""

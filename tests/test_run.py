@@ -37,6 +37,7 @@ def test_description_of_a_run(run):
     assert [task.name for task in run.tasks] == ["pc"]
     assert run.checkpoint == run.path / "checkpoints" / f"step_{run.step:012d}.npz"
     assert run.learner.weights_sha256() == run.metrics[-1]["weights_sha256"]
+    assert repr(run) == f"<gunreal.Run {run.path}: gunreal/Catch-v0, ppo, tasks pc>"
 
 
 def test_keras_is_loaded_when_the_network_is_asked_for(run):
