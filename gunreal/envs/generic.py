@@ -62,7 +62,7 @@ class GenericEnv:
                     raise ValueError(f"{self._name} returned the reward {reward[i]}; rewards must be finite numbers")
             self._convert(self.raw.entry(observation), frame[i])
             for key, values in extra.items():
-                values.append(_lookup(key, observation, info))
+                values.append(_lookup("reset" if reset[i] else "step", key, observation, info))
         return Step(frame, reward, terminated, truncated, {k: np.stack(v) for k, v in extra.items()})
 
     def check_unwrapped(self, seed: int) -> None:
@@ -254,11 +254,11 @@ def _discrete(config: Config, space: spaces.Space) -> tuple[int, int]:
     return int(space.start), int(space.n)
 
 
-def _lookup(key: str, observation: Any, info: dict[str, Any]) -> np.ndarray:
+def _lookup(method: str, key: str, observation: Any, info: dict[str, Any]) -> np.ndarray:
     if isinstance(observation, dict) and key in observation:
         return np.asarray(observation[key])
     if key in info:
         return np.asarray(info[key])
     there = [*(observation if isinstance(observation, dict) else ()), *info]
     hint = "; ViZDoom mazes and DeepMind Lab provide it with --env_args depth=true" if key == "depth" else ""
-    raise ConfigError(f"a task records {key!r}, but the environment's observation and info have only {there}{hint}")
+    raise ConfigError(f"a task records {key!r}, but the observation and info of {method}() have only {there}{hint}")

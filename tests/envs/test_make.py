@@ -165,7 +165,7 @@ def test_no_framework_is_imported():
 def test_recorded_keys_are_checked_before_anything_starts():
     config = Config(env="gunreal/Catch-v0")
     check_recorded(config, [])
-    with pytest.raises(ConfigError, match="a task records 'depth'.*env_args depth=true"):
+    with pytest.raises(ConfigError, match=r"a task records 'depth'.*of reset\(\) have.*env_args depth=true"):
         check_recorded(config, [RecordedField("depth", (84, 84), "uint8")])
     pong = Config(env="ALE/Pong-v5")
     check_recorded(pong, [RecordedField("lives", (), "uint8"), RecordedField("ram", (2,), "uint8", lambda x: x[:, :2])])
