@@ -9,14 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Replay
+from gunreal.experience.returns import n_step_returns
 from gunreal.experience.spec import RecordedField, Spec
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_sequence
 
 if TYPE_CHECKING:
     from gunreal.learning.losses import masked_mean
 
-__all__ = ["AuxiliaryTask", "RecordedField", "Replay", "ReplaySequence", "Spec", "masked_mean", "pad"]
-__all__ += ["uniform_sequence", "FIRST", "RESET", "TERMINATED", "TRUNCATED"]
+__all__ = ["AuxiliaryTask", "RecordedField", "Replay", "ReplaySequence", "Spec", "masked_mean"]
+__all__ += ["n_step_returns", "pad", "uniform_sequence", "FIRST", "RESET", "TERMINATED", "TRUNCATED"]
 
 
 def __getattr__(name: str) -> Any:
