@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 
 from gunreal.acting.episodes import play
-from gunreal.acting.policy import Policy
+from gunreal.acting.policy import Policy, stacked
 from gunreal.acting.predictor import sample_actions
 from gunreal.config import folders
 from gunreal.config.schema import Config, ConfigError
@@ -27,6 +27,7 @@ from gunreal.records import interface as saved_interface
 from gunreal.records.checkpoint import Checkpoint
 from gunreal.tasks import registry
 from gunreal.tasks.base import AuxiliaryTask
+from gunreal.tasks.torso_features import TorsoFeatures
 
 
 class Run:
@@ -163,9 +164,8 @@ class Run:
         """Chooses actions for stacked observations. Use `policy` for observations as the environment returns them.
 
         Args:
-          observation: `[*spec.observation]` or a batch `[n, *spec.observation]`. It stacks the newest frames along the
-            channels, oldest first (NCHW; images are uint8, 0 to 255). Vectors of uint8 are divided by 255, as in
-            training.
+          observation: `[*spec.observation]` or a batch `[n, *spec.observation]`. The newest frames are stacked along
+            the channels, oldest first (NCHW; uint8 images). Vectors of uint8 are divided by 255, as in training.
           rng: random generator to sample actions with, as in training. None takes the most probable action.
 
         Returns:
@@ -174,20 +174,30 @@ class Run:
         Raises:
           ValueError: the observation has the wrong shape or type, or the network is recurrent.
         """
-        spec, observation = self.spec, np.asarray(observation)
-        if spec.state:
-            raise ValueError("a recurrent network needs a past; use run.policy(), which carries it")
-        lead = observation.ndim - len(spec.observation)
-        fits = lead in (0, 1) and observation.shape[lead:] == spec.observation
-        if not (fits and np.can_cast(observation.dtype, spec.dtype, "same_kind")):
-            given = f"{observation.dtype} {list(observation.shape)}"
-            raise ValueError(f"act() takes {spec.dtype} {list(spec.observation)}, or a batch of these, but got {given}")
-        batch = observation.astype(spec.dtype).reshape(-1, *spec.observation)
-        if observation.dtype == np.uint8 and not spec.is_image:
-            batch /= 255
+        batch, lead = stacked(self.spec, observation)
         logits, _ = self.actor_critic.predict("base", batch)
         actions = logits.argmax(1).astype(np.int32) if rng is None else sample_actions(logits, rng)[0]
-        return actions.reshape(observation.shape[:lead])
+        return actions.reshape(lead)
+
+    def features(self, observation: np.ndarray) -> np.ndarray:
+        """Computes the features that policy, value and tasks share, which are the outputs of the torso's last layer.
+
+        Args:
+          observation: stacked observations, as in `act`. `Policy.observation` has those of its last actions.
+
+        Returns:
+          Features, float32 `[F]` or `[n, F]`.
+
+        Raises:
+          ValueError: as `act`.
+        """
+        batch, lead = stacked(self.spec, observation)
+        (features,) = self._torso.predict(TorsoFeatures.name, batch)
+        return features.reshape(*lead, -1)
+
+    @cached_property
+    def _torso(self) -> Learner:
+        return self._restored((TorsoFeatures(),), Learner.set_weights)
 
     def evaluate(self, episodes: int = 30, **options: Any) -> np.ndarray:
         """Plays new episodes. Returns their unclipped scores, float64 `[episodes]`.

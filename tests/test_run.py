@@ -70,8 +70,19 @@ def test_act_draws_by_the_policy(run, observations):
 
 def test_act_takes_only_what_fits(run, observations):
     for wrong in (observations / 255, observations[0, :3], observations[None], observations.astype(np.int64)):
-        with pytest.raises(ValueError, match=r"act\(\) takes uint8 \[4, 84, 84\], or a batch"):
-            run.act(wrong)
+        for function in (run.act, run.features):
+            with pytest.raises(ValueError, match=r"stacked observations are uint8 \[4, 84, 84\], or a batch"):
+                function(wrong)
+
+
+def test_features_are_what_policy_and_value_see(run, observations):
+    features = run.features(observations)
+    state = run.learner.get_state()
+    dense = {name: state[f"weights/{name}"] for name in ("policy/kernel", "policy/bias")}
+    logits = features @ dense["policy/kernel"] + dense["policy/bias"]
+    np.testing.assert_allclose(logits, run.learner.predict("base", observations)[0], atol=1e-4)
+    assert features.dtype == np.float32 and features.shape == (6, dense["policy/kernel"].shape[0])
+    np.testing.assert_allclose(run.features(observations[2]), features[2], rtol=1e-5, atol=1e-4)
 
 
 def test_a_policy_needs_neither_the_environment_nor_its_package(run, tmp_path):

@@ -24,11 +24,15 @@ class Memory:
     Attributes:
       observation: the newest frames, `[*spec.observation]`, once `see` has been called.
       past: the past of a recurrent network, otherwise None.
+      logits: the logits of the last action's policy, `[num_actions]`, once `decide` has been called.
+      value: the value that was predicted with them.
       is_new: whether no frame of the episode has been seen yet.
     """
 
     observation: np.ndarray
     past: Past | None
+    logits: np.ndarray
+    value: float
 
     def __init__(self, spec: Spec):
         self._spec = spec
@@ -53,8 +57,35 @@ class Memory:
             self.past.last_reward[:] = clip_rewards(np.asarray(reward, np.float32), self._spec.reward_clip)
 
 
+def stacked(spec: Spec, observation: Any) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Checks stacked observations, which do not depend on a past.
+
+    Args:
+      spec: shapes of observations.
+      observation: `[*spec.observation]` or a batch `[n, *spec.observation]`. Vectors of uint8 are divided by 255.
+
+    Returns:
+      The batch `[n, *spec.observation]` of dtype `spec.dtype`, and its shape without the observations, `()` or `(n,)`.
+
+    Raises:
+      ValueError: the observation has the wrong shape or type, or the network is recurrent.
+    """
+    observation = np.asarray(observation)
+    if spec.state:
+        raise ValueError("a recurrent network needs a past; use run.policy(), which carries it")
+    lead = observation.ndim - len(spec.observation)
+    fits = lead in (0, 1) and observation.shape[lead:] == spec.observation
+    if not (fits and np.can_cast(observation.dtype, spec.dtype, "same_kind")):
+        wanted, given = f"{spec.dtype} {list(spec.observation)}", f"{observation.dtype} {list(observation.shape)}"
+        raise ValueError(f"stacked observations are {wanted}, or a batch of these, but got {given}")
+    batch = observation.astype(spec.dtype).reshape(-1, *spec.observation)
+    if observation.dtype == np.uint8 and not spec.is_image:
+        batch /= 255
+    return batch, observation.shape[:lead]
+
+
 def decide(learner: Learner, memories: Sequence[Memory], sample: bool) -> list[int]:
-    """Chooses the next action of each environment and stores it in the memories.
+    """Chooses the next action of each environment. The memories keep it, and the outputs of the network.
 
     Args:
       learner: learner with the policy, `predict("base", observations, past)`.
@@ -62,10 +93,13 @@ def decide(learner: Learner, memories: Sequence[Memory], sample: bool) -> list[i
       sample: whether to sample actions from the policy instead of taking the most probable ones.
     """
     observations = np.stack([memory.observation for memory in memories])
-    logits, _, *states = learner.predict("base", observations, concatenate_pasts([memory.past for memory in memories]))
+    logits, values, *states = learner.predict(
+        "base", observations, concatenate_pasts([memory.past for memory in memories])
+    )
     actions = []
     for i, memory in enumerate(memories):
         action = int(sample_actions(logits[i : i + 1], memory.rng)[0][0] if sample else logits[i].argmax())
+        memory.logits, memory.value = logits[i], float(values[i])
         if memory.past:
             memory.past.state[0], memory.past.last_action[:] = states[0][i], action
         actions.append(action)
@@ -160,6 +194,27 @@ class Policy:
             memory.see(frame, last)
         actions = [self._raw.first_action + action for action in decide(self._learner, self._memories, self.sample)]
         return actions[0] if self.num_envs is None else np.array(actions, np.int64)
+
+    @property
+    def observation(self) -> np.ndarray:
+        """The stacked observations of the last `act`, `[*spec.observation]` or `[num_envs, *spec.observation]`."""
+        return self._last("observation")
+
+    @property
+    def logits(self) -> np.ndarray:
+        """The logits of the policy in the last `act`, float32 `[num_actions]` or `[num_envs, num_actions]`."""
+        return self._last("logits")
+
+    @property
+    def value(self) -> np.ndarray:
+        """The value predicted in the last `act`, on the scale of clipped rewards, `[]` or `[num_envs]`."""
+        return self._last("value")
+
+    def _last(self, name: str) -> np.ndarray:
+        if not all(hasattr(memory, "logits") for memory in self._memories):
+            raise ValueError("call act() first")
+        found = np.array([getattr(memory, name) for memory in self._memories])
+        return found[0] if self.num_envs is None else found
 
     def _frame(self, observation: Any) -> np.ndarray:
         """The frame of one observation. Images may differ from those of training in size and color."""

@@ -182,3 +182,18 @@ def test_a_state_that_does_not_fit_is_rejected_and_changes_nothing():
         vectors.reset([True])
     with pytest.raises(ValueError, match="num_envs is 0"):
         Policy(learner, config, spec, raw, 0)
+
+
+@pytest.mark.parametrize("num_envs", [None, 2])
+def test_the_outputs_of_the_last_action_can_be_read(num_envs):
+    learner, spec, raw = actor("catch")
+    policy = Policy(learner, CONFIGS["catch"], spec, raw, num_envs)
+    policy.reset()
+    with pytest.raises(ValueError, match=r"call act\(\) first"):
+        _ = policy.logits
+    images = np.random.default_rng(0).integers(0, 256, (num_envs or 1, *raw.space.shape), np.uint8)
+    policy.act(images if num_envs else images[0])
+    observation = policy.observation if num_envs else policy.observation[None]
+    logits, value = learner.predict("base", observation)
+    np.testing.assert_allclose(policy.logits, logits if num_envs else logits[0], rtol=1e-5)
+    np.testing.assert_allclose(policy.value, value if num_envs else value[0], rtol=1e-5)
