@@ -66,6 +66,8 @@ def _check_names(config: Config) -> None:
         raise ConfigError("logdir is empty; give a folder, or . for the current one")
     if config.name in (".", "..") or "/" in config.name or "\\" in config.name or "\0" in config.name:
         raise ConfigError(f"name {config.name!r} is not a folder name; set its parent folder with --logdir")
+    if "\0" in config.logdir:
+        raise ConfigError(f"logdir {config.logdir!r} is not the path of a folder; remove the null character")
     if not config.network:
         raise ConfigError("network is empty; leave it out, or give a name such as small, or module:Class")
     if "" in config.tasks:
@@ -81,19 +83,29 @@ def _check_names(config: Config) -> None:
         weight = options.get("weight", 0.0)
         if not is_number(weight) or weight < 0:
             raise ConfigError(f"task.{task}.weight is {weight!r}, but must be a number of at least 0")
-    for table in ("env_args", "task", "network_args"):
-        _check_savable(table, getattr(config, table))
+    for name in FIELDS:
+        _check_savable(name, getattr(config, name))
 
 
 def _check_savable(path: str, value: Any) -> None:
     if isinstance(value, Mapping):
         for key, item in value.items():
+            if not isinstance(key, str):
+                raise ConfigError(f"{path} has the key {key!r}, which TOML cannot hold; use strings as keys")
+            _check_text(path, key)
             _check_savable(f"{path}.{key}", item)
     elif isinstance(value, list | tuple):
         for item in value:
             _check_savable(path, item)
-    elif not isinstance(value, str | bool | int | float):
+    elif isinstance(value, str):
+        _check_text(path, value)
+    elif not isinstance(value, bool | int | float):
         raise ConfigError(f"{path} is {value!r}, which TOML cannot hold; use strings, numbers, booleans, lists, tables")
+
+
+def _check_text(path: str, text: str) -> None:
+    if not text.isascii() and text.encode(errors="ignore").decode() != text:  # such as bytes of another encoding
+        raise ConfigError(f"{path} contains {text!r}, which is not Unicode text; write it in UTF-8")
 
 
 def _is_shared_evenly(agents: int, most: int) -> bool:

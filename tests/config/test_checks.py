@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gunreal.config.checks import check
+from gunreal.config.files import load, save
 from gunreal.config.schema import Config, ConfigError
 
 DQN = {"env": "gunreal/Catch-v0", "runner": "device", "algorithm": "dqn"}
@@ -40,3 +41,29 @@ def test_these_values_do_not_go_together(fields, message):
 )
 def test_these_do(fields):
     check(Config(**fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"name": "caf\udce9"}, "name contains 'caf\\udce9', which is not Unicode text; write it in UTF-8"),
+        ({"tasks": ("a:\udce9",)}, "tasks contains 'a:\\udce9', which is not Unicode text; write it in UTF-8"),
+        ({"env_args": {"\udce9": 1}}, "env_args contains '\\udce9', which is not Unicode text; write it in UTF-8"),
+        (
+            {"env_args": {"size": {1: 2}}},
+            "env_args.size has the key 1, which TOML cannot hold; use strings as keys",
+        ),
+        ({"logdir": "a\0b"}, "logdir 'a\\x00b' is not the path of a folder; remove the null character"),
+    ],
+)
+def test_values_that_no_file_can_hold_are_rejected(fields, message):
+    with pytest.raises(ConfigError) as error:
+        check(Config(**fields))
+    assert str(error.value) == message
+
+
+def test_other_scripts_can_be_saved(tmp_path):
+    config = Config(name="café 試", logdir="Läufe", env_args={"ключ": "😀"})
+    check(config)
+    save(config, tmp_path / "config.toml")
+    assert Config(**load(tmp_path / "config.toml")) == config
