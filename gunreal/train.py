@@ -82,6 +82,11 @@ def check_fit(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> Non
             task.check(spec)
         except ValueError as error:
             raise ConfigError(f"task {task.name!r} does not fit {config.env}: {error}") from error
+        if (length := task.length(spec.t_max)) > config.replay_size:
+            raise ConfigError(
+                f"replay_size {config.replay_size} is below the {length} steps of a sequence of task {task.name!r}; "
+                f"use --replay_size {length} or more"
+            )
     check_recorded(config, recorded_fields(tasks, spec).values())
 
 

@@ -64,6 +64,10 @@ BAD = [  # flags, and what the line has to say
     (f"{CARTPOLE} --tasks broken_plugin:Task", "broken_plugin.py:2"),
     (f"{CARTPOLE} --tasks vr --task vr.speed=3", "task 'vr' has no option 'speed'"),
     (f"{CARTPOLE} --tasks vr --task_weight vr=-1", "task.vr.weight is -1"),
+    (
+        f"{CARTPOLE} --tasks rp --t_max 1 --replay_size 2",
+        "replay_size 2 is below the 3 steps of a sequence of task 'rp'; use --replay_size 3 or more",
+    ),
     (f"{CARTPOLE} --logdir a_file/runs", "choose another folder with --logdir"),
     (f"{CARTPOLE} --name ../up", "is not a folder name"),
     ("--resume none_such", "run 'none_such' not found"),
