@@ -42,6 +42,7 @@ struct AgentStep {
   int frame = 0;
   bool sure;                         // everything that an observation may show is drawn
   bool draws = false;                // this frame is drawn
+  bool lacks = false;                // it completes a picture whose first part was not drawn
   bool finished = false;
 
   ATARI_FN explicit AgentStep(const Protocol& protocol) : sure(protocol.channels == 0) {}
@@ -57,7 +58,9 @@ struct AgentStep {
         earlier = spare;
       }
     }
+    const bool drew = draws;
     draws = protocol.channels && (sure || frame >= skip - 2);
+    lacks = draws && !drew && frame && p.s.partial;
   }
 
   // `before` is the state at the step's beginning.
@@ -65,7 +68,7 @@ struct AgentStep {
     const bool whole = p.s.tia.drawn >= p.s.tia.display_stop;
     const bool ended = p.variables[kOver] || (protocol.max_frames && p.frames >= protocol.max_frames);
     reward += float(gained);
-    if (!sure && (draws ? !whole : ended)) {
+    if (!sure && (draws ? !whole || lacks : ended)) {
       p = before;
       *this = AgentStep(protocol);
       sure = true;
