@@ -10,6 +10,7 @@ about 1 ms including no-ops.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -186,6 +187,19 @@ def _open(emulator: str, game: str, options: dict) -> Any:
         except (UnknownGame, EmulatorUnavailable) as error:
             if emulator == "own":
                 raise ConfigError(str(error)) from None
+    return _loaded_ale(game, mode, difficulty, limit and limit + _frames_before(game, mode, difficulty))
+
+
+@functools.cache
+def _frames_before(game: str, mode: int | None, difficulty: int | None) -> int:
+    """Number of frames that ALE counts before the episode, while it chooses some of the modes."""
+    ale = _loaded_ale(game, mode, difficulty, 0)  # another one, because a start may depend on earlier ones
+    ale.reset_game()
+    return ale.getEpisodeFrameNumber()
+
+
+def _loaded_ale(game: str, mode: int | None, difficulty: int | None, limit: int) -> Any:
+    """Loads a game into ale-py's emulator, which is not reset yet."""
     import ale_py
 
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)

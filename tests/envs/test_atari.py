@@ -81,6 +81,15 @@ def test_time_limit_truncates():
     env.close()
 
 
+@pytest.mark.parametrize("emulator", ["own", "ale"])
+def test_the_time_limit_does_not_count_the_choice_of_the_mode(emulator):
+    """ALE counts 134 frames before this game begins."""
+    limit = {"max_num_frames_per_episode": 40, "noop_max": 1}
+    env = make(Config(env="ALE/NameThisGame-v5", emulator=emulator, env_args=limit), 1)
+    step(env, 0, True)
+    assert [bool(step(env, 0).truncated[0]) for _ in range(10)] == [False] * 9 + [True]
+
+
 def test_protocols():
     def episode(protocol, seed):
         env = make(Config(env="ALE/Breakout-v5", protocol=protocol), 1)
