@@ -43,7 +43,7 @@ ATARI_INLINE uint64_t next_random(uint64_t& state) {  // splitmix64
 // Joystick or paddle and the console's switches for one frame of `action`.
 ATARI_INLINE void hold(Player& p, const Game& game, uint32_t action) {
   Input& in = p.s.input;
-  const uint32_t stick = joystick(action) & (uint64_t(game.ignored) >> action & 1 ? 0 : ~0u);
+  const uint32_t stick = action < 18 && !(game.ignored >> action & 1) ? joystick(action) : 0;
   in.port_a = 0xFF;
   in.port_b = uint8_t(0x3F | game.difficulty << 6);
   if (action == kResetSwitch) in.port_b &= ~1;
