@@ -74,5 +74,5 @@ class OwnALE:
         return list(self._console.game.actions)
 
     def getLegalActionSet(self) -> list[int]:  # noqa: N802
-        """Returns all 18 actions."""
-        return list(range(18))
+        """Returns all actions, 18 in most games."""
+        return list(self._console.game.legal_actions)

@@ -47,6 +47,11 @@ class Game:
     ignored: tuple[int, ...] = ()
     modes: dict[int, list[tuple[int, ...]]] = field(default_factory=lambda: {0: [()]})
 
+    @property
+    def legal_actions(self) -> tuple[int, ...]:
+        """The full action set of ale-py, which leaves out the actions that a game ignores."""
+        return tuple(action for action in range(len(ACTIONS)) if action not in self.ignored)
+
     def start_of(self, mode: int | None = None, difficulty: int = 0) -> tuple[int, ...]:
         """Returns the actions that select a mode, by default the first one, and start the game.
 

@@ -87,7 +87,7 @@ def settings(
             frame_skip, noops, max_num_frames_per_episode, *shape, maximum, min(int(sticky * 2**32), 2**32 - 1)
         ),
         palette=_channels(loaded.game.pal, grayscale),
-        actions=np.array(range(18) if full_action_space else loaded.game.actions, np.int32),
+        actions=np.array(loaded.game.legal_actions if full_action_space else loaded.game.actions, np.int32),
         shape=shape,
     )  # fmt: skip
 

@@ -46,7 +46,7 @@ class VectorAtari(gymnasium.vector.VectorEnv):
       size: (height, width) of an observation. None keeps the size of the screen.
       grayscale: whether observations are gray instead of RGB.
       maximum: whether an observation is the maximum of the last two frames instead of the last frame.
-      full_action_space: whether to use all 18 actions instead of those that have an effect in the game.
+      full_action_space: whether to use all actions, 18 in most games, instead of those that have an effect in the game.
       mode: number of the game's mode in ale-py. None plays the first mode.
       difficulty: difficulty switches. Bit 0 sets the left switch to A, and bit 1 the right one.
       max_num_frames_per_episode: number of frames after which an episode is truncated. 0 disables truncation.

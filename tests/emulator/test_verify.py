@@ -11,6 +11,8 @@ import numpy as np  # noqa: E402
 from emulation.verify import compare, oracle  # noqa: E402
 from emulator import TWENTY, main  # noqa: E402
 
+from gunreal.emulator import VectorAtari  # noqa: E402
+from gunreal.emulator.ale import OwnALE  # noqa: E402
 from gunreal.emulator.console import Console  # noqa: E402
 from gunreal.emulator.games import games  # noqa: E402
 
@@ -87,6 +89,14 @@ def test_ends_that_random_actions_do_not_reach_are_equal(game, memory, reward):
     assert ale.act(0) == ours.act(0) == reward
     assert ale.game_over() and ours.game_over()
     assert ale.lives() == ours.lives() == 0
+
+
+@pytest.mark.parametrize("game", ["lost_luggage", "pong", "skiing"])
+def test_action_sets_are_equal(game):
+    theirs, ours = oracle(game), OwnALE(game)
+    for name in ("getMinimalActionSet", "getLegalActionSet"):
+        assert [action.value for action in getattr(theirs, name)()] == getattr(ours, name)()
+    assert VectorAtari(game, full_action_space=True).single_action_space.n == len(theirs.getLegalActionSet())
 
 
 @pytest.mark.parametrize("name", ["pitfall2", "no_such_game"])
