@@ -24,6 +24,9 @@
 #endif
 #endif
 
+// a - b, around the ends of the range. In minutes without HMOVE or a new timer, the times of the last ones get there.
+ATARI_INLINE int32_t minus(int32_t a, int32_t b) { return int32_t(uint32_t(a) - uint32_t(b)); }
+
 ATARI_INLINE uint32_t lowest_bit(uint32_t x) {
 #if defined(__CUDA_ARCH__)
   return uint32_t(__ffs(int(x)) - 1);

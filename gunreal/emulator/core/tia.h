@@ -80,7 +80,7 @@ ATARI_SLOW inline void reset_player(Machine& m, uint32_t k, int32_t clock) {
 
 // Missiles and the ball. Soon after an HMOVE they come to lie elsewhere; these are the cases that games rely on.
 ATARI_SLOW inline void reset_small(Tia& t, uint32_t object, int32_t clock) {
-  const int beam = (clock - t.frame_start) % kLine, since = (clock - t.last_hmove) / 3;
+  const int beam = (clock - t.frame_start) % kLine, since = minus(clock, t.last_hmove) / 3;
   int x = beam < kBlank ? 2 : (beam - kBlank + 4) % kWidth;
   if (object == M0 && since == 20 && beam == 69) x = 8;
   if (object == M1 && since == 3 && beam == 18) x = 3;
@@ -240,7 +240,7 @@ ATARI_INLINE void tia_apply(Machine& m, uint32_t reg, uint8_t value, int32_t clo
 ATARI_INLINE void write_motion(Tia& t, uint32_t reg, uint8_t value, int32_t clock) {
   constexpr uint32_t objects = BL << 16 | M1 << 12 | M0 << 8 | P1 << 4 | P0;
   const uint32_t object = objects >> (4 * (reg - 0x20)) & 0xF;
-  if (object == M0 && clock == t.last_hmove + 21 * 3 && t.motion[M0] == 7 && value >> 4 == 6) {
+  if (object == M0 && minus(clock, t.last_hmove) == 21 * 3 && t.motion[M0] == 7 && value >> 4 == 6) {
     t.stars = 1;
     t.star_count = 0;
   }
