@@ -19,13 +19,12 @@ from gunreal.cluster.model import Model
 from gunreal.cluster.node import Answer, Node, Refused
 from gunreal.cluster.report import Report
 from gunreal.cluster.rounds import Round, rate_factor
-from gunreal.config.derived import minibatch_count, per_process, rates
+from gunreal.config.derived import minibatch_count, per_process, rates, rollouts_per_batch
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
 from gunreal.records import checkpoint
 from gunreal.runtime.record import Record
 from gunreal.runtime.system import make_metrics, next_process
-from gunreal.runtime.trainer import rollouts_per_batch
 from gunreal.tasks.base import AuxiliaryTask
 
 _TICK = 0.1  # seconds between calls of `tick`

@@ -20,6 +20,21 @@ def batch_steps(config: Config) -> int:
     return config.min_batch or (960 if config.algorithm == "ppo" else SMALL_BATCH)
 
 
+def rollouts_per_batch(config: Config) -> int:
+    """Number of rollouts that make up the minimum training batch. A short run has smaller batches."""
+    return -(-min(batch_steps(config), config.steps) // config.t_max)
+
+
+def steps_without_update(config: Config) -> int:
+    """Number of agent steps within which a run with processes does no update, if its agents act at the same pace.
+
+    The agents of a process then end their rollouts together, and each takes one step more for the value after its end.
+    """
+    together = config.agents if config.serial else per_process(config)
+    rounds = -(-rollouts_per_batch(config) // together)
+    return together * (rounds * config.t_max + 1)
+
+
 def minibatch_count(config: Config) -> int:
     """Number of minibatches of PPO: `ppo_minibatches`, or what suits the size of the batch."""
     if config.ppo_minibatches:

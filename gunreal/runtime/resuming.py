@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 
 from gunreal.config.checks import is_device
+from gunreal.config.derived import steps_without_update
 from gunreal.config.schema import Config, ConfigError
 from gunreal.records import checkpoint, metrics
 from gunreal.records.warning import warn
@@ -36,6 +37,22 @@ def start(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:
             kind = "serial" if config.serial else "device"
             raise ConfigError(f"a {kind} run cannot change {name} from {saved[name]}; leave {name} out")
     return resumed
+
+
+def warn_without_update(config: Config, resumed: checkpoint.Checkpoint | None) -> None:
+    """Warns if the run is to end before its first update. Such a run may still be a test of its settings.
+
+    A device run takes whole turns, and a resumed serial run goes on with the rollouts that it had begun. A run with
+    processes takes a few steps beyond its budget, so that it may do an update nevertheless.
+    """
+    if is_device(config) or (config.serial and resumed):
+        return
+    left, needed = config.steps - (resumed.step if resumed else 0), steps_without_update(config)
+    if left <= needed:
+        warn(
+            f"{left:,} agent steps are too few to learn from, because the first batch takes more than {needed:,}; "
+            "raise --steps, or lower --agents, --t_max or --min_batch"
+        )
 
 
 def _refuse_lost(run_dir: Path) -> None:

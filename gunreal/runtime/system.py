@@ -12,7 +12,7 @@ import numpy as np
 from gunreal.acting.agent import BASE, Outbox, group_slices
 from gunreal.acting.pool import Member, Pool, close_all, rollouts_that_wait
 from gunreal.acting.predictor import BasePredictor, TaskPredictor
-from gunreal.config.derived import batch_steps, largest_divisor, per_process
+from gunreal.config.derived import batch_steps, largest_divisor, per_process, rollouts_per_batch
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience import queues, seeds
 from gunreal.experience.replay import blank_past
@@ -27,7 +27,7 @@ from gunreal.records import checkpoint
 from gunreal.records.metrics import RunMetrics
 from gunreal.runtime import ram, starting
 from gunreal.runtime.record import Record
-from gunreal.runtime.trainer import Batcher, Trainer, rollouts_per_batch
+from gunreal.runtime.trainer import Batcher, Trainer
 from gunreal.tasks import dry_run
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.recorded import recorded_fields

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gunreal.acting.pool import Member, Pool
-from gunreal.config.derived import batch_steps, minibatch_count, rates
+from gunreal.config.derived import minibatch_count, rates, rollouts_per_batch
 from gunreal.config.schema import Config
 from gunreal.experience import queues, seeds
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Past, concatenate_pasts, empty_observations
@@ -165,11 +165,6 @@ def _rollouts(
         "mask": (flags & RESET == 0).astype(np.float32),
         "version": arrays["version"][taken],
     }
-
-
-def rollouts_per_batch(config: Config) -> int:
-    """Number of rollouts that make up the minimum training batch. A shorter run trains on all of its steps."""
-    return -(-min(batch_steps(config), config.steps) // config.t_max)
 
 
 def normalized(advantage: np.ndarray, mask: np.ndarray) -> np.ndarray:

@@ -14,6 +14,8 @@ from gunreal.config.derived import (
     minibatch_count,
     per_process,
     rates,
+    rollouts_per_batch,
+    steps_without_update,
 )
 from gunreal.config.schema import FIELDS, Config
 
@@ -104,3 +106,21 @@ def test_agents_are_shared_evenly(agents, most, share):
     config = Config(agents=agents, agents_per_process=most)
     check(config)
     assert per_process(config) == share
+
+
+@pytest.mark.parametrize(("min_batch", "t_max", "rollouts"), [(80, 20, 4), (81, 20, 5), (1, 20, 1), (20, 20, 1)])
+def test_rollouts_per_batch(min_batch, t_max, rollouts):
+    assert rollouts_per_batch(Config(min_batch=min_batch, t_max=t_max)) == rollouts
+
+
+@pytest.mark.parametrize(
+    ("fields", "steps"),
+    [
+        ({}, 12 * (4 * 20 + 1)),  # 48 rollouts: 4 of each agent of one process
+        ({"serial": True}, 24 * (2 * 20 + 1)),
+        ({"steps": 5}, 12 * 21),
+        ({"steps": 5, "agents": 3, "t_max": 4}, 3 * 5),
+    ],
+)
+def test_steps_without_update(fields, steps):
+    assert steps_without_update(Config(**fields)) == steps

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from helpers import Bench, task_bootstrap
 
+from gunreal.config.derived import rollouts_per_batch
 from gunreal.config.schema import Config
 from gunreal.experience import queues
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED
 from gunreal.experience.spec import Spec
-from gunreal.runtime.trainer import Batcher, _rollouts, rollouts_per_batch
+from gunreal.runtime.trainer import Batcher, _rollouts
 
 
 def test_returns_by_hand():
@@ -179,11 +180,6 @@ def test_a_removal_during_a_read_splits_no_group(monkeypatch):
         assert len(bench.batcher.waiting) == 3
         bench.batcher.add(np.array([(0, agent, 0) for agent in range(3, 6)], queues.ROLLOUT))
         assert len(bench.batcher.waiting) == 3
-
-
-@pytest.mark.parametrize(("min_batch", "t_max", "rollouts"), [(80, 20, 4), (81, 20, 5), (1, 20, 1), (20, 20, 1)])
-def test_rollouts_per_batch(min_batch, t_max, rollouts):
-    assert rollouts_per_batch(Config(min_batch=min_batch, t_max=t_max)) == rollouts
 
 
 def test_a_run_shorter_than_a_batch_trains_on_its_steps():

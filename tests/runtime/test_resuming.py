@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+import gunreal
 from gunreal.config.schema import Config, ConfigError
-from gunreal.records import metrics
+from gunreal.records import checkpoint, metrics
 from gunreal.runtime import resuming
 
 
@@ -45,3 +47,33 @@ def test_a_run_that_ended_before_its_first_checkpoint_starts_again(tmp_path, cap
 
 def test_a_run_without_metrics_starts_again(tmp_path):
     assert resuming.start(Config(), tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "resumed_at", "warned"),
+    [
+        ({"steps": 15}, None, True),
+        ({"steps": 16}, None, False),
+        ({"steps": 115}, 100, True),
+        ({"steps": 116}, 100, False),
+        ({"steps": 15, "serial": True}, None, True),
+        ({"steps": 105, "serial": True}, 100, False),  # it goes on with the rollouts that it had begun
+        ({"steps": 1, "runner": "device"}, None, False),
+    ],
+)
+def test_a_run_without_an_update_is_warned_about(capsys, fields, resumed_at, warned):
+    resumed = None if resumed_at is None else checkpoint.Checkpoint({}, {}, {}, Path("x.npz"), resumed_at, None)
+    resuming.warn_without_update(Config(agents=3, t_max=4, min_batch=12, **fields), resumed)
+    line = (
+        "gunreal: 15 agent steps are too few to learn from, because the first batch takes more than 15; raise --steps"
+    )
+    assert capsys.readouterr().err.startswith(line) == warned
+
+
+@pytest.mark.parametrize(("steps", "updates"), [(15, 0), (16, 1)])
+def test_the_number_of_steps_without_an_update_is_exact(tmp_path, capfd, steps, updates):
+    options = {"env": "CartPole-v1", "algorithm": "a3c", "agents": 3, "t_max": 4, "min_batch": 12, "hidden": 4}
+    config = Config(**options, serial=True, steps=steps, logdir=str(tmp_path))
+    run = gunreal.train(config, show=False)
+    assert run.metrics[-1]["updates"] == updates
+    assert ("too few to learn from" in capfd.readouterr().err) == (not updates)

@@ -10,11 +10,12 @@ import scripted_env
 from gunreal.acting.agent import BASE, Outbox
 from gunreal.acting.pool import Local, Pool
 from gunreal.acting.predictor import BasePredictor, TaskPredictor
+from gunreal.config.derived import rollouts_per_batch
 from gunreal.config.schema import Config
 from gunreal.experience import queues
 from gunreal.experience.spec import RecordedField, Spec
 from gunreal.runtime.system import make_layout
-from gunreal.runtime.trainer import Batcher, rollouts_per_batch
+from gunreal.runtime.trainer import Batcher
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
 from gunreal.tasks.registry import load_tasks
 
