@@ -107,6 +107,7 @@ def test_a_task_that_a_flag_leaves_out_takes_the_files_options_with_it(tmp_path)
         (["--discount=x"], "flag --discount=x: 'x' is not a number"),
         (["--agents"], "Missing value for flag --agents"),
         (["--serial=perhaps"], "true or false"),
+        (["--noserial=true"], "--noserial=true does not take an argument; leave out the value"),
         (["--name", "true", "--serial", "true"], "unexpected argument 'true'; write --serial or --serial=true"),
         (["--serial", "False"], "unexpected argument 'False'; write --noserial or --serial=false"),
         (["--seed", "1", "true"], "unexpected argument 'true'; give values as --flag value"),
