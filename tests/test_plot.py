@@ -78,7 +78,7 @@ def test_command_draws(tmp_path, capsys):
     assert capsys.readouterr().out == f"{out}\n"
     picture = cv2.imread(str(out))
     assert picture.shape == (750, 1200, 3) and picture.std() > 5
-    assert plot.main(["plot", "all=*", "--smooth", "3", *common]) == 0  # steps and time side by side
+    assert plot.main(["plot", "$a_=*", "--title", "$b_$", "--smooth", "3", *common]) == 0  # steps and time side by side
     assert cv2.imread(str(out)).shape == (750, 1800, 3)
 
 
@@ -93,6 +93,8 @@ def test_bad_input(tmp_path, capsys):
         ([path, "--group", "["], "not a regular expression"),
         ([path, "--out", str(tmp_path / "none" / "a.png")], "No such file"),
         ([path, "--out", str(tmp_path / "a.abc")], "abc"),
+        ([path, "--out", "a"], "'a' has no suffix, which names the format of the picture; write FILE.png"),
+        ([path, "--out", ""], "has no suffix"),
     ):
         assert plot.main(["plot", *arguments]) == 2
         assert message in capsys.readouterr().err

@@ -101,7 +101,7 @@ def check_smoothing(width: int) -> None:
 
 def smooth(values: np.ndarray, width: int) -> np.ndarray:
     """Centered moving mean over `width` (odd) points, and over fewer at the ends. Shapes `[n]` and `[n]`."""
-    half = width // 2
+    half = min(width // 2, len(values))
     sums = np.cumsum(np.concatenate(([0.0], values)))
     stop = np.minimum(np.arange(len(values)) + half + 1, len(values))
     start = np.maximum(np.arange(len(values)) - half, 0)
@@ -173,9 +173,11 @@ def draw(drawn: Sequence[Panel], out: Path, title: str = "", note: str = "", wid
       width: width of the moving mean with which the curves were smoothed. The label of the axis states it.
 
     Raises:
-      ValueError: the picture format is unknown.
+      ValueError: the picture format is missing or unknown.
       OSError: the picture cannot be written.
     """
+    if not out.suffix:  # matplotlib would append one, and the caller would report another file
+        raise ValueError(f"{str(out)!r} has no suffix, which names the format of the picture; write FILE.png")
     columns = len(drawn)
     size = (8 if columns == 1 else 6 * columns, 5)  # inches
     with picture(columns, size, out, note) as (figure, row):
@@ -201,6 +203,7 @@ def picture(columns: int, size: tuple[float, float], out: Path, note: str = "") 
     from matplotlib.figure import Figure
 
     style: dict[Any, Any] = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}
+    style["text.parse_math"] = False  # names of runs may contain dollar signs
     with matplotlib.rc_context(style):
         figure = Figure(figsize=size, layout="constrained")  # not pyplot's, which belongs to the caller's program
         yield figure, figure.subplots(1, columns, squeeze=False)[0]
