@@ -148,8 +148,10 @@ def find(name: str, logdir: str = Config.logdir) -> Path:
         with contextlib.suppress(OSError):  # such as a name that is too long
             if name and (path / CONFIG).is_file():
                 return path.resolve()
-    files = sorted(under.glob(f"*/{CONFIG}"), key=lambda path: path.stat().st_mtime)
-    known = [path.parent.name for path in files]
+    known: list[str] = []
+    with contextlib.suppress(OSError):  # such as a logdir whose name is too long
+        files = sorted(under.glob(f"*/{CONFIG}"), key=lambda path: path.stat().st_mtime)
+        known = [path.parent.name for path in files]
     hint = close_match(name, known) or (f"; the newest run there is {known[-1]}" if known else "; check --logdir")
     raise ConfigError(f"run {name!r} not found, neither as a folder nor in {under}{hint}")
 

@@ -52,6 +52,8 @@ def test_find(tmp_path):
     for name in ("", "x" * 300):
         with pytest.raises(ConfigError, match="not found"):
             folders.find(name, str(tmp_path))
+    with pytest.raises(ConfigError, match="check --logdir"):
+        folders.find("zzz", "x" * 5000)
     for name, logdir in (("~nobody-here/run", "runs"), ("run", "~nobody-here/runs")):
         with pytest.raises(ConfigError, match="home folder of an unknown user; write it without ~"):
             folders.find(name, logdir)
