@@ -17,8 +17,9 @@ _FIX = "define it in a module, such as mine.py, and import it from there"
 def converted(name: str, kind: Any, value: Any) -> Any:
     """Converts `value` to the type `kind` of field `name`.
 
-    Whole floats such as 8e6 become int, int becomes float, and a list becomes a tuple. A function or class as `env`,
-    and a class in `tasks` or as `network`, becomes "module:name".
+    Whole floats such as 8e6 become int, int becomes float, and a list of tasks becomes a tuple. A function or class as
+    `env`, and a class in `tasks` or as `network`, becomes "module:name". Tuples in tables become lists, as in a TOML
+    file, so that a resumed run has the same options.
 
     Raises:
       ValueError: the value has another type. The message is one line.
@@ -36,9 +37,9 @@ def converted(name: str, kind: Any, value: Any) -> Any:
     if name == "network" and isinstance(value, type):
         return reference(name, value)
     if name in ("env_args", "network_args") and _is_table(value):
-        return value
+        return _plain(value)
     if name == "task" and _is_table(value) and all(_is_table(options) for options in value.values()):
-        return value
+        return _plain(value)
     raise ValueError(f"{name} is {value!r}, but must be {_WANTED.get(name) or _KINDS[kind]}")
 
 
@@ -72,6 +73,12 @@ def is_number(value: Any) -> bool:
         return math.isfinite(value)
     except OverflowError:  # a whole number beyond all floats
         return False
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _is_table(value: Any) -> bool:

@@ -62,8 +62,8 @@ def test_values_that_no_file_can_hold_are_rejected(fields, message):
     assert str(error.value) == message
 
 
-def test_other_scripts_can_be_saved(tmp_path):
-    config = Config(name="café 試", logdir="Läufe", env_args={"ключ": "😀"})
+def test_other_scripts_and_tuples_can_be_saved(tmp_path):
+    config = Config(name="café 試", logdir="Läufe", env_args={"ключ": "😀", "size": (84, (1, 2))})
     check(config)
     save(config, tmp_path / "config.toml")
     assert Config(**load(tmp_path / "config.toml")) == config
