@@ -1,6 +1,6 @@
 """Runs on the Hugging Face Hub: `gunreal.push_to_hub` and `gunreal.load_from_hub`.
 
-An upload contains numbers, text and a picture only: no pickles, no code, no replay, and not the path of the `logdir`.
+An upload contains numbers, text and a picture only: no pickles, no code, no replay, and no path of this machine.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def load_from_hub(repo_id: str, *, revision: str | None = None, token: str | Non
 
 def write(run: Run, folder: Path, repo_id: str, played: Iterator[Episode]) -> None:
     """Plays the episodes, and writes what `push_to_hub` uploads to an empty folder."""
-    config = dataclasses.replace(run.config, logdir=Config.logdir)
+    config = dataclasses.replace(run.config, logdir=Config.logdir, init=Config.init)
     scores = summarize(list(played))
     save(config, folder / folders.CONFIG)
     for name in (interface.FILE, metrics.FILE):

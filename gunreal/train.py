@@ -72,6 +72,9 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     check_fit(config, spec, tasks)
     if reason := why_fallback(config):
         warn(reason)
+    recorded = recorded_fields(tasks, spec)
+    if ignored := [name for name in raw.ignored if name not in recorded]:
+        warn(f"learns from {raw.key!r}, and not from the other observations: {', '.join(ignored)}")
     return Prepared(spec, tasks, raw)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pickletools
 import shutil
@@ -90,7 +91,8 @@ def test_the_card_holds_the_scores_the_curve_and_the_command(run, repositories):
 
 def test_what_is_uploaded_is_data(run, repositories):
     """No pickle, no replay of this serial run, and no path of this machine."""
-    gunreal.push_to_hub(run, "me/catch", episodes=1, token="secret")
+    begun = gunreal.Run(run.path, dataclasses.replace(run.config, init=str(run.path.parent / "first")))
+    gunreal.push_to_hub(begun, "me/catch", episodes=1, token="secret")
     folder = repositories / "me" / "catch"
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     (weights,) = (name for name in files if name.endswith(".npz") and "step_" in name)

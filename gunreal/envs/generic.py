@@ -38,7 +38,9 @@ class GenericEnv:
         try:
             _check_spaces(config, env)
             first_action, self.num_actions = _discrete(config, env.action_space)
-            self.raw = Raw(*choose(config, env.observation_space), first_action)
+            space, key = choose(config, env.observation_space)
+            names = list(env.observation_space) if isinstance(env.observation_space, spaces.Dict) else []
+            self.raw = Raw(space, key, first_action, tuple(name for name in names if name != key))
             self.frame, self.dtype, self._convert = converter(config, self.raw.space)
         except ConfigError:
             self.close()

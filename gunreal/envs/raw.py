@@ -24,11 +24,13 @@ class Raw(NamedTuple):
       space: space of the observations, or of the entry to learn from.
       key: entry of a `Dict` observation to learn from. None for other observations.
       first_action: number of the first action. Everywhere else, actions are counted from 0.
+      ignored: the other entries of the `Dict`. A run does not save them.
     """
 
     space: spaces.Space
     key: str | None = None
     first_action: int = 0
+    ignored: tuple[str, ...] = ()
 
     def entry(self, observation: Any) -> Any:
         """The part of an observation to learn from, for one environment or a batch."""

@@ -22,6 +22,8 @@ def adopt(learner: Learner, config: Config) -> None:
     """
     saved = _load(config)
     copied, others = copy_layers(learner, saved.state)
+    heads = {task.name for task in learner.network.tasks}
+    others = list(dict.fromkeys(head if (head := name.partition("/")[0]) in heads else name for name in others))
     if not copied:
         raise ConfigError(f"init: no layer of {saved.path} fits; use the --network of that run, or leave out init")
     warn(f"starts with the weights of {saved.path}" + (f", except for {', '.join(others)}" if others else ""))

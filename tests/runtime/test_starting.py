@@ -54,6 +54,12 @@ def test_a_run_starts_from_another_one(tmp_path, capsys):
     assert "starts with" not in capsys.readouterr().err
 
 
+def test_a_new_head_is_named_once(tmp_path, capsys):
+    first = short_run(tmp_path, "first", steps=40, tasks=())
+    short_run(tmp_path, "second", steps=40, tasks=("pc", "vr"), init="first")
+    assert f"starts with the weights of {first.checkpoint}, except for pc\n" in capsys.readouterr().err
+
+
 def test_a_run_that_does_not_exist_is_named(tmp_path):
     short_run(tmp_path, "first", steps=40)
     with pytest.raises(ConfigError, match="run 'frist' not found.*did you mean first?"):

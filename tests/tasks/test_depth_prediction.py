@@ -12,6 +12,7 @@ from gunreal.experience.spec import Spec
 from gunreal.experience.synthetic import synthetic_segment
 from gunreal.tasks.depth_prediction import LINEAR, Z_BUFFER, DepthPrediction, subsample
 from gunreal.testing import check_task
+from gunreal.train import prepare
 
 FRAMES = Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6)
 TASK = DepthPrediction()
@@ -170,6 +171,14 @@ class Walls(gymnasium.Env):
 
 
 gymnasium.register("Walls-v0", Walls)
+
+
+def test_observations_that_nothing_learns_from_are_named(capsys):
+    prepare(gunreal.Config(env="Walls-v0"))
+    line = "gunreal: learns from 'image', and not from the other observations: depth\n"
+    assert capsys.readouterr().err == line
+    prepare(gunreal.Config(env="Walls-v0", tasks=("depth",)))
+    assert not capsys.readouterr().err
 
 
 def test_it_is_learned_from_an_environment_that_gives_depth(tmp_path):
