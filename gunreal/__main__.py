@@ -1,4 +1,4 @@
-"""`gunreal COMMAND`: trains, evaluates, resumes and plots runs, and lists what is installed.
+"""`gunreal COMMAND`: trains, evaluates, resumes, plots and lists runs, and lists what is installed.
 
 `python -m gunreal` is the same command. Only the modules of the given command are loaded.
 """
@@ -26,6 +26,7 @@ COMMANDS = {
     "evaluate": "Play episodes with a trained policy and report their scores",
     "export": "Write the policy of a run for other programs, as .keras or .onnx",
     "plot": "Draw the learning curves of runs",
+    "runs": "List runs and their scores",
     **LISTS,
 }
 

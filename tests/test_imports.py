@@ -38,6 +38,7 @@ AGENT_SIDE = [
         "gunreal.__main__",
         "gunreal.listing",
         "gunreal.plot",
+        "gunreal.runs",
         "gunreal.runtime.ram",
         "gunreal.runtime.scheduler",
     ),  # --help is quick, too

@@ -1,0 +1,88 @@
+"""`gunreal runs`, on runs that are described by their files alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import pytest
+from trained import catch_run
+
+from gunreal import runs
+from gunreal.__main__ import main
+from gunreal.config import folders
+from gunreal.config.files import save
+from gunreal.config.schema import Config, ConfigError
+from gunreal.records import metrics
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Makes the folder of a run, with lines of metrics as (step, seconds, score, stopped_by)."""
+
+    def make(name, *lines, age=0.0, **fields):
+        run_dir = tmp_path / name
+        run_dir.mkdir()
+        save(Config(name=name, **fields), run_dir / folders.CONFIG)
+        if lines:
+            keys = ("step", "seconds", "score_mean", "stopped_by")
+            text = "".join(json.dumps(dict(zip(keys, line, strict=False))) + "\n" for line in lines)
+            (run_dir / metrics.FILE).write_text(text)
+        for i, file in enumerate(sorted(run_dir.iterdir())):
+            os.utime(file, (time.time() - age + i,) * 2)
+        return tmp_path
+
+    return make
+
+
+def test_runs_are_listed_oldest_first_with_their_last_score(make, capsys):
+    make("new", (10, 6.0, None), steps=1000, age=5)
+    logdir = make("old", (50, 60.0, 1.25), (2000, 90.0, None, "steps"), steps=2000, tasks=("pc", "vr"), seed=3, age=99)
+    (logdir / "notes").mkdir()  # not a run
+    assert main(["gunreal", "runs", "--logdir", str(logdir)]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split() == ["run", "env", "tasks", "seed", "step", "steps", "minutes", "score", "state"]
+    assert lines[0].split() == ["old", "ALE/Pong-v5", "pc,vr", "3", "2,000", "2,000", "1.5", "1.2", "finished"]
+    assert lines[1].split() == ["new", "ALE/Pong-v5", "-", "1", "10", "1,000", "0.1", "-", "running"]
+    assert head.index("state") == lines[0].index("finished") == lines[1].index("running")
+
+
+@pytest.mark.parametrize(
+    ("stopped_by", "age", "state"),
+    [
+        ("steps", 0, "finished"),
+        ("SIGINT", 0, "stopped"),
+        ("callback", 0, "stopped"),
+        ("error", 0, "failed"),
+        ("", 0, "running"),
+        ("", 500, "ended"),
+    ],
+)
+def test_states(make, stopped_by, age, state):
+    line = (10, 6.0, 1.0, stopped_by) if stopped_by else (10, 6.0, 1.0)
+    (row,) = runs.table(make("x", line, age=age))
+    assert row["state"] == state
+
+
+def test_a_run_that_has_just_begun_and_one_that_cannot_be_read(make, capsys):
+    logdir = make("begun")
+    (make("broken") / "broken" / folders.CONFIG).write_text("steps = [")
+    assert runs.main(["gunreal runs", "--logdir", str(logdir), "--json"]) == 0
+    rows = {row["run"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["begun"]["state"] == "running" and rows["begun"]["step"] == 0
+    assert "broken" in rows["broken"]["state"] and "env" not in rows["broken"]
+    assert runs.main(["gunreal runs", "--logdir", str(logdir)]) == 0
+
+
+def test_a_trained_run(tmp_path_factory):
+    run_dir = catch_run(tmp_path_factory.getbasetemp())
+    row = next(row for row in runs.table(run_dir.parent) if row["run"] == "catch")
+    assert row["state"] == "finished" and row["step"] >= row["steps"] == 400 and row["tasks"] == "pc"
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path, capsys):
+    with pytest.raises(ConfigError, match="folder '.*/none' not found; check --logdir"):
+        runs.table(tmp_path / "none")
+    assert main(["gunreal", "runs", "--logdir", str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err.startswith("gunreal: folder")
