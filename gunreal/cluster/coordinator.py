@@ -23,6 +23,7 @@ from gunreal.config.derived import minibatch_count, per_process, rates, rollouts
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
 from gunreal.records import checkpoint
+from gunreal.runtime import starting
 from gunreal.runtime.record import Record
 from gunreal.runtime.system import make_metrics, next_process
 from gunreal.tasks.base import AuxiliaryTask
@@ -87,6 +88,8 @@ class Coordinator(Record):
         self._shards: shards.Shards | None = None
         self._report = Report()
         self._fields = dataclasses.asdict(config)
+        self._tasks = [task.name for task in tasks]
+        self._start = starting.load(config) if config.init and not resumed else None
         self._round = Round(config.quorum if config.sync == "on" else 0.5 / 1024, answers_per_turn(config))
         self._engine = Engine(config)
         with contextlib.ExitStack() as failed:
@@ -156,11 +159,13 @@ class Coordinator(Record):
         """Accepts a node that has started. The first one describes the network."""
         try:
             if self._model is None:
-                model = Model(description.state, description.limits)
+                state = description.state
                 if self.resumed:
-                    model.check(self.resumed.state)
-                    model = Model(self.resumed.state, description.limits)
-                self._model = model
+                    Model(state, description.limits).check(self.resumed.state)
+                    state = self.resumed.state
+                elif self._start:
+                    state, self._start = starting.adopt(state, self._start, self._tasks), None
+                self._model = Model(state, description.limits)
                 nodes = self.config.nodes or len(self._engine.machines())
                 count = shards.choose(self.config.reducers, len(self._engine.machines()), nodes, self._model.size)
                 self._shards = shards.Shards(self._engine, self._fields, self._model.shard(), count)

@@ -181,8 +181,6 @@ def _check_cluster(config: Config) -> None:
         raise ConfigError('several nodes need Ray; install it with pip install "gunreal[cluster]"')
     if config.serial:
         raise ConfigError("serial runs on one machine; leave out serial, or leave out nodes and cluster")
-    if config.init:
-        raise ConfigError("init starts runs on one node only; leave out init, or leave out nodes and cluster")
 
 
 def _check_effect(config: Config, given: Collection[str]) -> None:

@@ -62,7 +62,7 @@ def make_program(
     if resumed:
         restore(learner, resumed)
     elif config.init:
-        starting.adopt(learner, config)
+        starting.begin(learner, config)
     env = open_environment(config, config.agents)
     places = Places(config)
     learner.replace(jax.device_put(learner.arrays, places.whole))

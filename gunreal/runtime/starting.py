@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,44 +14,18 @@ from gunreal.records import checkpoint
 from gunreal.records.warning import warn
 
 
-def adopt(learner: Learner, config: Config) -> None:
-    """Copies the weights of the run `config.init`, and says which layers start anew. The optimizer starts anew.
+def begin(learner: Learner, config: Config) -> None:
+    """Gives a new learner the weights of the run `config.init`. Raises ConfigError as `load` and `adopt`."""
+    heads = [task.name for task in learner.network.tasks]
+    learner.set_state(adopt(learner.get_state(), load(config), heads))
+
+
+def load(config: Config) -> checkpoint.Checkpoint:
+    """Loads the checkpoint that `config.init` names: the newest one of a run, or a file.
 
     Raises:
-      ConfigError: the run or its checkpoint does not exist, or no layer fits.
+      ConfigError: the run or its checkpoint does not exist.
     """
-    saved = _load(config)
-    copied, others = copy_layers(learner, saved.state)
-    heads = {task.name for task in learner.network.tasks}
-    others = list(dict.fromkeys(head if (head := name.partition("/")[0]) in heads else name for name in others))
-    if not copied:
-        raise ConfigError(f"init: no layer of {saved.path} fits; use the --network of that run, or leave out init")
-    warn(f"starts with the weights of {saved.path}" + (f", except for {', '.join(others)}" if others else ""))
-
-
-def copy_layers(learner: Learner, state: Mapping[str, np.ndarray]) -> tuple[list[str], list[str]]:
-    """Copies weights and moments from the state of another learner. Layers whose shapes differ are not changed.
-
-    Returns:
-      The names of the learner's layers that were copied, and of those that were not.
-    """
-    own = learner.get_state()
-    parts: dict[str, list[str]] = {}
-    for name in own:
-        if name.startswith(("weights/", "statistics/")):
-            parts.setdefault(name.rpartition("/")[0], []).append(name)
-    fitting = {
-        layer: all(name in state and np.shape(state[name]) == own[name].shape for name in names)
-        for layer, names in parts.items()
-    }
-    own |= {name: state[name] for layer, names in parts.items() if fitting[layer] for name in names}
-    learner.set_state(own)
-    layers = [layer for layer in parts if layer.startswith("weights/")]
-    copied, others = ([x.removeprefix("weights/") for x in layers if fitting[x] is fits] for fits in (True, False))
-    return copied, others
-
-
-def _load(config: Config) -> checkpoint.Checkpoint:
     file = Path(config.init).expanduser()
     try:
         if file.is_file():
@@ -59,3 +33,46 @@ def _load(config: Config) -> checkpoint.Checkpoint:
         return checkpoint.load(folders.find(config.init, config.logdir))
     except FileNotFoundError as error:
         raise ConfigError(f"init: {error}") from error
+
+
+def adopt(
+    state: Mapping[str, np.ndarray], saved: checkpoint.Checkpoint, heads: Collection[str]
+) -> dict[str, np.ndarray]:
+    """Returns the state of a new learner with the weights of a checkpoint, and says which layers start anew.
+
+    Args:
+      state: the state of the new learner, whose optimizer and version are kept.
+      saved: the checkpoint.
+      heads: names of the tasks. If layers of a head start anew, the head is named once.
+
+    Raises:
+      ConfigError: no layer fits.
+    """
+    merged, copied, others = copy_layers(state, saved.state)
+    if not copied:
+        raise ConfigError(f"init: no layer of {saved.path} fits; use the --network of that run, or leave out init")
+    names = dict.fromkeys(head if (head := name.partition("/")[0]) in heads else name for name in others)
+    warn(f"starts with the weights of {saved.path}" + (f", except for {', '.join(names)}" if names else ""))
+    return merged
+
+
+def copy_layers(
+    own: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]
+) -> tuple[dict[str, np.ndarray], list[str], list[str]]:
+    """Copies weights and moments from one state to another. Layers whose shapes differ are not copied.
+
+    Returns:
+      The new state, the names of the layers that were copied, and those of the layers that were not.
+    """
+    parts: dict[str, list[str]] = {}
+    for name in own:
+        if name.startswith(("weights/", "statistics/")):
+            parts.setdefault(name.rpartition("/")[0], []).append(name)
+    fitting = {
+        layer: all(name in other and np.shape(other[name]) == np.shape(own[name]) for name in names)
+        for layer, names in parts.items()
+    }
+    merged = {**own, **{name: other[name] for layer, names in parts.items() if fitting[layer] for name in names}}
+    layers = [layer for layer in parts if layer.startswith("weights/")]
+    copied, others = ([x.removeprefix("weights/") for x in layers if fitting[x] is fits] for fits in (True, False))
+    return merged, copied, others

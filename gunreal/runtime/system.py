@@ -140,7 +140,7 @@ class System(Record):
         if resumed:
             restore(self.learner, resumed)
         elif config.init:
-            starting.adopt(self.learner, config)
+            starting.begin(self.learner, config)
         metrics = make_metrics(tasks, resumed)
         super().__init__(config, metrics, run_dir, resumed)  # opens the run's files, so the state has to fit before
 

@@ -9,7 +9,7 @@ from ray_standin import Engine
 
 from gunreal.cluster import coordinator
 from gunreal.cluster.coordinator import Coordinator, Gradient, answers_per_turn, first_serial
-from gunreal.cluster.node import Answer, Description, Refused
+from gunreal.cluster.node import Answer, Description, Refused, node_fields
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
 from gunreal.runtime import record, system
@@ -36,6 +36,21 @@ def test_a_checkpoint_of_another_network_refuses_each_machine():
     assert [member for member, _ in refused] == [0, 1]
     assert all(isinstance(error, Refused) and "weights/a has shape (4,)" in str(error) for _, error in refused)
     assert found._model is None
+
+
+def test_a_run_starts_with_the_weights_of_another_one(capsys, monkeypatch):
+    """The nodes themselves need no folder of that run."""
+    monkeypatch.setattr(coordinator.shards, "Shards", lambda engine, fields, shard, count: shard)
+    found = Coordinator.__new__(Coordinator)
+    found._model = found._shards = found.resumed = None
+    found._start = types.SimpleNamespace(state={"weights/a/kernel": np.ones(3), "version": np.array(7)}, path="first.npz")
+    found.config, found._fields, found._tasks, found._engine = Config(nodes=2), {}, ["vr"], Closable("a")
+    found._round = types.SimpleNamespace(begin=lambda now: None)
+    own = {"weights/a/kernel": np.zeros(3), "weights/vr/0/kernel": np.zeros(2), "optimizer/000": 0, "version": 0}
+    found._welcome(types.SimpleNamespace(), Description(own, {}, 1))
+    assert found._shards.weights.tolist() == [1, 1, 1, 0, 0] and found._model.version == 0
+    assert capsys.readouterr().err == "gunreal: starts with the weights of first.npz, except for vr\n"
+    assert node_fields(Config(nodes=2, init="first"), 1)["init"] == ""
 
 
 def test_moments_do_not_change_with_a_step_that_was_not_taken():
