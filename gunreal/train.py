@@ -25,7 +25,7 @@ from gunreal.learning.registry import interface
 from gunreal.records import interface as saved_interface
 from gunreal.records import metrics, tracker
 from gunreal.records.warning import warn
-from gunreal.runtime import resuming, signals
+from gunreal.runtime import resuming, signals, starting
 from gunreal.runtime.record import NotSaved
 from gunreal.tasks import registry
 from gunreal.tasks.base import AuxiliaryTask
@@ -148,6 +148,8 @@ def _train(config: Config, resumed_dir: Path | None, show: bool = True, on_metri
     """Trains a new run, or resumes the one in `resumed_dir` with its resolved configuration `config`."""
     from gunreal.run import load
 
+    if config.init and not resumed_dir:
+        starting.find(config)  # before this run has a folder, which would be found as well
     spec, tasks, raw = prepare(config, () if resumed_dir else frozenset(FIELDS))
     with signals.handled() as interruption:
         run_dir = resumed_dir or folders.prepare_run_dir(config)

@@ -58,7 +58,12 @@ def prepare_run_dir(config: Config) -> Path:
     return path
 
 
-def _expanded(path: str) -> Path:
+def expanded(path: str) -> Path:
+    """The path with the home folder in place of `~`.
+
+    Raises:
+      ConfigError: there is no such user.
+    """
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
@@ -89,7 +94,7 @@ def remedy(run_dir: str | Path, error: OSError) -> str:
 
 
 def _make(config: Config) -> Path:
-    logdir = _expanded(config.logdir)
+    logdir = expanded(config.logdir)
     if config.name:
         path = logdir / config.name
         path.mkdir(parents=True, exist_ok=True)
@@ -143,8 +148,8 @@ def find(name: str, logdir: str = Config.logdir) -> Path:
     Raises:
       ConfigError: the run does not exist.
     """
-    under = _expanded(logdir)
-    for path in (_expanded(name), under / name):
+    under = expanded(logdir)
+    for path in (expanded(name), under / name):
         with contextlib.suppress(OSError):  # such as a name that is too long
             if name and (path / CONFIG).is_file():
                 return path.resolve()

@@ -145,8 +145,10 @@ def open_env(config: Config) -> gymnasium.Env:
         raise
     except gymnasium.error.DependencyNotInstalled as e:
         raise ConfigError(f"{config.env} needs a missing package: {e}") from None
-    except ImportError as e:  # also of a library that a package needs
-        raise ConfigError(f"{config.env} needs a missing package: {' '.join(str(e).split())}; install it") from e
+    except ModuleNotFoundError as e:
+        raise ConfigError(f"{config.env} needs a missing package: {e}; install it") from e
+    except ImportError as e:  # such as a missing library of the system
+        raise ConfigError(f"{config.env} cannot be imported: {' '.join(str(e).split())}") from e
     except (TypeError, ValueError, KeyError, AssertionError) as e:
         if not config.env_args:
             raise

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gunreal.config import folders
 from gunreal.config.schema import Config, ConfigError
-from gunreal.learning.learner import Learner
 from gunreal.records import checkpoint
 from gunreal.records.warning import warn
+
+if TYPE_CHECKING:
+    from gunreal.learning.learner import Learner
+
+_VALUE = ("weights/value/", "statistics/return/")  # the value layer learns returns that these moments normalize
+
+
+def find(config: Config) -> Path:
+    """The folder of the run, or the file of the checkpoint, that `config.init` names.
+
+    Raises:
+      ConfigError: there is none.
+    """
+    file = folders.expanded(config.init)
+    if os.path.isfile(file):  # unlike Path.is_file, it accepts a name that is too long
+        return file
+    try:
+        return folders.find(config.init, config.logdir)
+    except ConfigError as error:
+        raise ConfigError(f"init: {error}") from error
 
 
 def begin(learner: Learner, config: Config) -> None:
@@ -26,11 +47,11 @@ def load(config: Config) -> checkpoint.Checkpoint:
     Raises:
       ConfigError: the run or its checkpoint does not exist.
     """
-    file = Path(config.init).expanduser()
+    path = find(config)
     try:
-        if file.is_file():
-            return checkpoint.load(file.parent, file)
-        return checkpoint.load(folders.find(config.init, config.logdir))
+        if path.is_file():
+            return checkpoint.load(path.parent.parent if path.parent.name == "checkpoints" else path.parent, path)
+        return checkpoint.load(path)
     except FileNotFoundError as error:
         raise ConfigError(f"init: {error}") from error
 
@@ -61,17 +82,23 @@ def copy_layers(
 ) -> tuple[dict[str, np.ndarray], list[str], list[str]]:
     """Copies weights and moments from one state to another. Layers whose shapes differ are not copied.
 
+    Neither is the value layer if only one of the two runs normalizes returns.
+
     Returns:
       The new state, the names of the layers that were copied, and those of the layers that were not.
     """
     parts: dict[str, list[str]] = {}
     for name in own:
-        if name.startswith(("weights/", "statistics/")):
+        if name.startswith(_VALUE):
+            parts.setdefault("weights/value", []).append(name)
+        elif name.startswith(("weights/", "statistics/")):
             parts.setdefault(name.rpartition("/")[0], []).append(name)
     fitting = {
         layer: all(name in other and np.shape(other[name]) == np.shape(own[name]) for name in names)
         for layer, names in parts.items()
     }
+    if any(name.startswith(_VALUE) and name not in own for name in other):
+        fitting["weights/value"] = False
     merged = {**own, **{name: other[name] for layer, names in parts.items() if fitting[layer] for name in names}}
     layers = [layer for layer in parts if layer.startswith("weights/")]
     copied, others = ([x.removeprefix("weights/") for x in layers if fitting[x] is fits] for fits in (True, False))

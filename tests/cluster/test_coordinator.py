@@ -43,7 +43,9 @@ def test_a_run_starts_with_the_weights_of_another_one(capsys, monkeypatch):
     monkeypatch.setattr(coordinator.shards, "Shards", lambda engine, fields, shard, count: shard)
     found = Coordinator.__new__(Coordinator)
     found._model = found._shards = found.resumed = None
-    found._start = types.SimpleNamespace(state={"weights/a/kernel": np.ones(3), "version": np.array(7)}, path="first.npz")
+    found._start = types.SimpleNamespace(
+        state={"weights/a/kernel": np.ones(3), "version": np.array(7)}, path="first.npz"
+    )
     found.config, found._fields, found._tasks, found._engine = Config(nodes=2), {}, ["vr"], Closable("a")
     found._round = types.SimpleNamespace(begin=lambda now: None)
     own = {"weights/a/kernel": np.zeros(3), "weights/vr/0/kernel": np.zeros(2), "optimizer/000": 0, "version": 0}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
-from learners import Fit, make_batch, make_learner
+from learners import CONFIG, Fit, make_batch, make_learner
 from trained import short_run
 
 import gunreal
@@ -56,11 +58,40 @@ def test_a_new_head_is_named_once(tmp_path, capsys):
     assert f"starts with the weights of {first.checkpoint}, except for pc\n" in capsys.readouterr().err
 
 
-def test_a_run_that_does_not_exist_is_named(tmp_path):
+@pytest.mark.parametrize(
+    ("init", "message"),
+    [
+        ("frist", "^init: run 'frist' not found.*did you mean first?"),
+        ("other", "^init: run 'other' not found.*the newest run there is first$"),
+        ("second", "^init: run 'second' not found"),  # the new run itself
+        ("x" * 300, "^init: run 'xxx.* not found"),
+        ("~no_such_user/first", "home folder of an unknown user"),
+    ],
+)
+def test_a_run_that_does_not_exist_is_named(tmp_path, init, message):
     short_run(tmp_path, "first", steps=40)
-    with pytest.raises(ConfigError, match="run 'frist' not found.*did you mean first?"):
-        short_run(tmp_path, "second", steps=40, init="frist")
+    with pytest.raises(ConfigError, match=message):
+        short_run(tmp_path, "second", steps=40, init=init)
     assert not (tmp_path / "second").exists()
+
+
+def test_a_damaged_file_is_named_with_the_others(tmp_path):
+    first = checkpoint.save(tmp_path, 40, {"x": np.zeros(3)}, {})
+    damaged = first.with_name("step_000000000080.npz")
+    damaged.write_bytes(b"")
+    with pytest.raises(ConfigError, match="^init: .*step_000000000080.npz is damaged .*; available: 40, 80$"):
+        starting.load(Config(init=str(damaged)))
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+def test_a_value_of_normalized_returns_only_fits_one_of_normalized_returns(normalized):
+    configs = [dataclasses.replace(CONFIG, normalize_returns=x) for x in (normalized, not normalized)]
+    source, own = (make_learner(config, seed=seed).get_state() for seed, config in enumerate(configs))
+    merged, copied, others = starting.copy_layers(own, source)
+    assert others == ["value"] and "policy" in copied and merged.keys() == own.keys()
+    for name in merged:
+        if name.startswith(("weights/value", "statistics/return")):
+            np.testing.assert_array_equal(merged[name], own[name], err_msg=name)
 
 
 def test_a_checkpoint_without_any_layer_that_fits_is_refused(tmp_path):
