@@ -90,15 +90,19 @@ def main(argv: Sequence[str]) -> int:
       ConfigError: the folder does not exist.
       SystemExit: the help has been printed, or a flag is invalid.
     """
-    parser = argparse.ArgumentParser(
-        argv[0], description="Lists the runs of a folder, oldest first.", allow_abbrev=False
-    )
-    parser.add_argument("--logdir", default=Config.logdir, help=f"folder of runs (default: {Config.logdir})")
-    parser.add_argument("--json", action="store_true", help="print a list of JSON objects instead of a table")
-    options = parser.parse_args(argv[1:])
+    options = _parser(argv[0]).parse_args(argv[1:])
     rows = table(options.logdir)
     print(json.dumps(rows, indent=1) if options.json else _text(rows), flush=True)
     return 0
+
+
+def _parser(program: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        program, description="Lists the runs of a folder, oldest first.", allow_abbrev=False
+    )
+    parser.add_argument("--logdir", default=Config.logdir, help=f"folder of runs (default: {Config.logdir})")
+    parser.add_argument("--json", action="store_true", help="print a list of JSON objects instead of a table")
+    return parser
 
 
 if __name__ == "__main__":

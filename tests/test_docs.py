@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 
 import gunreal
-from gunreal import evaluate, export, plot
+from gunreal import evaluate, export, plot, runs
 from gunreal.__main__ import LISTS
 from gunreal.config import flags
 from gunreal.config.checks import check
@@ -137,6 +137,8 @@ def check_command(words: list[str], folder: Path) -> None:
             evaluate._parse(["evaluate", *rest])
         case ["gunreal", "plot", *rest]:
             plot._parser("plot").parse_args(rest)
+        case ["gunreal", "runs", *rest]:
+            runs._parser("runs").parse_args(rest)
         case ["gunreal", "export", *rest]:
             export._parser("export").parse_args(rest)
         case ["gunreal", command, *rest]:
