@@ -155,7 +155,6 @@ def _train(config: Config, resumed_dir: Path | None, show: bool = True, on_metri
         run_dir = resumed_dir or folders.prepare_run_dir(config)
         with folders.locked(run_dir):
             resumed = resuming.start(config, run_dir) if resumed_dir else None
-            resuming.warn_without_update(config, resumed)
             try:
                 named = dataclasses.replace(config, name=run_dir.name)
                 system = _kind(config)(named, spec, tasks, run_dir, resumed)
@@ -164,6 +163,7 @@ def _train(config: Config, resumed_dir: Path | None, show: bool = True, on_metri
                     if resumed_dir:  # only now, so that a refused resume changes nothing
                         folders.save_resumed(config, run_dir)
                     saved_interface.save(run_dir, spec, raw)
+                    resuming.warn_without_update(config, resumed)
                     on_error.pop_all()
                 interruption.stops(system.stop)
                 _run(system, show, on_metrics)

@@ -166,10 +166,10 @@ SCRIPT = """
 import gunreal
 
 run = gunreal.train(gunreal.Config(
-    env="CartPole-v1", name="run", agents=4, agents_per_process=2, steps=400, hidden=16, replay_size=20_000_000,
+    env="CartPole-v1", name="run", agents=4, agents_per_process=2, steps=1500, hidden=16, replay_size=20_000_000,
     memory_limit=2_800 * 2**20, metrics_seconds=0.3,
 ), show=False)
-assert run.metrics[-1]["stopped_by"] == "steps" and run.step >= 400
+assert run.metrics[-1]["stopped_by"] == "steps" and run.step >= 1500
 """
 
 

@@ -52,11 +52,9 @@ importlib.util.find_spec = lambda name, *args: None if name == "tensorflow" else
 
 def different_machines(folder: Path) -> dict[str, dict[str, str]]:
     """Machines that cannot take part: why, and their environment variables."""
-    version = "Metadata-Version: 2.1\nName: gunreal\nVersion: 0.0.9\n"
+    old = "import gunreal.config.version\n\ngunreal.config.version.VERSION = '0.0.9'\n"
     return {
-        "it has gunreal 0.0.9 instead of ": installed_first(
-            folder / "old", "gunreal-0.0.9.dist-info/METADATA", version
-        ),
+        "it has gunreal 0.0.9 instead of ": installed_first(folder / "old", "sitecustomize.py", old),
         "its scripted_env:Scripted-v0 has num_actions 4 instead of 3": {scripted_env.ACTIONS: "4"},
         "the backend tensorflow is not installed": installed_first(folder / "bare", "sitecustomize.py", NO_TENSORFLOW),
     }

@@ -87,6 +87,7 @@ def test_rings_that_do_not_fit_are_one_line(tmp_path, capfd):
     state = saved.state | {"ring0/pc:action": np.zeros(3, np.int32)}
     checkpoint.save(run.path, saved.step, state, saved.extra, saved.blobs)
     before = run.metrics
+    capfd.readouterr()
     assert main(["train", "--resume", str(run.path), "--steps", "80"]) == 2
     err = capfd.readouterr().err
     assert err.count("\n") == 1 and "pc:action has another shape; install the former version" in err
