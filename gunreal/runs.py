@@ -19,7 +19,7 @@ _LEFT = ("run", "env", "tasks", "state")
 _SILENCE = 60.0  # seconds without a new line of metrics after which a run is no longer going on
 
 
-def table(logdir: str | Path) -> list[dict[str, Any]]:
+def table(logdir: str) -> list[dict[str, Any]]:
     """Describes the runs in a folder, oldest first.
 
     Returns:
@@ -30,11 +30,10 @@ def table(logdir: str | Path) -> list[dict[str, Any]]:
     Raises:
       ConfigError: the folder does not exist.
     """
-    folder = Path(logdir).expanduser()
+    folder = folders.expanded(logdir)
     if not folder.is_dir():
-        raise ConfigError(f"folder {str(logdir)!r} not found; check --logdir")
-    found = sorted(folder.glob(f"*/{folders.CONFIG}"), key=lambda path: path.stat().st_mtime)
-    return [_row(path.parent) for path in found]
+        raise ConfigError(f"folder {logdir!r} not found; check --logdir")
+    return [_row(run_dir) for run_dir in folders.runs(folder)]
 
 
 def _row(run_dir: Path) -> dict[str, Any]:

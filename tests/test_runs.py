@@ -61,7 +61,7 @@ def test_runs_are_listed_oldest_first_with_their_last_score(make, capsys):
 )
 def test_states(make, stopped_by, age, state):
     line = (10, 6.0, 1.0, stopped_by) if stopped_by else (10, 6.0, 1.0)
-    (row,) = runs.table(make("x", line, age=age))
+    (row,) = runs.table(str(make("x", line, age=age)))
     assert row["state"] == state
 
 
@@ -77,12 +77,12 @@ def test_a_run_that_has_just_begun_and_one_that_cannot_be_read(make, capsys):
 
 def test_a_trained_run(tmp_path_factory):
     run_dir = catch_run(tmp_path_factory.getbasetemp())
-    row = next(row for row in runs.table(run_dir.parent) if row["run"] == "catch")
+    row = next(row for row in runs.table(str(run_dir.parent)) if row["run"] == "catch")
     assert row["state"] == "finished" and row["step"] >= row["steps"] == 400 and row["tasks"] == "pc"
 
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path, capsys):
     with pytest.raises(ConfigError, match="folder '.*/none' not found; check --logdir"):
-        runs.table(tmp_path / "none")
+        runs.table(str(tmp_path / "none"))
     assert main(["gunreal", "runs", "--logdir", str(tmp_path / "none")]) == 2
     assert capsys.readouterr().err.startswith("gunreal: folder")

@@ -138,6 +138,12 @@ def locked(run_dir: str | Path) -> Iterator[None]:
         os.close(folder)
 
 
+def runs(logdir: Path) -> list[Path]:
+    """The folders of the runs in `logdir`, oldest first. Raises OSError."""
+    files = sorted(logdir.glob(f"*/{CONFIG}"), key=lambda path: path.stat().st_mtime)
+    return [file.parent for file in files]
+
+
 def find(name: str, logdir: str = Config.logdir) -> Path:
     """The folder of an existing run.
 
@@ -155,8 +161,7 @@ def find(name: str, logdir: str = Config.logdir) -> Path:
                 return path.resolve()
     known: list[str] = []
     with contextlib.suppress(OSError):  # such as a logdir whose name is too long
-        files = sorted(under.glob(f"*/{CONFIG}"), key=lambda path: path.stat().st_mtime)
-        known = [path.parent.name for path in files]
+        known = [path.name for path in runs(under)]
     hint = close_match(name, known) or (f"; the newest run there is {known[-1]}" if known else "; check --logdir")
     raise ConfigError(f"run {name!r} not found, neither as a folder nor in {under}{hint}")
 

@@ -25,9 +25,9 @@ from gunreal.device.sharding import Places
 from gunreal.experience.spec import Spec
 from gunreal.learning.jax_learner import JaxLearner
 from gunreal.records import checkpoint
-from gunreal.runtime import ram, starting
+from gunreal.runtime import ram
 from gunreal.runtime.record import Record
-from gunreal.runtime.system import build_learner, make_metrics, restore
+from gunreal.runtime.system import begin, build_learner, make_metrics
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.batch_contract import has_batch_form
 from gunreal.tasks.self_imitation import SelfImitation
@@ -59,10 +59,7 @@ def make_program(
     """The program of a run, its learner with new weights or those of a checkpoint, and the places of arrays."""
     learner = build_learner(config, spec, tasks)
     assert isinstance(learner, JaxLearner)
-    if resumed:
-        restore(learner, resumed)
-    elif config.init:
-        starting.begin(learner, config)
+    begin(learner, config, resumed)
     env = open_environment(config, config.agents)
     places = Places(config)
     learner.replace(jax.device_put(learner.arrays, places.whole))

@@ -83,12 +83,16 @@ def make_metrics(tasks: tuple[AuxiliaryTask, ...], resumed: checkpoint.Checkpoin
     return RunMetrics(prediction_queues(tasks), losses, resumed.extra["metrics"] if resumed else None)
 
 
-def restore(learner: Learner, resumed: checkpoint.Checkpoint) -> None:
-    """Sets the learner's state to that of a checkpoint.
+def begin(learner: Learner, config: Config, resumed: checkpoint.Checkpoint | None) -> None:
+    """Gives a new learner the state of the checkpoint, or the weights of the run that `init` names, if there is one.
 
     Raises:
-      ConfigError: it does not fit the network.
+      ConfigError: it does not exist or does not fit the network.
     """
+    if resumed is None:
+        if config.init:
+            starting.begin(learner, config)
+        return
     try:
         learner.set_state(resumed.learned())
     except ValueError as error:
@@ -137,10 +141,7 @@ class System(Record):
         self.spec, self.tasks = spec, tasks
         self.learner = build_learner(config, spec, tasks, weights_seed)
         self.layout = make_layout(config, spec, tasks, self.learner)
-        if resumed:
-            restore(self.learner, resumed)
-        elif config.init:
-            starting.begin(self.learner, config)
+        begin(self.learner, config, resumed)
         metrics = make_metrics(tasks, resumed)
         super().__init__(config, metrics, run_dir, resumed)  # opens the run's files, so the state has to fit before
 
