@@ -14,6 +14,7 @@ from typing import Any
 
 from gunreal import __version__
 from gunreal.config.schema import ConfigError, close_match
+from gunreal.records.warning import warn
 
 LISTS = {
     "tasks": "List auxiliary tasks, their options, and whether they fit an environment",
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(command, [f"{program} {command}", *rest])
     except ConfigError as error:
-        print(f"gunreal: {error}", file=sys.stderr)
+        warn(str(error))
         return 2
     except BrokenPipeError:  # as in `gunreal envs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for the flush at the exit

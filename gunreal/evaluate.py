@@ -26,6 +26,7 @@ from gunreal.config import folders
 from gunreal.config.flags import read
 from gunreal.config.schema import FIELDS, Config, ConfigError
 from gunreal.records.video import Recorder
+from gunreal.records.warning import warn
 from gunreal.run import Run, load
 
 
@@ -149,7 +150,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         name, values = _parse(argv or ["python -m gunreal.evaluate", *sys.argv[1:]])
         result = evaluate(name, values)
     except (ConfigError, FileNotFoundError) as error:
-        print(f"gunreal: {error}", file=sys.stderr)
+        warn(str(error))
         return 2
     except KeyboardInterrupt:
         return 130

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from gunreal.config import folders
 from gunreal.config.schema import Config, ConfigError
+from gunreal.records.warning import warn
 from gunreal.run import load
 
 
@@ -22,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         print(load(folders.find(options.run, options.logdir), options.checkpoint).export(options.file))
     except (ConfigError, FileNotFoundError) as error:
-        print(f"gunreal: {error}", file=sys.stderr)
+        warn(str(error))
         return 2
     return 0
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from gunreal.config import folders
 from gunreal.config.schema import ConfigError
 from gunreal.records import curves
+from gunreal.records.warning import warn
 
 SEED = r"([-_]s|[-_]seed|_)\d{1,3}$"
 
@@ -101,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         note = f"Line: {curves.STATISTIC}." if any(len(paths) > 1 for paths in groups.values()) else ""
         curves.draw(drawn, options.out, options.title, note, options.smooth)
     except (ConfigError, OSError, ValueError) as error:  # matplotlib raises ValueError for an unknown picture format
-        print(f"gunreal: {error}", file=sys.stderr)
+        warn(str(error))
         return 2
     print(options.out)
     return 0

@@ -13,6 +13,7 @@ from typing import Any
 from gunreal.config import folders
 from gunreal.config.schema import Config, ConfigError
 from gunreal.records import metrics
+from gunreal.records.warning import warn
 
 _COLUMNS = ("run", "env", "tasks", "seed", "step", "steps", "minutes", "score", "state")
 _LEFT = ("run", "env", "tasks", "state")
@@ -43,6 +44,8 @@ def _row(run_dir: Path) -> dict[str, Any]:
         lines = metrics.read(file) if file.exists() else []
     except ConfigError as error:
         return {"run": run_dir.name, "state": str(error)}
+    except (OSError, ValueError) as error:
+        return {"run": run_dir.name, "state": f"{file} cannot be read: {error}"}
     last: dict[str, Any] = lines[-1] if lines else {"step": 0, "seconds": 0.0}
     scores = [line["score_mean"] for line in lines if line.get("score_mean") is not None]
     return {
@@ -82,15 +85,19 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def main(argv: Sequence[str]) -> int:
-    """Runs the command. Returns the exit code, 0.
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command. Returns the exit code: 0 for success, 2 for invalid input.
 
     Raises:
-      ConfigError: the folder does not exist.
       SystemExit: the help has been printed, or a flag is invalid.
     """
+    argv = argv or ["python -m gunreal.runs", *sys.argv[1:]]
     options = _parser(argv[0]).parse_args(argv[1:])
-    rows = table(options.logdir)
+    try:
+        rows = table(options.logdir)
+    except ConfigError as error:
+        warn(str(error))
+        return 2
     print(json.dumps(rows, indent=1) if options.json else _text(rows), flush=True)
     return 0
 
@@ -105,4 +112,4 @@ def _parser(program: str) -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main(["python -m gunreal.runs", *sys.argv[1:]]))
+    sys.exit(main())

@@ -68,10 +68,12 @@ def test_states(make, stopped_by, age, state):
 def test_a_run_that_has_just_begun_and_one_that_cannot_be_read(make, capsys):
     logdir = make("begun")
     (make("broken") / "broken" / folders.CONFIG).write_text("steps = [")
+    (make("damaged", (10, 6.0, 1.0)) / "damaged" / metrics.FILE).write_text('{"step": 1\n{"step": 2}\n')
     assert runs.main(["gunreal runs", "--logdir", str(logdir), "--json"]) == 0
     rows = {row["run"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["begun"]["state"] == "running" and rows["begun"]["step"] == 0
     assert "broken" in rows["broken"]["state"] and "env" not in rows["broken"]
+    assert "metrics.jsonl cannot be read" in rows["damaged"]["state"] and "env" not in rows["damaged"]
     assert runs.main(["gunreal runs", "--logdir", str(logdir)]) == 0
 
 
@@ -84,5 +86,7 @@ def test_a_trained_run(tmp_path_factory):
 def test_a_folder_that_does_not_exist_is_named(tmp_path, capsys):
     with pytest.raises(ConfigError, match="folder '.*/none' not found; check --logdir"):
         runs.table(str(tmp_path / "none"))
-    assert main(["gunreal", "runs", "--logdir", str(tmp_path / "none")]) == 2
-    assert capsys.readouterr().err.startswith("gunreal: folder")
+    flags = ["--logdir", str(tmp_path / "none")]
+    for command, words in ((main, ["gunreal", "runs"]), (runs.main, ["python -m gunreal.runs"])):
+        assert command([*words, *flags]) == 2
+        assert capsys.readouterr().err.startswith("gunreal: folder")
