@@ -18,9 +18,10 @@ from gunreal.envs.step import Step
 from gunreal.experience import queues
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED
 from gunreal.experience.segment import Layout, Segment
+from gunreal.learning.task import prediction_heads
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
 
-BASE = 0  # index of the base prediction queue; those of the tasks with a bootstrap follow in order
+BASE = 0  # number of the prediction queue of the actor-critic, see `prediction_heads`
 
 
 class Outbox(NamedTuple):
@@ -87,7 +88,7 @@ class Worker:
     ):
         self.config, self.layout, self.tasks, self.process = config, layout, tasks, process
         self.segment, self.outbox = segment, outbox
-        self.queue_of = {name: i + 1 for i, name in enumerate(t.name for t in tasks if t.bootstrap is not None)}
+        self.heads = prediction_heads(tasks)
         self.groups = [Group(agents) for agents in group_slices(layout.agents)]
         self.replays = [segment.agent(i) for i in range(layout.agents)]
         self.rngs = [self._rng(i, 0) for i in range(layout.agents)]
@@ -203,13 +204,14 @@ class Worker:
         self.segment.busy_since[index] = time.monotonic()  # a task may hang as an environment may
         agents = range(group.agents.start, group.agents.stop)
         group.sequences = {task.name: [self._sample(task, agent) for agent in agents] for task in self.tasks}
-        for name, queue in self.queue_of.items():
-            steps = [s.first + s.length if s else -1 for s in group.sequences[name]]
-            self.segment.arrays[f"{name}.bootstrap_step"][group.agents] = steps
-            group.awaited.add(queue)
-            self._request(queue, index)
+        for queue, head in enumerate(self.heads):
+            if queue != BASE:
+                steps = [s.first + s.length if s else -1 for s in group.sequences[head]]
+                self.segment.arrays[f"{head}.bootstrap_step"][group.agents] = steps
+                group.awaited.add(queue)
+                self._request(queue, index)
         for task in self.tasks:
-            if task.name not in self.queue_of:
+            if task.name not in self.heads:
                 self._write_targets(group, task)
         self.segment.busy_since[index] = 0
         if not group.awaited:
@@ -223,7 +225,7 @@ class Worker:
 
     def _bootstrapped(self, index: int, queue: int) -> None:
         group = self.groups[index]
-        (task,) = (task for task in self.tasks if self.queue_of.get(task.name) == queue)
+        (task,) = (task for task in self.tasks if task.name == self.heads[queue])
         self.segment.busy_since[index] = time.monotonic()
         self._write_targets(group, task)
         self.segment.busy_since[index] = 0

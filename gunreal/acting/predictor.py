@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from gunreal.acting.agent import BASE
 from gunreal.acting.pool import Member, Pool
 from gunreal.experience.replay import Past, concatenate_pasts, empty_observations
 from gunreal.learning.learner import Learner
@@ -65,7 +66,7 @@ class BasePredictor:
             arrays["version"][at] = version
             if state:
                 arrays["state"][agents, (steps + 1) % member.segment.layout.ring] = state[0][part]
-            member.reply(0, groups)
+            member.reply(BASE, groups)
             start = part.stop
         return rows.count
 

@@ -13,6 +13,7 @@ from gunreal.config.derived import entropy_weight
 from gunreal.config.schema import Config
 from gunreal.learning.normalizer import Moments
 from gunreal.learning.parts import present
+from gunreal.learning.task import prediction_heads
 
 if TYPE_CHECKING:
     from gunreal.experience.replay import Past
@@ -53,7 +54,7 @@ class Learner:
         self._optimizer = make_optimizer(config, self._variables)
         # The learning rate is an argument of every update and not part of the state.
         self._slots = [v for v in self._optimizer.variables if v is not self._optimizer.learning_rate]
-        self._heads = ["base", *(task.name for task in network.tasks if task.bootstrap is not None)]
+        self._heads = prediction_heads(network.tasks)
         self._metrics: dict[tuple[str, ...], tuple[str, ...]] = {}  # of batches with these parts
         self._lock = threading.Lock()
         self.version = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from gunreal.experience.spec import Spec
@@ -35,3 +35,11 @@ class LearnedTask(Protocol):
 
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
         """The unweighted loss, a scalar."""
+
+
+def prediction_heads(tasks: Iterable[LearnedTask]) -> tuple[str, ...]:
+    """The heads whose predictions agents request: "base", then the names of the tasks with a bootstrap.
+
+    Each has its own prediction queue. The number of the queue is the place of the head.
+    """
+    return "base", *(task.name for task in tasks if task.bootstrap is not None)

@@ -23,6 +23,7 @@ from gunreal.learning import devices
 from gunreal.learning.backend import make_learner
 from gunreal.learning.learner import Learner
 from gunreal.learning.registry import load_network
+from gunreal.learning.task import prediction_heads
 from gunreal.records import checkpoint
 from gunreal.records.metrics import RunMetrics
 from gunreal.runtime import ram, starting
@@ -72,15 +73,10 @@ def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], le
     return Layout(spec, agents, len(group_slices(agents)), config.replay_size, extra, slots, mailboxes)
 
 
-def prediction_queues(tasks: tuple[AuxiliaryTask, ...]) -> tuple[str, ...]:
-    """The names of the prediction queues: "base", then the tasks with a bootstrap."""
-    return "base", *(task.name for task in tasks if task.bootstrap is not None)
-
-
 def make_metrics(tasks: tuple[AuxiliaryTask, ...], resumed: checkpoint.Checkpoint | None) -> RunMetrics:
     """The metrics of a run with these tasks, which go on from a checkpoint."""
     losses = ("base", *(task.name for task in tasks))
-    return RunMetrics(prediction_queues(tasks), losses, resumed.extra["metrics"] if resumed else None)
+    return RunMetrics(prediction_heads(tasks), losses, resumed.extra["metrics"] if resumed else None)
 
 
 def begin(learner: Learner, config: Config, resumed: checkpoint.Checkpoint | None) -> None:
@@ -148,8 +144,8 @@ class System(Record):
         first = next_process(resumed, self.layout.agents) if resumed and not config.serial else 0
         share = 1.0 if config.algorithm == "ppo" else 0.25  # PPO's many updates per batch make other rollouts old
         self.pool = Pool(rollouts_per_batch(config), first, share)
-        base, *bootstrapping = prediction_queues(tasks)
-        self.requests = {name: queues.Pipe(queues.REQUEST) for name in (base, *bootstrapping)}
+        heads = prediction_heads(tasks)
+        self.requests = {head: queues.Pipe(queues.REQUEST) for head in heads}
         self.rollouts, self.episodes = queues.Pipe(queues.ROLLOUT), queues.Pipe(queues.EPISODE)
         self.outbox = Outbox(
             tuple(pipe.write_fd for pipe in self.requests.values()), self.rollouts.write_fd, self.episodes.write_fd
@@ -158,8 +154,9 @@ class System(Record):
         self.predictors: dict[str, BasePredictor | TaskPredictor] = {
             "base": BasePredictor(self.pool, self.learner, seed)
         }
-        for queue, name in enumerate(bootstrapping, BASE + 1):
-            self.predictors[name] = TaskPredictor(self.pool, self.learner, name, queue)
+        for queue, head in enumerate(heads):
+            if queue != BASE:
+                self.predictors[head] = TaskPredictor(self.pool, self.learner, head, queue)
         self.batcher = Batcher(self.pool, config, spec, tasks, self.rollouts)
         # More would not be faster. A GPU computes one update at a time while a second trainer prepares its batch.
         self.at_once = 1 if devices.has_gpu() else devices.cores()

@@ -14,6 +14,7 @@ from gunreal.config.derived import rollouts_per_batch
 from gunreal.config.schema import Config
 from gunreal.experience import queues
 from gunreal.experience.spec import RecordedField, Spec
+from gunreal.learning.task import prediction_heads
 from gunreal.runtime.system import make_layout
 from gunreal.runtime.trainer import Batcher
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
@@ -123,8 +124,8 @@ class Bench:
         self.learner, self.pool = FakeLearner(), Pool(rollouts_per_batch(config))
         self.layout = make_layout(config, self.spec, self.tasks, self.learner)
         self.learner.asked.clear()
-        bootstrapping = [task.name for task in self.tasks if task.bootstrap is not None]
-        self.requests = {name: queues.Pipe(queues.REQUEST) for name in ("base", *bootstrapping)}
+        base, *bootstrapping = prediction_heads(self.tasks)
+        self.requests = {head: queues.Pipe(queues.REQUEST) for head in (base, *bootstrapping)}
         self.rollouts, self.episodes = queues.Pipe(queues.ROLLOUT), queues.Pipe(queues.EPISODE)
         outbox = Outbox(
             tuple(p.write_fd for p in self.requests.values()), self.rollouts.write_fd, self.episodes.write_fd
