@@ -121,29 +121,38 @@ class Worker:
             elif queue != queues.TRAINED:
                 self._bootstrapped(index, queue)
         for index, group in enumerate(self.groups):
-            if group.answered and self._may_step(index):
+            if not group.answered:
+                continue
+            if self._may_close(group):
+                self._close_rollout(index)
+            if self._may_step(group):
                 group.answered = False
-                end = self.replays[group.agents.start].end
+                end = self._end(group)
                 row = end % self.layout.ring
                 reset = self.segment.arrays["flags"][group.agents, row] & RESET != 0
                 self._step(index, self.segment.arrays["action"][group.agents, row], reset, end + 1)
 
-    def _may_step(self, index: int) -> bool:
-        """Whether a group may step. Closes its rollout if that is full.
+    def _end(self, group: Group) -> int:
+        """`Replay.end` of a group's agents."""
+        return self.replays[group.agents.start].end
+
+    def _has_room(self, group: Group) -> bool:
+        """Whether another rollout of a group may wait for the trainers."""
+        return bool(group.closed - self.segment.trained[group.agents].min() < self.segment.allowance)
+
+    def _may_close(self, group: Group) -> bool:
+        """Whether a group's rollout is full, and the mailboxes are not in use by earlier ones."""
+        full = self._end(group) - group.first == self.layout.spec.t_max
+        return full and not group.awaited and self._has_room(group)
+
+    def _may_step(self, group: Group) -> bool:
+        """Whether a group may step.
 
         A group may run only a few steps ahead while too many of its rollouts wait for the trainers. This back-pressure
         bounds the training queue and the policy lag.
         """
-        group, t_max, allowance = self.groups[index], self.layout.spec.t_max, self.segment.allowance
-        end = self.replays[group.agents.start].end
-        ahead = end - group.first
-        in_flight = group.closed - self.segment.trained[group.agents].min()
-        if ahead == t_max:
-            if in_flight >= allowance or group.awaited:  # the mailboxes are still in use by the last rollout
-                return False
-            group.first, ahead, in_flight = end, 0, in_flight + 1
-            self._close_rollout(index)
-        return in_flight < allowance or ahead < self.config.run_ahead
+        ahead = self._end(group) - group.first
+        return ahead < self.layout.spec.t_max and (ahead < self.config.run_ahead or self._has_room(group))
 
     def _step(self, index: int, actions: np.ndarray, reset: np.ndarray, row: int) -> None:
         """Completes step `row - 1`, writes the observation of step `row` and requests its action.
@@ -198,8 +207,9 @@ class Worker:
         queues.put(self.outbox.requests[queue], np.array([(self.process, index)], queues.REQUEST))
 
     def _close_rollout(self, index: int) -> None:
-        """Samples one sequence of each task for the full rollout and requests their bootstraps."""
+        """Ends the full rollout, samples one sequence of each task for it and requests their bootstraps."""
         group = self.groups[index]
+        group.first = self._end(group)
         group.closed += 1
         self.segment.busy_since[index] = time.monotonic()  # a task may hang as an environment may
         agents = range(group.agents.start, group.agents.stop)
