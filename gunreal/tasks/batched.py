@@ -112,6 +112,11 @@ def pad_batch(rows: Any, length: Any) -> Any:
     return ops.where(ops.reshape(kept, (*kept.shape, *[1] * (rows.ndim - 2))), rows, ops.zeros_like(rows))
 
 
+def clip_rewards(rewards: Any, clip: float) -> Any:
+    """Clips rewards of any shape to `[-clip, clip]`. 0 disables clipping. The tensor form of `returns.clip_rewards`."""
+    return ops.clip(rewards, -clip, clip) if clip > 0 else rewards
+
+
 def n_step_returns(rewards: Any, discounts: Any, bootstrap: Any, length: Any) -> Any:
     """n-step returns of sequences, `R_t = r_t + discount_t R_{t+1}`. The batch form of `returns.n_step_returns`.
 

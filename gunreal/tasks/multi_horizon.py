@@ -55,12 +55,10 @@ class MultiHorizon(AuxiliaryTask):
     def targets_batch(self, replay: BatchReplay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
         from keras import ops
 
-        from gunreal.tasks.batched import n_step_returns
+        from gunreal.tasks.batched import clip_rewards, n_step_returns
 
         spec, (first, length) = replay.spec, sequences
-        rewards = replay.get("reward", first, spec.t_max)
-        if spec.reward_clip > 0:
-            rewards = ops.clip(rewards, -spec.reward_clip, spec.reward_clip)
+        rewards = clip_rewards(replay.get("reward", first, spec.t_max), spec.reward_clip)
         returns = [
             n_step_returns(rewards, replay.discounts(first, spec.t_max, discount), bootstraps[:, place], length)
             for place, discount in enumerate(self.discounts)

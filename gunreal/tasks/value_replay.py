@@ -36,14 +36,10 @@ class ValueReplay(AuxiliaryTask):
         return {"returns": pad(n_step_returns(rewards, discounts, bootstrap), spec.t_max)}
 
     def targets_batch(self, replay: BatchReplay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
-        from keras import ops
-
-        from gunreal.tasks.batched import n_step_returns
+        from gunreal.tasks.batched import clip_rewards, n_step_returns
 
         spec, (first, length) = replay.spec, sequences
-        rewards = replay.get("reward", first, spec.t_max)
-        if spec.reward_clip > 0:
-            rewards = ops.clip(rewards, -spec.reward_clip, spec.reward_clip)
+        rewards = clip_rewards(replay.get("reward", first, spec.t_max), spec.reward_clip)
         discounts = replay.discounts(first, spec.t_max, spec.discount)
         return {"returns": n_step_returns(rewards, discounts, bootstraps, length)}
 

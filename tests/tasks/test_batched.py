@@ -8,7 +8,7 @@ from rings import VECTOR, episodes, make_replay, make_segment
 
 from gunreal.experience import returns
 from gunreal.tasks.batch_contract import _replays
-from gunreal.tasks.batched import choose, n_step_returns, pad_batch, steps_until, uniform_sequences
+from gunreal.tasks.batched import choose, clip_rewards, n_step_returns, pad_batch, steps_until, uniform_sequences
 
 FLAGS = episodes("--T -t ---- ---")
 
@@ -68,6 +68,12 @@ def test_there_is_no_sequence_in_a_short_replay():
 def test_rows_after_the_end_are_zero():
     rows = np.arange(1, 13, dtype=np.float32).reshape(2, 3, 2)
     np.testing.assert_array_equal(pad_batch(rows, np.array([1, 3])), [[[1, 2], [0, 0], [0, 0]], rows[1]])
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.5])
+def test_rewards_are_clipped_as_in_numpy(clip):
+    rewards = np.array([[-2, -0.5, 0, 0.25, 3]], np.float32)
+    np.testing.assert_array_equal(clip_rewards(rewards, clip), returns.clip_rewards(rewards, clip))
 
 
 @pytest.mark.parametrize("shape", [(), (2, 2)])
