@@ -12,7 +12,7 @@ from gunreal.device.environment import Frames
 from gunreal.envs.functional import FunctionalEnv
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Past
 from gunreal.experience.spec import Spec
-from gunreal.learning.learner import greedy
+from gunreal.learning.learner import epsilon_greedy
 from gunreal.tasks.batched import clip_rewards
 
 
@@ -117,7 +117,7 @@ class Acting:
         now, of_actions = jax.random.split(jax.random.wrap_key_data(actors.key))
         logits, value, *state = self._predict(weights, actors.stack, with_time_axis(actors.past))
         if self._config.algorithm == "dqn":
-            value, logits = logits.max(-1), greedy(logits, exploration, jnp)
+            value, logits = logits.max(-1), epsilon_greedy(logits, exploration, jnp)
         action = jax.random.categorical(of_actions, logits).astype("int32")
         log_mu = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], 1)[:, 0]
         env, observation, reward, terminated, truncated = self._env_step(actors.env, action)

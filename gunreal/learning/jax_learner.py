@@ -57,8 +57,8 @@ class JaxLearner(Learner):
         return tuple(output[:count] for output in self._jax.device_get(outputs))
 
     def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Moments]]:
-        gradients, values, found = self._compiled(self._weights, batch)
-        return gradients, np.asarray(values), found
+        gradients, values, moments = self._compiled(self._weights, batch)
+        return gradients, np.asarray(values), moments
 
     def _loss_gradient(
         self, weights: tuple[Any, ...], batch: Mapping[str, Any]
@@ -71,19 +71,19 @@ class JaxLearner(Learner):
 
         (total, metrics), gradients = self._jax.value_and_grad(loss, has_aux=True)(weights[:trained])
         with self._scope(weights):
-            found = self.network.moments(batch, metrics)
-        return list(gradients), self._judge(batch, total, metrics, gradients, found), found
+            moments = self.network.moments(batch, metrics)
+        return list(gradients), self._judge(batch, total, metrics, gradients, moments), moments
 
-    def _apply(self, gradients: list[Any], found: dict[str, Moments], scale: float, learning_rate: float) -> None:
+    def _apply(self, gradients: list[Any], moments: dict[str, Moments], scale: float, learning_rate: float) -> None:
         how = np.float32(scale), np.float32(learning_rate)
-        self._weights, self._state = self._optimize(self._weights, self._state, gradients, found, *how)
+        self._weights, self._state = self._optimize(self._weights, self._state, gradients, moments, *how)
 
     def _optimizer_step(
         self,
         weights: tuple[Any, ...],
         state: tuple[Any, ...],
         gradients: list[Any],
-        found: dict[str, Moments],
+        moments: dict[str, Moments],
         scale: Any,
         learning_rate: Any,
     ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -94,7 +94,7 @@ class JaxLearner(Learner):
         new_state = tuple(x for v, x in zip(self._optimizer.variables, variables, strict=True) if v is not rate)
         new_weights = (*stepped, *weights[trained:])
         with self._scope(new_weights):
-            absorbed = {id(variable): value for variable, value in self.network.absorbed(found)}
+            absorbed = {id(variable): value for variable, value in self.network.absorbed(moments)}
         names = (*self._variables, *self._statistics)
         return tuple(absorbed.get(id(v), x) for v, x in zip(names, new_weights, strict=True)), new_state
 
@@ -131,11 +131,10 @@ class JaxLearner(Learner):
         from jax import numpy as jnp
 
         batch = {**batch, "base": batch["base"] | {"entropy": jnp.reshape(entropy, 1)}}
-        gradients, values, found = self._loss_gradient(arrays[0], batch)
+        gradients, values, moments = self._loss_gradient(arrays[0], batch)
         metrics = dict(zip(self.metric_names(batch), values, strict=True))
-        most, norm = self._config.max_grad_norm, metrics["grad_norm"]
-        scale = most / jnp.maximum(norm, most) if most > 0 else jnp.float32(1.0)
-        updated = self._optimizer_step(*arrays, gradients, found, scale, learning_rate)
+        scale = self._clip_factor(metrics["grad_norm"], jnp.maximum)
+        updated = self._optimizer_step(*arrays, gradients, moments, scale, learning_rate)
         kept = self._jax.tree.map(lambda old, new: jnp.where(metrics["skipped"] > 0, old, new), arrays, updated)
         return kept, values
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -74,7 +74,7 @@ class Learner:
         """
         outputs = self._outputs(head, observations.astype(self._sent, copy=False), past)
         if head == "base" and self._config.algorithm == "dqn":
-            return greedy(outputs[0], self._config.dqn_exploration), outputs[0].max(1)
+            return epsilon_greedy(outputs[0], self._config.dqn_exploration), outputs[0].max(1)
         return outputs
 
     def train(self, batch: Mapping[str, Any], learning_rate: float, entropy: float | None = None) -> dict[str, float]:
@@ -96,7 +96,7 @@ class Learner:
         with self._lock:
             metrics["version"] = self.version
             if not metrics["skipped"]:
-                self._apply(gradient.values, gradient.moments, self._scale(metrics["grad_norm"]), learning_rate)
+                self._apply(gradient.values, gradient.moments, self._clip_factor(metrics["grad_norm"]), learning_rate)
                 self.version += 1
         return metrics
 
@@ -105,16 +105,16 @@ class Learner:
 
         No other thread may use the learner meanwhile.
         """
-        gradients, _, found = self._gradient(self._prepared(batch))
+        gradients, _, moments = self._gradient(self._prepared(batch))
         with self._lock:
             state = [np.array(array) for array in self._read()]
-            self._apply(gradients, found, 0.0, 0.0)
+            self._apply(gradients, moments, 0.0, 0.0)
             self._write(state)
 
     def gradient(self, batch: Mapping[str, Any], entropy: float | None = None) -> Gradient:
         """Computes the gradient of a batch, and applies nothing. `train` describes the arguments."""
-        gradients, values, found = self._gradient(self._prepared(batch, entropy))
-        return Gradient(gradients, found, dict(zip(self._metrics[self._parts(batch)], values.tolist(), strict=True)))
+        gradients, values, moments = self._gradient(self._prepared(batch, entropy))
+        return Gradient(gradients, moments, dict(zip(self._metrics[self._parts(batch)], values.tolist(), strict=True)))
 
     def _prepared(self, batch: Mapping[str, Any], entropy: float | None = None) -> dict[str, Any]:
         """The arguments of the compiled function. The entropy weight is an array, because it changes."""
@@ -223,24 +223,27 @@ class Learner:
         total: Any,
         metrics: dict[str, Any],
         gradients: list[Any],
-        found: Mapping[str, Moments],
+        moments: Mapping[str, Moments],
     ) -> Any:
         """Stacks all metrics into one array, so that they are fetched in one transfer."""
         from keras import ops
 
         norm = ops.sqrt(sum(ops.sum(ops.square(g)) for g in gradients))
         # An infinite observation is clipped, so the loss does not show it. Its square would spoil the running moments.
-        spread = [ops.sum(ops.square(moments.mean) + moments.variance) for moments in found.values()]
+        spread = [ops.sum(ops.square(part.mean) + part.variance) for part in moments.values()]
         finite = ops.all(ops.isfinite(ops.stack([total, norm, *spread])))
         metrics = {**metrics, "grad_norm": norm, "skipped": 1.0 - ops.cast(finite, "float32")}
         # Set while tracing, because the compiled function returns only the values.
         self._metrics[self._parts(batch)] = tuple(metrics)
         return ops.stack(list(metrics.values()))
 
-    def _scale(self, norm: float) -> float:
-        """The factor that clips gradients of this global norm. The optimizer applies it in its own pass over them."""
+    def _clip_factor(self, norm: Any, maximum: Callable[..., Any] = max) -> Any:
+        """The factor that clips gradients of this global norm. The optimizer applies it in its own pass over them.
+
+        `maximum` is `jax.numpy.maximum` in a compiled program.
+        """
         most = self._config.max_grad_norm
-        return most / max(norm, most) if most > 0 else 1.0
+        return most / maximum(norm, most) if most > 0 else 1.0
 
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
         raise NotImplementedError
@@ -249,7 +252,7 @@ class Learner:
         """The gradients at the current weights (on the device), the values of the metrics, and the batch's moments."""
         raise NotImplementedError
 
-    def _apply(self, gradients: list[Any], found: dict[str, Moments], scale: float, learning_rate: float) -> None:
+    def _apply(self, gradients: list[Any], moments: dict[str, Moments], scale: float, learning_rate: float) -> None:
         """Applies `scale` times the gradients, then the moments. The caller holds the lock."""
         raise NotImplementedError
 
@@ -262,30 +265,30 @@ class Learner:
         raise NotImplementedError
 
 
-def greedy(q: Any, exploration: Any, numpy: Any = np) -> Any:
-    """The log-probabilities of DQN's actions: the best one, or a random one with probability `exploration`.
+def epsilon_greedy(q: Any, epsilon: Any, numpy: Any = np) -> Any:
+    """The log-probabilities `[N, A]` of the epsilon-greedy policy.
 
     Args:
       q: Q values, float32 `[N, A]`.
-      exploration: probability of random actions.
+      epsilon: probability of a random action, which may also be the best one.
       numpy: `numpy`, or `jax.numpy` in a compiled program.
     """
     actions = q.shape[-1]
     best = numpy.eye(actions, dtype="float32")[q.argmax(-1)]
-    return numpy.log(exploration / actions + (1 - exploration) * best + 1e-9)
+    return numpy.log(epsilon / actions + (1 - epsilon) * best + 1e-9)
 
 
 def make_optimizer(config: Config, variables: Sequence[Any]) -> Any:
-    """Makes the configured optimizer for `variables`.
+    """Makes the configured optimizer for `variables`. Every update sets its learning rate.
 
     Keras's RMSprop adds epsilon inside the square root, as in GA3C's eq. 3.
     """
     import keras
 
     if config.optimizer == "adam":
-        optimizer = keras.optimizers.Adam(config.learning_rate, config.beta1, config.beta2, config.epsilon)
+        optimizer = keras.optimizers.Adam(beta_1=config.beta1, beta_2=config.beta2, epsilon=config.epsilon)
     elif config.optimizer == "rmsprop":
-        optimizer = keras.optimizers.RMSprop(config.learning_rate, rho=config.rms_decay, epsilon=config.epsilon)
+        optimizer = keras.optimizers.RMSprop(rho=config.rms_decay, epsilon=config.epsilon)
     else:
         raise ValueError(f"unknown optimizer {config.optimizer!r}; use rmsprop or adam")
     optimizer.build(variables)

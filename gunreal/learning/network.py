@@ -179,7 +179,7 @@ class Network:
         log_epsilon: float = 0.0,
         clip: float = 0.0,
     ) -> tuple[Any, dict[str, Any]]:
-        """The total loss, `a3c + sum(weight_i * loss_i)` (UNREAL, eq. 4).
+        """The total loss, `base + sum(weight_i * loss_i)` (UNREAL, eq. 4).
 
         The batch has these entries. It may leave out tasks, which are then not learned from:
 
@@ -240,15 +240,15 @@ class Network:
             found["return"] = Moments(metrics["return_mean"], variance, ops.sum(weight))
         return found
 
-    def absorbed(self, found: Mapping[str, Moments]) -> list[tuple[Any, Any]]:
-        """The variables that change when `found` moments are added to `statistics`, with their new values.
+    def absorbed(self, moments: Mapping[str, Moments]) -> list[tuple[Any, Any]]:
+        """The variables that change when a batch's `moments` are added to `statistics`, with their new values.
 
         The value layer is rescaled together with the moments of the returns, so that its predictions do not change
         (PopArt, van Hasselt et al. 2016, section 2.2). At the first returns, it has learned nothing that would be kept.
         """
         changed: list[tuple[Any, Any]] = []
         for name, statistics in self.statistics.items():
-            known, new = statistics.now(), statistics.merged(found[name])
+            known, new = statistics.now(), statistics.merged(moments[name])
             changed += zip(statistics.variables, new, strict=True)
             if name == "return":
                 before, after = statistics.deviation(known), statistics.deviation(new)

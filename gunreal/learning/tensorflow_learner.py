@@ -74,11 +74,11 @@ class TensorFlowLearner(Learner):
         self._predict = {head: _Operation(functools.partial(network.predict, head), inputs) for head in self._heads}
         self._compiled: dict[tuple[str, ...], _Operation] = {}
         gradients = [tf.TensorSpec(variable.shape, "float32") for variable in self._variables]
-        found = {
+        moments = {
             name: Moments(*(tf.TensorSpec(variable.shape, "float32") for variable in statistics.variables))
             for name, statistics in network.statistics.items()
         }
-        signature = [gradients, found, *[tf.TensorSpec((), "float32")] * 2]
+        signature = [gradients, moments, *[tf.TensorSpec((), "float32")] * 2]
         self._optimize = _Operation(fused(self._optimizer_step), signature)
 
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
@@ -93,8 +93,8 @@ class TensorFlowLearner(Learner):
                 signature = tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), batch)
                 spread = len(parts) > 1 and side_by_side()
                 self._compiled[parts] = _Operation(self._loss_gradient, [signature], spread)
-        gradients, values, found = self._compiled[parts](batch)
-        return gradients, values.numpy(), found
+        gradients, values, moments = self._compiled[parts](batch)
+        return gradients, values.numpy(), moments
 
     def _loss_gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], Any, dict[str, Moments]]:
         # A weight is read where it is first used, so another trainer's update may be seen in some weights only, as in
@@ -105,18 +105,18 @@ class TensorFlowLearner(Learner):
             tape.watch(weights)
             total, metrics = self._loss(batch)
         gradients = tape.gradient(total, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        found = self.network.moments(batch, metrics)
-        return gradients, self._judge(batch, total, metrics, gradients, found), found
+        moments = self.network.moments(batch, metrics)
+        return gradients, self._judge(batch, total, metrics, gradients, moments), moments
 
-    def _apply(self, gradients: list[Any], found: dict[str, Moments], scale: float, learning_rate: float) -> None:
-        self._optimize(gradients, found, np.float32(scale), np.float32(learning_rate))
+    def _apply(self, gradients: list[Any], moments: dict[str, Moments], scale: float, learning_rate: float) -> None:
+        self._optimize(gradients, moments, np.float32(scale), np.float32(learning_rate))
 
     def _optimizer_step(
-        self, gradients: list[Any], found: dict[str, Moments], scale: Any, learning_rate: Any
+        self, gradients: list[Any], moments: dict[str, Moments], scale: Any, learning_rate: Any
     ) -> tuple[()]:
         self._optimizer.learning_rate.assign(learning_rate)
         self._optimizer.apply([scale * gradient for gradient in gradients], self._variables)
-        for variable, value in self.network.absorbed(found):
+        for variable, value in self.network.absorbed(moments):
             variable.assign(value)
         return ()
 

@@ -13,7 +13,7 @@ from learners import BACKEND, CONFIG, assert_equal_states, gradients, make_batch
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
 from gunreal.learning import backend, devices
-from gunreal.learning.learner import greedy, make_optimizer
+from gunreal.learning.learner import epsilon_greedy, make_optimizer
 from gunreal.learning.registry import named
 
 
@@ -264,4 +264,6 @@ def test_the_logits_of_dqn_are_those_of_its_actions():
     expected = np.full(q.shape, 0.1) + 0.7 * (q == q.max(1, keepdims=True))
     np.testing.assert_allclose(np.exp(logits), expected, atol=1e-6)
     np.testing.assert_array_equal(value, q.max(1))
-    np.testing.assert_allclose(np.exp(greedy(np.array([[0.0, 2.0, 1.0]], np.float32), 0.0)), [[0, 1, 0]], atol=1e-6)
+    np.testing.assert_allclose(
+        np.exp(epsilon_greedy(np.array([[0.0, 2.0, 1.0]], np.float32), 0.0)), [[0, 1, 0]], atol=1e-6
+    )
