@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from gunreal.acting.pool import AgentFailure
 from gunreal.acting.process import EXIT_BAD_INPUT
 from gunreal.config import flags, folders
-from gunreal.config.checks import check, is_cluster, is_device
+from gunreal.config.checks import check
+from gunreal.config.derived import is_cluster, is_device
 from gunreal.config.schema import FIELDS, Config, ConfigError
 from gunreal.envs.make import check_recorded, try_reset, why_fallback
 from gunreal.envs.raw import Raw

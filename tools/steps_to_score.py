@@ -36,7 +36,7 @@ from common.command_line import (
 )
 
 from gunreal.config import folders
-from gunreal.config.checks import is_device
+from gunreal.config.derived import is_device
 from gunreal.config.flags import from_flags
 from gunreal.config.schema import ConfigError
 from gunreal.learning import devices

@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from gunreal.config.derived import device_groups, first_rate, largest_divisor, per_process
+from gunreal.config.derived import device_groups, first_rate, is_cluster, is_device, largest_divisor, per_process
 from gunreal.config.schema import FIELDS, Config, ConfigError, close_match
 from gunreal.config.values import is_number
 
@@ -169,11 +169,6 @@ def _check_learner(config: Config) -> None:
         )
 
 
-def is_cluster(config: Config) -> bool:
-    """Whether several nodes train, which needs Ray."""
-    return config.nodes > 1 or bool(config.cluster)
-
-
 def _check_cluster(config: Config) -> None:
     if not is_cluster(config):
         return
@@ -216,11 +211,6 @@ def _without_effect(config: Config) -> Iterator[tuple[Sequence[str], str, str]]:
 
 def _is_set(config: Config, name: str, given: Collection[str]) -> bool:
     return name in given and getattr(config, name) != FIELDS[name].default
-
-
-def is_device(config: Config) -> bool:
-    """Whether everything runs in compiled JAX programs, which needs JAX."""
-    return config.runner == "device"
 
 
 def _check_device(config: Config) -> None:

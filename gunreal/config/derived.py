@@ -1,4 +1,4 @@
-"""Settings that follow from others, and defaults that depend on the algorithm."""
+"""Settings that follow from others, the kind of a run, and defaults that depend on the algorithm."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ from gunreal.config.schema import Config
 
 MINIBATCH = 320  # agent steps of a minibatch of PPO, as in the default batch of the parallel runner
 SMALL_BATCH = 80  # agent steps of a batch of A3C, and at least those of a group in a device run without PPO
+
+
+def is_device(config: Config) -> bool:
+    """Whether everything runs in compiled JAX programs, which needs JAX."""
+    return config.runner == "device"
+
+
+def is_cluster(config: Config) -> bool:
+    """Whether several nodes train, which needs Ray."""
+    return config.nodes > 1 or bool(config.cluster)
 
 
 def per_process(config: Config) -> int:
@@ -39,14 +49,14 @@ def minibatch_count(config: Config) -> int:
     """Number of minibatches of PPO: `ppo_minibatches`, or what suits the size of the batch."""
     if config.ppo_minibatches:
         return config.ppo_minibatches
-    if config.runner != "device":
+    if not is_device(config):
         return 3
     return max(3, config.agents // device_groups(config) * config.t_max // MINIBATCH)
 
 
 def first_rate(config: Config) -> float:
     """Learning rate at the start: `learning_rate`, or what suits the algorithm and its batches."""
-    return config.learning_rate or (8e-4 if config.algorithm == "ppo" and config.runner != "device" else 5e-4)
+    return config.learning_rate or (8e-4 if config.algorithm == "ppo" and not is_device(config) else 5e-4)
 
 
 def entropy_weight(config: Config) -> float:

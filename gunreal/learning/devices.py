@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gunreal.config.checks import is_device
+from gunreal.config.derived import is_device
 from gunreal.config.schema import ConfigError
 from gunreal.learning import heap
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from gunreal.config.checks import is_device
-from gunreal.config.derived import steps_without_update
+from gunreal.config.derived import is_device, steps_without_update
 from gunreal.config.schema import Config, ConfigError
 from gunreal.records import checkpoint, metrics
 from gunreal.records.warning import warn

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gunreal.config import flags
-from gunreal.config.checks import is_cluster, is_device
+from gunreal.config.derived import is_cluster, is_device
 from gunreal.config.schema import Config, ConfigError
 from gunreal.config.units import parse_count
 

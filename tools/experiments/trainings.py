@@ -18,7 +18,7 @@ from typing import Any
 from experiments.jobs import Job
 from experiments.table import FOREVER, TASKS, Experiment, LearningExperiment
 from gunreal.config import flags, folders
-from gunreal.config.checks import is_device
+from gunreal.config.derived import is_device
 from gunreal.config.files import save
 from gunreal.config.schema import Config, ConfigError
 
