@@ -34,7 +34,7 @@ from gunreal.tasks.recorded import recorded_fields
 
 if TYPE_CHECKING:
     from gunreal.run import Run
-    from gunreal.runtime.record import Record
+    from gunreal.runtime.record import Record, Runner
     from gunreal.runtime.ticker import OnMetrics, Ticker
 
 
@@ -158,7 +158,7 @@ def _train(config: Config, resumed_dir: Path | None, show: bool = True, on_metri
             resumed = resuming.start(config, run_dir) if resumed_dir else None
             try:
                 named = dataclasses.replace(config, name=run_dir.name)
-                system = _kind(config)(named, spec, tasks, run_dir, resumed)
+                system = _system_class(config)(named, spec, tasks, run_dir, resumed)
                 with contextlib.ExitStack() as on_error:
                     on_error.callback(system.close)
                     if resumed_dir:  # only now, so that a refused resume changes nothing
@@ -181,7 +181,7 @@ def _is_unused(run_dir: Path) -> bool:
     return not (run_dir / "checkpoints").exists() and not (file.exists() and any(x["step"] for x in metrics.read(file)))
 
 
-def _kind(config: Config) -> Any:
+def _system_class(config: Config) -> Any:
     """The class of a run's parts: one machine's, or a cluster's."""
     if is_cluster(config):
         from gunreal.cluster.coordinator import Coordinator
@@ -197,7 +197,7 @@ def _kind(config: Config) -> Any:
 
 
 def _runner(system: Any) -> Any:
-    """What runs the parts."""
+    """What moves the parts."""
     if is_cluster(system.config) or is_device(system.config):
         return system
     from gunreal.runtime.parallel import ParallelRunner
@@ -210,7 +210,7 @@ def _run(system: Record, show: bool, on_metrics: OnMetrics | None) -> None:
     from gunreal.records.display import Display
     from gunreal.runtime.ticker import Ticker
 
-    run: Any = None
+    run: Runner | None = None
     ticker: Ticker | None = None
     with Display(system.config) if show else contextlib.nullcontext() as display:
         try:
@@ -230,10 +230,10 @@ def _run(system: Record, show: bool, on_metrics: OnMetrics | None) -> None:
         raise system.failure
 
 
-def _close(system: Record, run: Any, ticker: Ticker | None) -> None:
+def _close(system: Record, run: Runner | None, ticker: Ticker | None) -> None:
     """Writes a checkpoint and the last line of metrics and frees everything, whatever ended the run."""
     try:
-        if ticker and (system.metrics.step or not system.failure):
+        if run and ticker and (system.metrics.step or not system.failure):
             system.drain_episodes()
             if not (system.failure and system.config.serial):  # its state in mid-round is inexact
                 run.save()

@@ -174,7 +174,7 @@ def test_a_refused_resume_changes_nothing(tmp_path, monkeypatch):
     def refuse(*_):
         raise gunreal.ConfigError("it has changed")
 
-    monkeypatch.setattr(sys.modules["gunreal.train"], "_kind", lambda config: refuse)
+    monkeypatch.setattr(sys.modules["gunreal.train"], "_system_class", lambda config: refuse)
     with pytest.raises(gunreal.ConfigError, match="it has changed"):
         gunreal.resume(run, steps=80, show=False)
     assert before == {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in before}

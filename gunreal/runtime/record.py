@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,6 +16,19 @@ from gunreal.records.lines import MetricsWriter
 from gunreal.records.metrics import RunMetrics
 from gunreal.records.tracker import open_tracker
 from gunreal.records.warning import warn
+
+
+class Runner(Protocol):
+    """What moves the parts of a run. Device runs and clusters move their own."""
+
+    def run(self, tick: Callable[[], None]) -> None:
+        """Runs until the run is stopped. `tick` is called about ten times per second."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """One line of metrics for the time since the last one."""
+
+    def save(self) -> None:
+        """Writes a checkpoint."""
 
 
 class NotSaved(OSError):

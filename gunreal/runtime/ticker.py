@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gunreal.runtime.evaluation import Evaluation
-from gunreal.runtime.record import Record
+from gunreal.runtime.record import Record, Runner
 
 OnMetrics = Callable[[dict[str, Any]], Any]
 
@@ -22,12 +22,12 @@ class Ticker:
 
     Args:
       system: the parts of the run.
-      run: the serial or parallel runner.
+      run: what moves these parts.
       display: the display, or None.
       on_metrics: function called with each line. If it returns True, the run saves a checkpoint and stops.
     """
 
-    def __init__(self, system: Record, run: Any, display: Any, on_metrics: OnMetrics | None = None):
+    def __init__(self, system: Record, run: Runner, display: Any, on_metrics: OnMetrics | None = None):
         self._system, self._run, self._display, self._on_metrics = system, run, display, on_metrics
         self._measured = self._saved = time.monotonic()
         self._is_new = not system.resumed  # and has no checkpoint yet
