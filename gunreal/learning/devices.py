@@ -105,6 +105,12 @@ def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
         tf.config.experimental.enable_op_determinism()
 
 
+def select_any() -> None:
+    """Selects the backend that KERAS_BACKEND names, or one that is installed. Keras may be loaded already."""
+    if "keras" not in sys.modules:
+        select(os.environ.get("KERAS_BACKEND") or usable("tensorflow"))
+
+
 @contextlib.contextmanager
 def preferred(backend: str) -> Iterator[None]:
     """If a file that is imported in this context, such as a task's, imports Keras, Keras loads this backend.

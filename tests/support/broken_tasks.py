@@ -1,4 +1,4 @@
-"""Tasks that each break one rule of the contract, and one that keeps it; for test_testing.py.
+"""Tasks that each break one rule of the contract, and one that keeps it; for tasks/test_contract.py.
 
 Not in the test module itself: agent processes import a task's module, and that must not import Keras.
 """
