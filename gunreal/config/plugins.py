@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import configparser
 import dataclasses
-import difflib
 import importlib
 import inspect
 import traceback
@@ -15,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gunreal.config.schema import ConfigError
+from gunreal.config.schema import ConfigError, close_match
 from gunreal.config.values import is_number
 
 FIND_MODULE = "install it, start gunreal in its folder, add that to PYTHONPATH, or correct the name"  # if `is_missing`
@@ -70,8 +69,8 @@ def load_class(kind: Kind, name: str) -> type[Any]:
     if not attribute:
         points = available(kind)
         if name not in points:
-            hint = _closest(name, points)
-            raise ConfigError(f"unknown {noun} {name!r}{hint}; available: {listed(points)}, or module:Class")
+            known = f"{listed(points)}, or module:Class{close_match(name, points)}"
+            raise ConfigError(f"unknown {noun} {name!r}; available: {known}")
         module, _, attribute = points[name].value.partition(":")
     found = None
     try:
@@ -79,7 +78,7 @@ def load_class(kind: Kind, name: str) -> type[Any]:
         cls = getattr(found, attribute)
     except Exception as error:  # importing a plug-in's module can raise anything
         if found is not None:
-            fix = _closest(attribute, vars(found)) or "; correct it"
+            fix = close_match(attribute, vars(found)) or "; correct it"
         else:
             fix = f"; {FIND_MODULE}" if is_missing(error, module) else ""
         raise ConfigError(f"cannot load {noun} {name!r} from {module}:{attribute}: {place(error)}{fix}") from error
@@ -129,8 +128,8 @@ def build(kind: Kind, cls: type[Any], options: Mapping[str, Any]) -> Any:
     allowed = [field.name for field in dataclasses.fields(cls) if field.init]
     for option, value in options.items():
         if option not in allowed:
-            hint = _closest(option, allowed)
-            raise ConfigError(f"{kind.noun} {cls.name!r} has no option {option!r}{hint}; available: {listed(allowed)}")
+            known = f"{listed(allowed)}{close_match(option, allowed)}"
+            raise ConfigError(f"{kind.noun} {cls.name!r} has no option {option!r}; available: {known}")
         wanted = types_by_name[option]
         if not _fits(value, wanted):
             type_name = wanted.__name__ if isinstance(wanted, type) else wanted
@@ -175,8 +174,3 @@ def _fits(value: Any, wanted: Any) -> bool:
     if isinstance(value, bool):
         return wanted is bool
     return isinstance(value, (int, float) if wanted is float else (list, tuple) if wanted is tuple else wanted)
-
-
-def _closest(name: str, names: Iterable[str]) -> str:
-    match = difflib.get_close_matches(name, list(names), 1)
-    return f", did you mean {match[0]!r}?" if match else ""

@@ -43,7 +43,7 @@ def test_a_class_becomes_its_name():
         (
             IMAGES,
             {"network": "smal"},
-            "unknown network 'smal', did you mean 'small'\\?; available: impala, large, lstm",
+            "unknown network 'smal'; available: impala, large, lstm, .*; did you mean small\\?$",
         ),
         (IMAGES, {"network": "none_such:Net"}, "cannot load network 'none_such:Net' .*No module named 'none_such'"),
         (
