@@ -29,7 +29,7 @@ _ENDING = re.compile(r"(noframeskip|deterministic|-ram)*(-v\d+)?$")  # of an id 
 
 
 class GenericEnv:
-    """`num_envs` copies of a Gymnasium environment. `send` steps them one after the other. See `VectorEnv`."""
+    """`num_envs` copies of a Gymnasium environment that step one after the other. See `VectorEnv`."""
 
     def __init__(self, config: Config, num_envs: int, extra_keys: Sequence[str] = ()):
         self._name, self._envs = config.env, [open_env(config) for _ in range(num_envs)]

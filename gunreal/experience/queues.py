@@ -20,8 +20,8 @@ REQUEST = np.dtype([("process", "<i4"), ("group", "<i4")])
 REPLY = np.dtype([("queue", "u1"), ("group", "u1")])
 # A finished rollout, with one sequence of each task, is ready for training.
 ROLLOUT = np.dtype([("process", "<i4"), ("agent", "<i4"), ("first", "<i8")])
-# An episode has ended: its undiscounted, unclipped return and its length in agent steps.
-EPISODE = np.dtype("<f8")  # the score of an episode that has ended
+# An episode has ended: its score, the undiscounted sum of its unclipped rewards.
+EPISODE = np.dtype("<f8")
 
 TRAINED = 255
 ATOMIC = 4096  # bytes; POSIX guarantees 512, Linux a page
