@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from gunreal.acting.episodes import play
+from gunreal.acting.episodes import MAX_STEPS, play
 from gunreal.acting.policy import Policy, stacked
 from gunreal.acting.predictor import sample_actions
 from gunreal.config import folders
@@ -78,11 +78,7 @@ class Run:
 
     @property
     def step(self) -> int:
-        """Number of agent steps that the weights were trained for.
-
-        Raises:
-          FileNotFoundError: there is no intact checkpoint.
-        """
+        """Number of agent steps that the weights were trained for. Raises FileNotFoundError as `checkpoint` does."""
         return self._saved.step
 
     @cached_property
@@ -199,28 +195,31 @@ class Run:
     def _torso(self) -> Learner:
         return self._restored((TorsoFeatures(),), Learner.set_weights)
 
-    def evaluate(self, episodes: int = 30, **options: Any) -> np.ndarray:
+    def evaluate(
+        self, episodes: int = 30, *, seed: int = 1, sample: bool = True, max_steps: int = MAX_STEPS
+    ) -> np.ndarray:
         """Plays new episodes. Returns their unclipped scores, float64 `[episodes]`.
 
         Args:
           episodes: number of episodes, at least 1.
-          **options: `seed` of the episodes, `sample` (False takes the most probable actions), and `max_steps` (maximum
-            length of an episode, in agent steps).
+          seed: random seed of the episodes.
+          sample: whether to sample actions from the policy instead of taking the most probable one.
+          max_steps: maximum length of an episode, in agent steps.
 
         Raises:
           ConfigError: as `actor_critic`.
           FileNotFoundError: there is no intact checkpoint.
           ValueError: there are no episodes to play.
         """
-        ended = play(self.actor_critic, self.config, self.spec, episodes, **options)
+        ended = play(self.actor_critic, self.config, self.spec, episodes, seed=seed, sample=sample, max_steps=max_steps)
         return np.array([episode.score for episode in sorted(ended)])
 
-    def video(self, path: str | Path, **options: Any) -> Path:
+    def video(self, path: str | Path, *, seed: int = 1, sample: bool = True, max_steps: int = MAX_STEPS) -> Path:
         """Plays one new episode and writes a video of it. Needs `pip install "gunreal[video]"`.
 
         Args:
           path: name of the `.mp4` file. An existing file is replaced when the new one is complete.
-          **options: as in `evaluate`.
+          seed, sample, max_steps: as in `evaluate`.
 
         Returns:
           The path.
@@ -231,8 +230,8 @@ class Run:
         from gunreal.records.video import Recorder
 
         with Recorder(path, self) as recorder:
-            for _ in play(self.actor_critic, self.config, self.spec, 1, watch=recorder, **options):
-                pass
+            network, config, spec = self.actor_critic, self.config, self.spec
+            list(play(network, config, spec, 1, seed=seed, sample=sample, max_steps=max_steps, watch=recorder))
         return Path(path)
 
     def export(self, path: str | Path) -> Path:
