@@ -81,8 +81,8 @@ def goal() -> np.ndarray:
 
 def _paint(*layers: tuple[np.ndarray, tuple[int, int, int]]) -> np.ndarray:
     picture = np.zeros((*layers[0][0].shape, 4), np.uint8)
-    for mask, colour in layers:
-        picture[mask] = (*colour, 255)
+    for mask, color in layers:
+        picture[mask] = (*color, 255)
     return picture
 
 

@@ -154,10 +154,10 @@ def _walls(free: np.ndarray) -> Iterator[tuple[tuple[int, int], tuple[int, int],
     """The walls around all free cells: start and end corner (row, column), and picture. The cell lies to the right."""
     for row, column in np.argwhere(free).tolist():
         corners = [(row, column), (row, column + 1), (row + 1, column + 1), (row + 1, column)]
-        neighbours = [(row - 1, column), (row, column + 1), (row + 1, column), (row, column - 1)]
+        neighbors = [(row - 1, column), (row, column + 1), (row + 1, column), (row, column - 1)]
         region = (row // _REGION * 4 + column // _REGION) % art.PATTERNS
-        for side, neighbour in enumerate(neighbours):
-            if not free[neighbour]:
+        for side, neighbor in enumerate(neighbors):
+            if not free[neighbor]:
                 yield corners[side], corners[(side + 1) % 4], _picture(region, side)
 
 

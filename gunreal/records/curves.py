@@ -31,8 +31,8 @@ STATISTIC = (
     "median over seeds; band: its 95 % bootstrap interval (of up to 5 seeds: their range); thin: single runs, "
     "beyond what all seeds have"
 )
-# Okabe and Ito's colours (2008), which people with color blindness can tell apart. Their yellow is too light for lines.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Okabe and Ito's colors (2008), which people with color blindness can tell apart. Their yellow is too light for lines.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _RESAMPLES, _POINTS = 1000, 500
 _TAIL = 0.02  # share of the common part; runs overshoot their budget by a few steps, which need not be shown
 Points = tuple[np.ndarray, np.ndarray]
@@ -217,13 +217,13 @@ def _draw_panel(axes: Any, panel: Panel, width: int) -> None:
     from matplotlib.ticker import EngFormatter
 
     scale, label = _x_axis(panel)
-    for curve, colour in zip(panel.curves, _cycle(), strict=False):
+    for curve, color in zip(panel.curves, _cycle(), strict=False):
         name = f"{curve.label}, {curve.runs} seeds" if curve.runs > 1 else curve.label
-        axes.plot(curve.x / scale, curve.y, color=colour, label=name, linewidth=1.8)
+        axes.plot(curve.x / scale, curve.y, color=color, label=name, linewidth=1.8)
         if curve.low is not None and curve.high is not None:
-            axes.fill_between(curve.x / scale, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
+            axes.fill_between(curve.x / scale, curve.low, curve.high, color=color, alpha=0.18, linewidth=0)
         for x, y in curve.tails:
-            axes.plot(x / scale, y, color=colour, linewidth=0.8, alpha=0.7)
+            axes.plot(x / scale, y, color=color, linewidth=0.8, alpha=0.7)
     smoothing = f",\nmoving mean over {width} lines of metrics" if width > 1 else ""
     axes.set(xlabel=label, ylabel=LABELS.get(panel.y, panel.y) + smoothing, title=panel.title)
     axes.set_xlim(left=0)
@@ -234,7 +234,7 @@ def _draw_panel(axes: Any, panel: Panel, width: int) -> None:
 
 def _cycle() -> Iterable[str]:
     while True:
-        yield from COLOURS
+        yield from COLORS
 
 
 def _x_axis(panel: Panel) -> tuple[float, str]:

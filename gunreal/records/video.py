@@ -130,7 +130,7 @@ class Recorder:
 
     def _frame(self, observation: np.ndarray) -> np.ndarray:
         newest = np.moveaxis(observation[-self._run.spec.frame[0] :], 0, -1)
-        return _centred(np.broadcast_to(newest, (*newest.shape[:2], 3)), self._scale, self._panel)
+        return _centered(np.broadcast_to(newest, (*newest.shape[:2], 3)), self._scale, self._panel)
 
     def _map(self, q: np.ndarray) -> np.ndarray:
         import cv2
@@ -138,8 +138,8 @@ class Recorder:
         assert self._pc is not None
         self._q_max = max(self._q_max, float(q.max()))
         gray = (np.clip(q / self._q_max, 0, 1) * 255).astype(np.uint8)
-        colours = cv2.applyColorMap(gray, cv2.COLORMAP_INFERNO)[..., ::-1]
-        return _centred(colours, self._scale * self._pc.cell_size(self._run.spec), self._panel)
+        colors = cv2.applyColorMap(gray, cv2.COLORMAP_INFERNO)[..., ::-1]
+        return _centered(colors, self._scale * self._pc.cell_size(self._run.spec), self._panel)
 
 
 def _check(path: Path) -> None:
@@ -161,7 +161,7 @@ def _even(side: int) -> int:
     return side + side % 2  # the video format halves the resolution of colors
 
 
-def _centred(image: np.ndarray, scale: int, panel: tuple[int, ...]) -> np.ndarray:
+def _centered(image: np.ndarray, scale: int, panel: tuple[int, ...]) -> np.ndarray:
     """Enlarges an image `[h, w, 3]` by a whole factor and centers it on a black panel."""
     image = image.repeat(scale, 0).repeat(scale, 1)
     canvas = np.zeros((*panel, 3), np.uint8)

@@ -166,7 +166,7 @@ def _draw_bars(experiment: SpeedExperiment, results: Mapping[str, Any], out: Pat
         figure.suptitle(title, fontsize=12)
         for panel, key in zip(axes, experiment.panels, strict=True):
             values = [row["values"][key] or 0.0 for row in rows]
-            panel.barh(places, values, 0.7, color=curves.COLOURS[0])
+            panel.barh(places, values, 0.7, color=curves.COLORS[0])
             for place, row, value in zip(places, rows, values, strict=True):
                 low, high = row["ranges"][key] or (value, value)
                 panel.plot((low, high), (place, place), color="black", linewidth=1.5)

@@ -103,7 +103,7 @@ def draw_aggregates(results: Mapping[str, Any], out: Path) -> None:
             systems = [system for system in found["systems"] if found["systems"][system]["iqm"]]
             for index, system in enumerate(systems):
                 value, *ends = found["systems"][system]["iqm"]
-                colour = curves.COLOURS[index % len(curves.COLOURS)]
+                colour = curves.COLORS[index % len(curves.COLORS)]
                 if ends:
                     axes.barh(index, ends[1] - ends[0], left=ends[0], color=colour, alpha=0.5)
                 axes.plot([value, value], [index - 0.4, index + 0.4], color=colour, linewidth=2.5)
