@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
+
+_AT_ONCE = 1.0  # seconds in which signals of a kind are one. `timeout` sends one to the process and one to its group
 
 
 class Interrupted(KeyboardInterrupt):
@@ -47,8 +50,8 @@ def handled() -> Iterator[Interruption]:
     """Handles the signals until the end of the block.
 
     Python handles signals in the main thread only, so other threads handle none. A second SIGINT or SIGTERM has the
-    effect that it had before the block. Further SIGHUPs have no effect, because the kernel and a shell may each send
-    one. SIGHUP stays ignored if it was ignored before, as under `nohup`.
+    effect that it had before the block, unless it comes together with the first. Further SIGHUPs have no effect,
+    because the kernel and a shell may each send one. SIGHUP stays ignored if it was ignored before, as under `nohup`.
     """
     interruption = Interruption()
     if threading.current_thread() is not threading.main_thread():
@@ -59,9 +62,16 @@ def handled() -> Iterator[Interruption]:
     if before[signal.SIGHUP] == signal.SIG_IGN:
         del before[signal.SIGHUP]
 
+    arrived: dict[int, float] = {}
+
     def handle(number: int, _: Any) -> None:
-        signal.signal(number, signal.SIG_IGN if number == signal.SIGHUP else before[signal.Signals(number)])
-        interruption.take(signal.Signals(number))
+        now = time.monotonic()
+        if number not in arrived:
+            arrived[number] = now
+            interruption.take(signal.Signals(number))
+        elif number != signal.SIGHUP and now - arrived[number] > _AT_ONCE:
+            signal.signal(number, before[signal.Signals(number)])
+            signal.raise_signal(number)
 
     for number in before:
         signal.signal(number, handle)

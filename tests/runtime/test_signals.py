@@ -41,15 +41,19 @@ def test_a_signal_before_there_is_anything_to_stop_raises(number):
     assert stopped == [number.name]
 
 
-def test_a_second_signal_is_as_it_was_before():
-    seen, stopped = [], []
+@pytest.mark.parametrize(("pause", "expected"), [(0.1, []), (2.0, ["second"])])
+def test_a_second_signal_is_as_it_was_before_unless_it_comes_at_once(monkeypatch, pause, expected):
+    """`timeout` sends two at once, which are one wish to stop."""
+    seen, stopped, now = [], [], [100.0]
+    monkeypatch.setattr("gunreal.runtime.signals.time.monotonic", lambda: now[0])
     signal.signal(signal.SIGTERM, lambda *_: seen.append("second"))
     with handled() as interruption:
         interruption.stops(stopped.append)
         for _ in range(2):
             os.kill(os.getpid(), signal.SIGTERM)
             os.kill(os.getpid(), signal.SIGHUP)  # the second one would kill this process by default
-    assert seen == ["second"] and stopped == ["SIGTERM", "SIGHUP"]
+            now[0] += pause
+    assert seen == expected and stopped == ["SIGTERM", "SIGHUP"]
 
 
 def test_an_ignored_hangup_stays_ignored():
