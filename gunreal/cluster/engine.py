@@ -23,6 +23,7 @@ _SILENCE = 5.0  # seconds without an answer of the head after which it is lost. 
 _NEAR = 0.1  # seconds for a connection to another machine. Rounds wait meanwhile
 _SLICE = 0.5  # seconds of waiting between looks at the head
 _STORE = 512 * 2**20  # bytes of shared memory for weights and gradients, taken as they are needed
+_TERMINATED = (signal.SIGTERM, 1)  # exit codes of Ray's handlers of SIGTERM, before and after its node has started
 _LOCAL_REMEDY = "free some space in /tmp and /dev/shm"
 
 # Settings of a Ray that runs on this machine only. They are read when Ray is imported.
@@ -274,7 +275,7 @@ def _prepare_local() -> None:
 def _kept_signals() -> Iterator[None]:
     """Keeps the handlers of signals. Ray installs its own, which would end the run at once.
 
-    Ray's handler of SIGTERM raises SystemExit. The signal is then handled again, by the handler from before.
+    Ray's handlers of SIGTERM raise SystemExit. The signal is then handled again, by the handler from before.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -287,9 +288,10 @@ def _kept_signals() -> Iterator[None]:
 
     try:
         yield
-    except SystemExit:
-        restore()
-        signal.raise_signal(signal.SIGTERM)
+    except SystemExit as error:
+        if error.code in _TERMINATED:
+            restore()
+            signal.raise_signal(signal.SIGTERM)
         raise
     finally:
         restore()

@@ -61,10 +61,16 @@ class HalfRay:
 
 
 @pytest.mark.parametrize(
-    ("error", "raised"), [(KeyboardInterrupt("SIGINT"), "SIGINT"), (SystemExit(15), "SIGTERM"), (ValueError(), None)]
+    ("error", "raised"),
+    [
+        (KeyboardInterrupt("SIGINT"), "SIGINT"),
+        (SystemExit(15), "SIGTERM"),
+        (SystemExit(1), "SIGTERM"),
+        (ValueError(), None),
+    ],
 )
 def test_an_interrupted_start_leaves_nothing(monkeypatch, tmp_path, error, raised):
-    """Ray's handler of SIGTERM raises SystemExit. The log files of a start that has failed are kept."""
+    """Ray's handlers of SIGTERM raise SystemExit. The log files of a start that has failed are kept."""
     half = HalfRay(error)
     monkeypatch.setitem(sys.modules, "ray", half)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
@@ -76,6 +82,15 @@ def test_an_interrupted_start_leaves_nothing(monkeypatch, tmp_path, error, raise
     assert half.process.wait(1) == -signal.SIGKILL
     assert os.path.exists(half.folder) == (raised is None)
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_an_exit_without_a_signal_is_no_signal(monkeypatch, tmp_path):
+    """Such as that of a user's own handler, or of a hook of Ray."""
+    monkeypatch.setitem(sys.modules, "ray", HalfRay(SystemExit("the hook is wrong")))
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.setattr(engine, "_prepare_local", lambda: None)
+    with signals.handled(), pytest.raises(SystemExit, match="the hook is wrong"):
+        Engine(Config(nodes=2))
 
 
 @pytest.fixture
