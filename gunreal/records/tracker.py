@@ -44,11 +44,13 @@ class Tracker:
         import wandb
 
         self._error = wandb.Error
+        kept = run_dir / _FOLDER / _ID
+        identity = kept.read_text() if kept.exists() else secrets.token_hex(4)
         try:
             self._run: Any = wandb.init(
                 project=os.environ.get("WANDB_PROJECT", "gunreal"),
                 name=run_dir.name,
-                id=_identity(run_dir / _FOLDER),
+                id=identity,
                 resume="allow",
                 dir=run_dir,
                 config=dataclasses.asdict(config),
@@ -58,6 +60,8 @@ class Tracker:
         except wandb.Error as error:
             reason = " ".join(str(error).split())
             raise ConfigError(f"--track wandb: {reason}; run wandb login, or set WANDB_MODE=offline") from error
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text(identity)  # only now, so that a refused resume leaves nothing
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Sends the values of a line of metrics. Raises OSError if they cannot be sent."""
@@ -71,11 +75,3 @@ class Tracker:
         run, self._run = self._run, None
         if run is not None:
             run.finish()
-
-
-def _identity(folder: Path) -> str:
-    file = folder / _ID
-    if not file.exists():
-        folder.mkdir(exist_ok=True)
-        file.write_text(secrets.token_hex(4))
-    return file.read_text()

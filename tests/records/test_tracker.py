@@ -93,7 +93,7 @@ def test_a_line_that_cannot_be_sent_is_reported_and_the_run_goes_on(stub, tmp_pa
     assert "Weights & Biases: the run was deleted; " in warning and warning.count("\n") == 1
 
 
-def test_a_refusal_is_one_line(offline, tmp_path, monkeypatch):
+def test_a_refusal_is_one_line_and_leaves_nothing(offline, tmp_path, monkeypatch):
     import wandb
 
     def refuse(**_):
@@ -102,6 +102,7 @@ def test_a_refusal_is_one_line(offline, tmp_path, monkeypatch):
     monkeypatch.setattr(wandb, "init", refuse)
     with pytest.raises(ConfigError, match=r"^--track wandb: api_key not configured \(no-tty\); run wandb login, or"):
         tracker.open_tracker(TRACKED, tmp_path)
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_missing_package_is_found_before_anything_starts(monkeypatch):
