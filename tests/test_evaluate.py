@@ -120,6 +120,7 @@ def test_video_of_a_run_that_has_none(tmp_path, monkeypatch):
         (("{run}", "--policy", "best"), "sample|argmax"),
         (("{run}", "--protocol", "v5"), "leave it out"),
         (("{run}", "--checkpoint", "step_9.npz"), "no checkpoint step_9.npz; available: best, "),
+        (("{run}", "--checkpoint", "a\nb"), "no checkpoint a b; available: best, "),
         (("{run}", "--video", "film.avi"), "FILE.mp4"),
         (("{run}", "--video", "{run}/none/film.mp4"), "cannot write the video"),
     ],

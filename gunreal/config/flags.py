@@ -147,7 +147,7 @@ def read(values: flags.FlagValues, argv: Sequence[str], known: Sequence[str]) ->
         if "Non-boolean" in str(error):
             raise ConfigError(f"{str(error).split(': ')[0]}: give true or false, or no value") from error
         message = re.sub(r"invalid literal for int\(\) with base 10: (.*)", r"\1 is not a whole number", str(error))
-        raise ConfigError(" ".join(message.split())) from error
+        raise ConfigError(message) from error
     except ValueError as error:  # absl's for `--noserial=true`
         raise ConfigError(f"{error}; leave out the value") from error
 

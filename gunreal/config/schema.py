@@ -12,7 +12,7 @@ import typing
 from collections.abc import Iterable
 from typing import Any
 
-from gunreal.config.values import converted
+from gunreal.config.values import OneLineError, converted
 
 
 def field(default: Any, help: str, **limits: Any) -> Any:
@@ -273,7 +273,7 @@ class Config:
     node_timeout: float = field(10.0, "Seconds without a sign of life before a node is replaced", above=0)
 
 
-class ConfigError(ValueError):
+class ConfigError(OneLineError):
     """An invalid configuration. The message is one line that names the fix."""
 
 

@@ -14,6 +14,13 @@ _WANTED |= {"network_args": "a table", "network": "a name or a class"}
 _FIX = "define it in a module, such as mine.py, and import it from there"
 
 
+class OneLineError(ValueError):
+    """An error whose message is one line, whatever the values and errors that it names."""
+
+    def __init__(self, message: str):
+        super().__init__(one_line(message))
+
+
 def converted(name: str, kind: Any, value: Any) -> Any:
     """Converts `value` to the type `kind` of field `name`.
 
@@ -41,6 +48,11 @@ def converted(name: str, kind: Any, value: Any) -> Any:
     if name == "task" and _is_table(value) and all(_is_table(options) for options in value.values()):
         return _plain(value)
     raise ValueError(f"{name} is {value!r}, but must be {_WANTED.get(name) or _KINDS[kind]}")
+
+
+def one_line(text: str) -> str:
+    """The text with spaces in place of its line breaks."""
+    return " ".join(line.strip() for line in text.splitlines() if line.strip())
 
 
 def reference(field: str, thing: Any) -> str:

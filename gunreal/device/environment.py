@@ -85,7 +85,7 @@ def _values(
     except ConfigError:
         raise
     except Exception as error:  # an environment can raise anything
-        raise ConfigError(f"{config.env} fails in {method}: {' '.join(place(error).split())}") from error
+        raise ConfigError(f"{config.env} fails in {method}: {place(error)}") from error
     count = len(found) if isinstance(found, tuple | list) else 1
     if count != len(names):
         wanted = f"{', '.join(names[:-1])} and {names[-1]}"

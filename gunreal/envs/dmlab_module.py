@@ -44,7 +44,7 @@ def load_module(level: str) -> Any:
             remedy = _MISSING.get(error.name or "", "which is missing; install it")
             raise ConfigError(f"deepmind_lab needs the module {error.name}, {remedy}") from None
     except ImportError as error:
-        raise ConfigError(f"cannot load the installed deepmind_lab: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"cannot load the installed deepmind_lab: {error}") from None
     maze = "NavMazeRandomGoal" if "random_goal" in level else "NavMazeStatic"
     twin = "SeekAvoid" if "seekavoid" in level else maze
     raise ConfigError(

@@ -148,14 +148,14 @@ def open_env(config: Config) -> gymnasium.Env:
     except ModuleNotFoundError as e:
         raise ConfigError(f"{config.env} needs a missing package: {e}; install it") from e
     except ImportError as e:  # such as a missing library of the system
-        raise ConfigError(f"{config.env} cannot be imported: {' '.join(str(e).split())}") from e
+        raise ConfigError(f"{config.env} cannot be imported: {e}") from e
     except (TypeError, ValueError, KeyError, AssertionError) as e:
         if not config.env_args:
             raise
         what = str(e).partition(" was raised")[0] if isinstance(e, TypeError | ValueError) else repr(e)
-        raise ConfigError(f"env_args do not fit {config.env}: {' '.join(what.split())}") from e
+        raise ConfigError(f"env_args do not fit {config.env}: {what}") from e
     except gymnasium.error.Error as e:
-        raise ConfigError(f"{config.env}: {' '.join(str(e).split())}") from None
+        raise ConfigError(f"{config.env}: {e}") from None
 
 
 def _import(config: Config, module: str) -> None:
@@ -186,7 +186,7 @@ def _from_function(config: Config, function: Callable[..., Any]) -> gymnasium.En
     except ValueError as e:
         if not config.env_args:
             raise
-        raise ConfigError(f"env_args do not fit {config.env}: {' '.join(str(e).split())}") from e
+        raise ConfigError(f"env_args do not fit {config.env}: {e}") from e
     if isinstance(env, gymnasium.Env):
         return env
     if functional := adapted(env):

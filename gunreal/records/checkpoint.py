@@ -24,6 +24,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from gunreal.config.values import one_line
 from gunreal.records.warning import warn
 
 _META = "meta.json"
@@ -154,7 +155,7 @@ def find(run_dir: str | Path, which: str | int | Path) -> Path:
     inside = _path(folder, int(name)) if name.isdecimal() else folder / (_BEST if name == "best" else name)
     path = inside if name == "best" or os.path.isfile(inside) else Path(name)
     if not os.path.isfile(path):  # unlike Path.is_file, it accepts a name that is too long
-        raise FileNotFoundError(f"no checkpoint {path}; {_listed(run_dir)}")
+        raise FileNotFoundError(one_line(f"no checkpoint {path}; {_listed(run_dir)}"))
     return path
 
 

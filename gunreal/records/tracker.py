@@ -58,8 +58,7 @@ class Tracker:
             )
             self._run.define_metric("*", step_metric="step")  # a resumed run may take some steps again
         except wandb.Error as error:
-            reason = " ".join(str(error).split())
-            raise ConfigError(f"--track wandb: {reason}; run wandb login, or set WANDB_MODE=offline") from error
+            raise ConfigError(f"--track wandb: {error}; run wandb login, or set WANDB_MODE=offline") from error
         kept.parent.mkdir(exist_ok=True)
         kept.write_text(identity)  # only now, so that a refused resume leaves nothing
 

@@ -151,7 +151,7 @@ class ParallelRunner:
         report, errors = f"agent process {remote.process} {why}", remote.errors()
         system.pool.remove(remote.process).close()
         if remote.popen.returncode == EXIT_BAD_INPUT:
-            raise ConfigError(errors)
+            raise ConfigError(errors.rpartition("\n")[2])  # what came before is output of its environments
         if failures >= _FAILURES:
             raise AgentFailure(f"{report}, {_FAILURES} times in a row soon after its start:\n{errors}")
         warn(f"{report}; restarting it with empty replay" + (f":\n{errors}" if errors else ""))

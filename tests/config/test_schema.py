@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -231,6 +232,11 @@ def test_values_get_their_fields_types():
     for wrong in ({"agents": 16.5}, {"agents": "many"}, {"serial": 1}, {"env": None}):
         with pytest.raises(ConfigError, match="but must be"):
             Config(**wrong)
+
+
+def test_an_error_is_one_line():
+    error = ConfigError("run 'a\n b' not found: its folder\r\n\n  is gone")
+    assert str(error) == str(pickle.loads(pickle.dumps(error))) == "run 'a b' not found: its folder is gone"
 
 
 def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path, monkeypatch):
