@@ -164,7 +164,7 @@ class Coordinator(Record):
                     Model(state, description.limits).check(self.resumed.state)
                     state = self.resumed.state
                 elif self._start:
-                    state, self._start = starting.adopt(state, self._start, self._tasks), None
+                    state, self._start = starting.adopt(state, self._start, self._tasks, self.config.algorithm), None
                 self._model = Model(state, description.limits)
                 nodes = self.config.nodes or len(self._engine.machines())
                 count = shards.choose(self.config.reducers, len(self._engine.machines()), nodes, self._model.size)

@@ -17,7 +17,7 @@ from gunreal.records.warning import warn
 if TYPE_CHECKING:
     from gunreal.learning.learner import Learner
 
-_VALUE = ("weights/value/", "statistics/return/")  # the value layer learns returns that these moments normalize
+_RETURNS, _OBSERVATIONS = "statistics/return", "statistics/observation"
 
 
 def find(config: Config) -> Path:
@@ -38,7 +38,7 @@ def find(config: Config) -> Path:
 def begin(learner: Learner, config: Config) -> None:
     """Gives a new learner the weights of the run `config.init`. Raises ConfigError as `load` and `adopt`."""
     heads = [task.name for task in learner.network.tasks]
-    learner.set_state(adopt(learner.get_state(), load(config), heads))
+    learner.set_state(adopt(learner.get_state(), load(config), heads, config.algorithm))
 
 
 def load(config: Config) -> checkpoint.Checkpoint:
@@ -57,7 +57,7 @@ def load(config: Config) -> checkpoint.Checkpoint:
 
 
 def adopt(
-    state: Mapping[str, np.ndarray], saved: checkpoint.Checkpoint, heads: Collection[str]
+    state: Mapping[str, np.ndarray], saved: checkpoint.Checkpoint, heads: Collection[str], algorithm: str
 ) -> dict[str, np.ndarray]:
     """Returns the state of a new learner with the weights of a checkpoint, and says which layers start anew.
 
@@ -65,11 +65,15 @@ def adopt(
       state: the state of the new learner, whose optimizer and version are kept.
       saved: the checkpoint.
       heads: names of the tasks. If layers of a head start anew, the head is named once.
+      algorithm: algorithm of the new run.
 
     Raises:
       ConfigError: no layer fits.
     """
-    merged, copied, others = copy_layers(state, saved.state)
+    before = saved.extra.get("config", {}).get("algorithm", "a3c")
+    # DQN's policy layer gives Q values, and that of the others the logits of probabilities.
+    differ = before != algorithm and "dqn" in (before, algorithm)
+    merged, copied, others = copy_layers(state, saved.state, ("weights/policy",) if differ else ())
     if not copied:
         raise ConfigError(f"init: no layer of {saved.path} fits; use the --network of that run, or leave out init")
     names = dict.fromkeys(head if (head := name.partition("/")[0]) in heads else name for name in others)
@@ -78,28 +82,41 @@ def adopt(
 
 
 def copy_layers(
-    own: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]
+    own: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray], left_out: Collection[str] = ()
 ) -> tuple[dict[str, np.ndarray], list[str], list[str]]:
     """Copies weights and moments from one state to another. Layers whose shapes differ are not copied.
 
-    Neither is the value layer if only one of the two runs normalizes returns.
+    The value layer and the moments of returns are copied together or not at all, because it learns returns that these
+    normalize. So are the first layer and the moments of observations. Neither layer is copied if only one of the two
+    runs has its moments.
+
+    Args:
+      own: the state of the new run.
+      other: the state to copy from.
+      left_out: layers that are not copied, such as "weights/policy".
 
     Returns:
       The new state, the names of the layers that were copied, and those of the layers that were not.
     """
+    first = next(_layer(name) for name in own if name.startswith("weights/"))
+    bound = {_RETURNS: "weights/value", _OBSERVATIONS: first}
     parts: dict[str, list[str]] = {}
     for name in own:
-        if name.startswith(_VALUE):
-            parts.setdefault("weights/value", []).append(name)
-        elif name.startswith(("weights/", "statistics/")):
-            parts.setdefault(name.rpartition("/")[0], []).append(name)
+        if name.startswith(("weights/", "statistics/")):
+            parts.setdefault(bound.get(_layer(name), _layer(name)), []).append(name)
     fitting = {
-        layer: all(name in other and np.shape(other[name]) == np.shape(own[name]) for name in names)
+        layer: layer not in left_out
+        and all(name in other and np.shape(other[name]) == np.shape(own[name]) for name in names)
         for layer, names in parts.items()
     }
-    if any(name.startswith(_VALUE) and name not in own for name in other):
-        fitting["weights/value"] = False
+    for name in other:
+        if _layer(name) in bound and name not in own:
+            fitting[bound[_layer(name)]] = False
     merged = {**own, **{name: other[name] for layer, names in parts.items() if fitting[layer] for name in names}}
     layers = [layer for layer in parts if layer.startswith("weights/")]
     copied, others = ([x.removeprefix("weights/") for x in layers if fitting[x] is fits] for fits in (True, False))
     return merged, copied, others
+
+
+def _layer(name: str) -> str:
+    return name.rpartition("/")[0]

@@ -94,6 +94,37 @@ def test_a_value_of_normalized_returns_only_fits_one_of_normalized_returns(norma
             np.testing.assert_array_equal(merged[name], own[name], err_msg=name)
 
 
+@pytest.mark.parametrize("wider", [True, False])
+def test_the_first_layer_and_the_moments_of_its_observations_go_together(wider):
+    """It has learned from observations that these moments normalize."""
+    configs = [
+        dataclasses.replace(CONFIG, normalize_observations=x) for x in ("element", "element" if wider else "off")
+    ]
+    source, own = (make_learner(config, seed=seed).get_state() for seed, config in enumerate(configs))
+    first = next(name for name in own if name.startswith("weights/torso/"))
+    if wider:
+        source[first] = np.zeros((3, *source[first].shape[1:]), np.float32)
+    merged, _, others = starting.copy_layers(own, source)
+    assert others == [first.removeprefix("weights/").rpartition("/")[0]] and merged.keys() == own.keys()
+    for name in merged:
+        if name.startswith(("statistics/observation", first.rpartition("/")[0])):
+            np.testing.assert_array_equal(merged[name], own[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("before", "algorithm", "anew"), [("dqn", "ppo", True), ("a3c", "dqn", True), ("a3c", "ppo", False)]
+)
+def test_the_policy_of_dqn_is_none_of_an_actor_critic(tmp_path, capsys, before, algorithm, anew):
+    """Its outputs are Q values."""
+    own, source = make_learner(seed=1).get_state(), make_learner(seed=2).get_state()
+    saved = checkpoint.load(tmp_path, checkpoint.save(tmp_path, 40, source, {"config": {"algorithm": before}}))
+    merged = starting.adopt(own, saved, (), algorithm)
+    assert capsys.readouterr().err.endswith(", except for policy\n" if anew else ".npz\n")
+    for name, array in weights(merged, "weights/").items():
+        kept = anew and name.startswith("weights/policy")
+        np.testing.assert_array_equal(array, (own if kept else source)[name], err_msg=name)
+
+
 def test_a_checkpoint_without_any_layer_that_fits_is_refused(tmp_path):
     file = checkpoint.save(tmp_path, 40, {"weights/other/kernel": np.zeros(3, np.float32)}, {})
     with pytest.raises(ConfigError, match="^init: no layer of .* fits; use the --network of that run"):
