@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 import signal
@@ -20,6 +21,7 @@ from gunreal.config.schema import Config, ConfigError
 
 _REACH = 5.0  # seconds for a connection to a cluster
 _SILENCE = 5.0  # seconds without an answer of the head after which it is lost. Ray aborts this process after 60
+LONGEST_STEP = 1.0  # seconds of silence that one look can add, because this process may itself have been stopped
 _NEAR = 0.1  # seconds for a connection to another machine. Rounds wait meanwhile
 _SLICE = 0.5  # seconds of waiting between looks at the head
 _STORE = 512 * 2**20  # bytes of shared memory for weights and gradients, taken as they are needed
@@ -86,7 +88,7 @@ class Engine:
         except BaseException:  # such as Ctrl-C
             self.close()
             raise
-        self._heard = time.monotonic()
+        self._looked, self._silent = time.monotonic(), 0.0
 
     def _connect(self, address: str) -> None:
         if ":" in address:
@@ -137,16 +139,18 @@ class Engine:
         """
         host, _, port = self._head.rpartition(":")
         now = time.monotonic()
+        passed, self._looked = min(now - self._looked, LONGEST_STEP), now
         try:
             socket.create_connection((host, int(port)), 1.0).close()
         except OSError as error:
-            self.is_lost = now - self._heard > _SILENCE
+            self._silent += passed
+            self.is_lost = self._silent > _SILENCE
             if self.is_lost:
                 raise HeadLost(
                     f"the head of the Ray cluster at {self._head} is lost; start the cluster again and use --resume"
                 ) from error
             return False
-        self._heard = now
+        self._silent = 0.0
         return True
 
     def _asked(self, call: Callable[[], Any]) -> Any:
@@ -188,13 +192,12 @@ class Engine:
         Raises:
           HeadLost: the head has not answered for some seconds, so that Ray may not tell that a process has died.
         """
-        deadline = time.monotonic() + seconds
-        while True:
-            left = max(0.0, deadline - time.monotonic())
-            ready, _ = self.ray.wait(list(refs), num_returns=len(refs), timeout=min(left, _SLICE))
-            if len(ready) == len(refs) or left <= _SLICE:
-                return len(ready) == len(refs)
+        for _ in range(math.ceil(seconds / _SLICE)):  # a deadline may pass while this process is stopped
+            ready, _ = self.ray.wait(list(refs), num_returns=len(refs), timeout=_SLICE)
+            if len(ready) == len(refs):
+                return True
             self._has_head()
+        return False
 
     def actor(self, kind: type, *args: Any, machine: Machine, share: float = 0, calls: int = 1) -> Any:
         """Starts a process that holds an object of class `kind`.

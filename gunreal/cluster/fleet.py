@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 from gunreal.acting.pool import AgentFailure
-from gunreal.cluster.engine import Engine, Machine
+from gunreal.cluster.engine import LONGEST_STEP, Engine, Machine
 from gunreal.cluster.node import Assignment, Description, Node, Refused, node_fields
 from gunreal.config.schema import Config, ConfigError
 from gunreal.config.version import VERSION
@@ -45,7 +45,7 @@ class Member:
       answers: number of answers so far.
       gauges: its newest gauges and queue lengths.
       life: reference to its next sign of life.
-      heard: time of its last sign of life.
+      silent: seconds without a sign of life.
       stopped: reference to whether its process is stopped, if its machine has been asked since then.
       cut: seconds for which the network to its machine was cut, since its last sign of life.
     """
@@ -63,7 +63,7 @@ class Member:
     answers: int = 0
     gauges: Any = None
     life: Any = None
-    heard: float = dataclasses.field(default_factory=time.monotonic)
+    silent: float = 0.0
     stopped: Any = None
     cut: float = 0.0
 
@@ -74,7 +74,7 @@ class Member:
 
     def answered(self) -> None:
         """Records a sign of life."""
-        self.heard, self.cut, self.stopped = time.monotonic(), 0.0, None
+        self.silent, self.cut, self.stopped = 0.0, 0.0, None
 
 
 class Fleet:
@@ -114,11 +114,11 @@ class Fleet:
         now = time.monotonic()
         if now - self._looked < _LOOK:
             return
-        self._looked = now
+        passed, self._looked = min(now - self._looked, LONGEST_STEP), now
         self._machines = [machine for machine in self._engine.machines() if machine.id not in self._refused]
         self._seat(now)
         for member in list(self.members.values()):
-            self._check_life(member, now)
+            self._check_life(member, passed)
 
     def _seat(self, now: float) -> None:
         """Starts the nodes that are missing, in the first free slots. Slots are numbered over the machines in turn."""
@@ -151,7 +151,7 @@ class Fleet:
         self._seen.add(slot)
         self.members[slot] = Member(slot, machine, share, actor, actor.start.remote(assignment))
 
-    def _check_life(self, member: Member, now: float) -> None:
+    def _check_life(self, member: Member, passed: float) -> None:
         if member.life is None:
             member.life = member.actor.gauges.remote()
         ready, _ = self._ray.wait([member.life], timeout=0)
@@ -161,19 +161,20 @@ class Fleet:
             try:
                 member.gauges = self._ray.get(life) or member.gauges
             except self._ray.exceptions.ActorUnavailableError:
-                member.heard = now - _LOOK  # the connection is cut for the moment
+                member.silent = _LOOK  # the connection is cut for the moment
             except self._ray.exceptions.RayError as error:
                 self.lost(member, error)
             return
+        member.silent += passed
         # It compiles before its first answer, and may be silent meanwhile on a busy machine.
         patience = self._config.node_timeout if member.answers else max(_STARTING, self._config.node_timeout)
-        if (member.is_away or now - member.heard > patience) and self._is_cut_off(member):
-            member.cut += now - member.heard
-            member.heard = now
+        if (member.is_away or member.silent > patience) and self._is_cut_off(member):
+            member.cut += member.silent
+            member.silent = 0.0
         patience += min(member.cut, _LONGEST_PAUSE)
-        if now - member.heard > patience:
+        if member.silent > patience:
             self.lost(member, TimeoutError(f"it gave no sign of life for {patience:g} s"))
-        elif member.description and now - member.heard > _SILENCE and self._is_stopped(member, member.description.pid):
+        elif member.description and member.silent > _SILENCE and self._is_stopped(member, member.description.pid):
             self.lost(member, TimeoutError("its process is stopped"))
 
     def _is_stopped(self, member: Member, pid: int) -> bool:

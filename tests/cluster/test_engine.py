@@ -101,7 +101,7 @@ def connected(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as head:
         found = Engine.__new__(Engine)
         found._head = "{}:{}".format(*head.getsockname())
-        found._heard = time.monotonic()
+        found._looked, found._silent = time.monotonic(), 0.0
         yield found, head
 
 
@@ -128,3 +128,35 @@ def test_a_call_gives_its_result_or_its_error(connected):
     assert found._asked(lambda: slow.start() or slow.join() or 3) == 3
     with pytest.raises(KeyError):
         found._asked(lambda: {}["missing"])
+
+
+def test_one_failed_look_after_a_pause_of_this_process_is_no_loss(connected, monkeypatch):
+    found, head = connected
+    head.close()
+    monkeypatch.setattr(engine, "LONGEST_STEP", 0.04)
+    found._looked -= 1000
+    assert not found._has_head() and not found.is_lost
+    with pytest.raises(HeadLost):
+        for _ in range(1000):
+            time.sleep(0.005)
+            assert not found._has_head()
+
+
+def test_a_pause_of_this_process_does_not_end_a_wait(connected, monkeypatch):
+    """Results arrive a moment after it goes on."""
+    found, _ = connected
+    clock, answers = [0.0], [[], [], ["result"]]
+
+    def wait(refs, num_returns, timeout):
+        clock[0] += 1000 if len(answers) == 3 else timeout
+        return answers.pop(0), None
+
+    found.ray = types.SimpleNamespace(wait=wait)
+    monkeypatch.setattr(engine.time, "monotonic", lambda: clock[0])
+    assert found.wait(["result"], 10.0) and not answers
+
+
+def test_a_wait_ends_without_a_result(connected):
+    found, _ = connected
+    found.ray = types.SimpleNamespace(wait=lambda refs, num_returns, timeout: ([], time.sleep(timeout)))
+    assert not found.wait(["result"], 0.05)

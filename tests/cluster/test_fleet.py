@@ -1,66 +1,15 @@
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-
+import fleets
 import pytest
-from ray_standin import Engine, Ref
+from fleets import Quick, look, make
 
 from gunreal.acting.pool import AgentFailure
 from gunreal.cluster import fleet
-from gunreal.cluster.fleet import Fleet
-from gunreal.cluster.node import Description, Refused
-from gunreal.config.schema import Config, ConfigError
-from gunreal.experience.spec import Spec
+from gunreal.cluster.node import Refused
+from gunreal.config.schema import ConfigError
 
-SPEC = Spec((4,), 1, "float32", 2)
-
-
-class Quick:
-    """A node that starts at once. `errors` holds what the next ones fail with."""
-
-    errors: list[Exception] = []  # noqa: RUF012  one list for all
-    started: list[int] = []  # noqa: RUF012
-    drawn: list[int] = []  # noqa: RUF012
-    sharing: list[int] = []  # noqa: RUF012
-
-    def start(self, told):
-        self.started.append(told.fields["seed"])
-        self.drawn.append(told.seed)
-        self.sharing.append(told.sharing)
-        if self.errors:
-            raise self.errors.pop(0)
-        return Description({}, {}, 1)
-
-    def gauges(self):
-        return {"agents": 2}, {}
-
-    def stop(self):
-        pass
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """A clock that goes on when a test says so."""
-    now = [100.0]
-    monkeypatch.setattr(fleet.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(fleet.time, "sleep", lambda seconds: None)
-    Quick.errors, Quick.started, Quick.drawn, Quick.sharing = [], [], [], []
-    return now
-
-
-def look(found, clock, seconds=1.0):
-    """What the coordinator does, for some seconds."""
-    clock[0] += seconds
-    found.look()
-    for member in list(found.wait(0)):
-        member.description = found.result(member)
-
-
-def make(*hosts, **fields):
-    engine = Engine(*hosts)
-    return engine, Fleet(engine, Config(**fields), SPEC, 0, Quick)
+clock = fleets.clock  # pytest finds fixtures among a module's names
 
 
 def test_nodes_are_spread_over_the_machines(clock):
@@ -131,111 +80,6 @@ def test_the_reason_of_a_loss_is_one_line_without_guesses():
     assert fleet._in_one_line(RuntimeError(text)) == "The worker died. Worker exit detail: end of file."
 
 
-def test_a_node_without_a_sign_of_life_is_replaced(clock):
-    _, found = make("a", nodes=2, node_timeout=5.0)
-    look(found, clock)
-    look(found, clock)
-    found.ready()[0].actor.hangs, found.ready()[0].answers = True, 1
-    look(found, clock, 4.0)
-    assert [member.slot for member in found.ready()] == [0, 1]
-    look(found, clock, 2.0)
-    assert [member.slot for member in found.ready()] == [1]
-
-
-def test_a_silent_node_is_replaced_early_if_its_process_is_stopped(clock, monkeypatch, capsys):
-    _, found = make("a", nodes=2)
-    look(found, clock)
-    look(found, clock)
-    found.ready()[0].actor.hangs = True
-    look(found, clock, 4.0)
-    assert [member.slot for member in found.ready()] == [0, 1]  # it is busy
-    monkeypatch.setattr(fleet, "is_stopped", lambda pid: True)
-    look(found, clock)
-    assert [member.slot for member in found.ready()] == [1]
-    assert "node 0 on a is lost (its process is stopped)" in capsys.readouterr().err
-
-
-def test_an_answer_from_before_a_sign_of_life_does_not_count(clock, monkeypatch):
-    _, found = make("a", nodes=1)
-    look(found, clock)
-    look(found, clock)
-    (member,) = found.ready()
-    monkeypatch.setattr(fleet, "is_stopped", lambda pid: True)
-    member.life, member.actor.hangs = Ref(ready=False), True
-    monkeypatch.setattr(found._engine, "call", lambda *args, machine: Ref(True, ready=False))
-    look(found, clock, 4.0)
-    answer, member.life.ready, member.actor.hangs = member.stopped, True, False
-    look(found, clock)
-    answer.ready = True
-    assert member.stopped is None and found.ready() == [member]
-
-
-def test_a_stopped_process_is_seen():
-    process = subprocess.Popen(["sleep", "60"])
-    try:
-        assert not fleet.is_stopped(process.pid)
-        process.send_signal(signal.SIGSTOP)
-        os.waitpid(process.pid, os.WUNTRACED)
-        assert fleet.is_stopped(process.pid)
-    finally:
-        process.kill()
-        process.wait()
-    assert not fleet.is_stopped(process.pid)
-
-
-def test_a_node_whose_network_is_cut_is_not_replaced(clock, capsys):
-    """It is left out until it answers, for which it has time after the network is back."""
-    engine, found = make("a", "b", nodes=2, node_timeout=5.0)
-    look(found, clock)
-    look(found, clock)
-    cut = found.ready()[1]
-    cut.life, cut.actor.hangs, cut.answers = Ref(ready=False), True, 1
-    engine.cut = {"b"}
-    for _ in range(10):
-        look(found, clock, 2.0)
-    assert [member.slot for member in found.ready()] == [0]
-    engine.cut = set()
-    look(found, clock, 4.0)
-    assert [member.slot for member in found.ready()] == [0]
-    cut.life.ready = True
-    look(found, clock)
-    assert found.ready()[1] is cut and found.replaced == 0
-    assert capsys.readouterr().err.count("node 1 on b is away") == 1
-
-
-def test_a_node_that_stays_silent_after_its_network_is_back_is_replaced(clock):
-    """It has as long as the network was cut, and the timeout, because TCP's attempts have become rare."""
-    engine, found = make("a", "b", nodes=2, node_timeout=5.0)
-    look(found, clock)
-    look(found, clock)
-    cut = found.ready()[1]
-    cut.life, cut.actor.hangs, cut.answers = Ref(ready=False), True, 1
-    engine.cut = {"b"}
-    look(found, clock, 6.0)
-    engine.cut = set()
-    look(found, clock, 10.0)  # the cut and the timeout are 11 s
-    assert cut in found.members.values()
-    look(found, clock, 2.0)
-    assert cut not in found.members.values()
-
-
-def test_a_long_start_is_not_held_against_a_node(clock):
-    """It answers nothing while it loads a framework, nor while it compiles before its first gradient."""
-    _, found = make("a", nodes=1, node_timeout=5.0)
-    clock[0] += 1
-    found.look()
-    (member,) = found.members.values()
-    member.life = Ref(ready=False)
-    clock[0] += 100
-    member.description = found.result(member)
-    found.look()
-    look(found, clock, 50.0)
-    assert found.ready() == [member]
-    member.answers = 1
-    look(found, clock, 6.0)
-    assert found.ready() == []
-
-
 def test_a_node_waits_for_a_gpu(clock):
     """Its machine is gone, and the node of the other one has its whole GPU. Ray could never start it there."""
     engine, found = make("a", "b", nodes=2, cluster="auto")
@@ -243,7 +87,7 @@ def test_a_node_waits_for_a_gpu(clock):
     look(found, clock)
     engine.hosts = ["a"]
     found.lost(found.members[1], RuntimeError("the machine is gone"))
-    look(found, clock, 100.0)
+    look(found, clock, 100)
     assert list(found.members) == [0]
     engine.hosts = ["a", "b"]
     look(found, clock)
