@@ -34,6 +34,11 @@ class Rescaling(NamedTuple):
     factor: float
     offset: float
 
+    def apply(self, weights: np.ndarray) -> None:
+        """Rescales `weights` `[n]` in place."""
+        weights[self.start : self.stop] *= np.float32(self.factor)
+        weights[self.start : self.stop] += np.float32(self.offset)
+
 
 class Reducer:
     """Adds up the gradients of a round and takes the step. A process of Ray runs it, as an actor."""
@@ -95,9 +100,8 @@ class Reducer:
         if most > 0:
             self._total *= np.float32(most / max(norm, most))
         self._optimizer.step(self._weights, self._total, rate)
-        for start, stop, factor, offset in rescalings:
-            self._weights[start:stop] *= np.float32(factor)
-            self._weights[start:stop] += np.float32(offset)
+        for rescaling in rescalings:
+            rescaling.apply(self._weights)
         return self.updates(), self._weights
 
     def updates(self) -> int:

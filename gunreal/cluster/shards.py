@@ -35,11 +35,13 @@ class Step(NamedTuple):
       squares: the result of `Reducer.gather` for each reducer.
       updates: number of updates of each reducer.
       before: references to the slices of the weights before the step.
+      rescalings: changes of some weights after the step, in places of all weights.
     """
 
     squares: list[Any]
     updates: list[Any]
     before: list[Any]
+    rescalings: Sequence[Rescaling]
 
 
 class Shards:
@@ -67,6 +69,7 @@ class Shards:
         self._await(self._reducers)
         self.weights: list[Any] = [self._ray.put(shard.weights) for shard in self._kept]
         self._updates = whole.updates
+        self._rescalings: list[tuple[int, Sequence[Rescaling]]] = []  # since the copies, after so many updates
         self._copies: list[Any] = []
         self._copied = time.monotonic()
 
@@ -116,10 +119,10 @@ class Shards:
             for reducer, part in zip(self._reducers, self.parts, strict=True)
         ]
         before, self.weights = self.weights, [weights for _, weights in refs]
-        return Step(squares, [updates for updates, _ in refs], before)
+        return Step(squares, [updates for updates, _ in refs], before, rescalings)
 
     def finish(self, step: Step) -> float | None:
-        """Waits until a step is taken. A reducer that dies while it applies the gradient misses the step.
+        """Waits until a step is taken. If a reducer dies while it applies the gradient, its slice is only rescaled.
 
         Returns:
           The norm of the gradient. None if a reducer died before, and none has taken the step.
@@ -130,16 +133,20 @@ class Shards:
         given, self.weights = self.weights, step.before
         squares = [self._result(ref) for ref in step.squares]
         dead = [place for place, found in enumerate(squares) if found is None]
-        taken = not dead
-        if taken:
+        norm = None if dead else math.sqrt(sum(squares))
+        if norm is not None:
             dead = [place for place, updates in enumerate(step.updates) if self._result(updates) is None]
             self.weights = [step.before[place] if place in dead else ref for place, ref in enumerate(given)]
             self._updates += 1
+            if math.isfinite(norm):
+                self._rescalings.append((self._updates, step.rescalings))
+        for place in dead:
+            self._recover(place, missed=norm is not None)
         for place in dead:
             self._replace(place)
         if time.monotonic() - self._copied > _BACKUP:
             self._copy()
-        return math.sqrt(sum(squares)) if taken else None
+        return norm
 
     def _result(self, ref: Any) -> Any:
         """What a reducer returned, or None if it has died. Raises HeadLost."""
@@ -153,27 +160,43 @@ class Shards:
         self._copied = time.monotonic()
         if self._copies and not self._ray.wait(self._copies, num_returns=len(self._copies), timeout=0)[1]:
             self._kept = self._ray.get(self._copies)
+            oldest = min(shard.updates for shard in self._kept)
+            self._rescalings = [(updates, found) for updates, found in self._rescalings if updates > oldest]
         self._copies = [reducer.shard.remote() for reducer in self._reducers]
 
     def _replace(self, place: int) -> None:
-        """Starts another reducer with what is left of the slice. Waits for a machine if there is none."""
+        """Starts another reducer with what is kept of the slice. Waits for a machine if there is none."""
         self._engine.kill(self._reducers[place])
-        self._recover(place)
         self._copies = []
         self.replaced += 1
         self._reducers[place] = self._start(place)
         self._await([self._reducers[place]])
 
-    def _recover(self, place: int) -> Shard:
-        """Keeps and returns the weights of the last round with the last copy of the averages."""
-        kept = self._kept[place]._replace(updates=self._updates)
-        try:
+    def _recover(self, place: int, missed: bool = False) -> Shard:
+        """Keeps and returns the weights of the last round with the last copy of the averages.
+
+        Args:
+          place: number of the reducer.
+          missed: whether it has missed the last step.
+        """
+        with contextlib.suppress(self._ray.exceptions.RayError):  # they may be lost with their machine
             self._engine.wait(self.weights[place : place + 1], _PATIENCE)
-            kept = kept._replace(weights=self._ray.get(self.weights[place], timeout=0))
-        except self._ray.exceptions.RayError:  # they were lost with their machine
-            self.weights[place] = self._ray.put(kept.weights)
-        self._kept[place] = kept
+            weights = self._ray.get(self.weights[place], timeout=0)
+            self._kept[place] = self._kept[place]._replace(weights=weights, updates=self._updates - missed)
+        kept = self._keep_rescaled(place)
+        self.weights[place] = self._ray.put(kept.weights)
         return kept
+
+    def _keep_rescaled(self, place: int) -> Shard:
+        """Rescales what is kept of a slice as the other slices were, so that the value layer fits the moments."""
+        kept = self._kept[place]
+        weights = kept.weights.copy()
+        for updates, rescalings in self._rescalings:
+            if updates > kept.updates:
+                for rescaling in within(rescalings, self.parts[place]):
+                    rescaling.apply(weights)
+        self._kept[place] = kept._replace(weights=weights, updates=self._updates)
+        return self._kept[place]
 
     def whole(self) -> Shard:
         """Weights and averages of all slices together. For a lost reducer, they may be those of the last copy.
@@ -182,7 +205,7 @@ class Shards:
         """
         if self._engine.is_lost:
             self._keep_last()
-            return self._joined(self._kept)
+            return self._joined([self._keep_rescaled(place) for place in range(len(self.parts))])
         asked = [reducer.shard.remote() for reducer in self._reducers]
         return self._joined([self._result(ref) or self._recover(place) for place, ref in enumerate(asked)])
 

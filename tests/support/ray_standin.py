@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import types
 
 from gunreal.cluster.engine import Machine
@@ -70,6 +71,7 @@ class Method:
             found = getattr(actor.object, self._name)(*(arg.value if isinstance(arg, Ref) else arg for arg in args))
         except Exception as error:  # noqa: BLE001  as Ray does
             return [Ref(error=RayTaskError(error)) for _ in range(count)]
+        found = copy.deepcopy(found)  # a process shares no memory with another one
         return [Ref(found)] if count == 1 else [Ref(value) for value in found]
 
 
