@@ -144,8 +144,7 @@ class Shards:
             self._recover(place, missed=norm is not None)
         for place in dead:
             self._replace(place)
-        if time.monotonic() - self._copied > _BACKUP:
-            self._copy()
+        self._copy()
         return norm
 
     def _result(self, ref: Any) -> Any:
@@ -156,13 +155,19 @@ class Shards:
             return None
 
     def _copy(self) -> None:
-        """Stores the copies that were requested last time, and requests new ones."""
-        self._copied = time.monotonic()
+        """Stores the copies that were requested if they have arrived, and requests new ones when it is time.
+
+        Ray begins to fetch a copy from another machine when it is first waited for.
+        """
         if self._copies and not self._ray.wait(self._copies, num_returns=len(self._copies), timeout=0)[1]:
-            self._kept = self._ray.get(self._copies)
-            oldest = min(shard.updates for shard in self._kept)
-            self._rescalings = [(updates, found) for updates, found in self._rescalings if updates > oldest]
-        self._copies = [reducer.shard.remote() for reducer in self._reducers]
+            copies, self._copies = self._copies, []
+            with contextlib.suppress(self._ray.exceptions.RayError):  # one was lost with its machine
+                self._kept = self._ray.get(copies)
+                oldest = min(shard.updates for shard in self._kept)
+                self._rescalings = [(updates, found) for updates, found in self._rescalings if updates > oldest]
+        if not self._copies and time.monotonic() - self._copied > _BACKUP:
+            self._copied = time.monotonic()
+            self._copies = [reducer.shard.remote() for reducer in self._reducers]
 
     def _replace(self, place: int) -> None:
         """Starts another reducer with what is kept of the slice. Waits for a machine if there is none."""

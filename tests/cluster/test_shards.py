@@ -160,6 +160,36 @@ def test_a_successor_has_the_weights_of_the_last_round_and_copied_averages(monke
     assert after.updates == 3
 
 
+def test_a_copy_may_take_longer_than_the_time_between_copies(monkeypatch):
+    """Ray begins to fetch it from another machine when it is first waited for."""
+    monkeypatch.setattr(shards, "_BACKUP", 0.0)
+    engine, made = start(1)
+    asked = []
+
+    def wait(refs, num_returns, timeout):
+        begun = all(any(ref is other for other in asked) for ref in refs)
+        asked.extend(refs)
+        return (refs, []) if begun else ([], refs)
+
+    monkeypatch.setattr(engine.ray, "wait", wait)
+    step(made, refs(made))
+    averages = engine.actors[0][1].object.shard().slots[0].copy()
+    for _ in range(2):
+        step(made, refs(made))
+    engine.actors[0][1].dead = True
+    np.testing.assert_array_equal(made.whole().slots[0], averages)
+
+
+def test_a_copy_that_is_lost_does_not_undo_the_step(monkeypatch):
+    monkeypatch.setattr(shards, "_BACKUP", 0.0)
+    _, made = start(2)
+    step(made, refs(made))
+    made._copies[1] = Ref(error=RayError("lost"))
+    for _ in range(3):
+        assert step(made, refs(made)) is not None
+    assert made.whole().updates == 4 and made._kept[1].updates == 3
+
+
 def test_a_checkpoint_does_not_wait_for_a_machine(monkeypatch):
     """Without one, the reducers cannot be replaced. The run can still be saved and stopped."""
     engine, made = start(2)
