@@ -212,7 +212,11 @@ class Shards:
             self._keep_last()
             return self._joined([self._keep_rescaled(place) for place in range(len(self.parts))])
         asked = [reducer.shard.remote() for reducer in self._reducers]
-        return self._joined([self._result(ref) or self._recover(place) for place, ref in enumerate(asked)])
+        found: list[Shard | None] = [None] * len(asked)
+        for place, ref in enumerate(asked):
+            with contextlib.suppress(self._ray.exceptions.RayError):  # it may be lost with its machine
+                found[place] = self._result(ref)
+        return self._joined([shard or self._recover(place) for place, shard in enumerate(found)])
 
     def _keep_last(self) -> None:
         """Takes a last copy from each reducer that still answers."""

@@ -204,6 +204,15 @@ def test_a_checkpoint_does_not_wait_for_a_machine(monkeypatch):
     assert step(made, refs(made)) is not None
 
 
+def test_a_checkpoint_does_not_fail_with_a_machine(monkeypatch):
+    """The machine of a reducer is lost after the reducer has answered, and before the answer has been fetched."""
+    engine, made = start(2)
+    step(made, refs(made))
+    weights = now(made)
+    monkeypatch.setattr(engine.actors[1][1].object, "shard", lambda: 1 / 0)  # another error than that of a lost actor
+    np.testing.assert_array_equal(made.whole().weights, weights)
+
+
 def test_without_the_head_the_last_copy_is_what_reducers_that_live_have(monkeypatch):
     """Nothing waits for Ray, which would try to reach the head for a minute."""
     monkeypatch.setattr(shards, "_BACKUP", 1e9)
