@@ -34,6 +34,7 @@ class Member:
     Attributes:
       slot: number of its place among the nodes. A node that replaces it has the same one.
       machine: its machine.
+      sharing: number of nodes among which its machine was divided when it started. It keeps its share of the memory.
       share: number of GPUs that it has, such as 0.5.
       actor: its process.
       pending: reference to the result that it computes: its description or an answer.
@@ -52,6 +53,7 @@ class Member:
 
     slot: int
     machine: Machine
+    sharing: int
     share: float
     actor: Any
     pending: Any
@@ -130,7 +132,7 @@ class Fleet:
             if now < self._retry.get(slot, 0.0) or not self._machines:
                 continue
             sharing = -(-wanted // len(self._machines))
-            # The nodes of a machine may hold all of its GPUs, if the others are on machines that have left.
+            # The nodes of a machine may hold all of its memory and GPUs, if the others were on machines that have left.
             if not (fitting := [machine for machine in self._machines if self._has_room(machine, sharing)]):
                 return
             machine = min(fitting, key=lambda machine: taken.count(machine.id))
@@ -138,8 +140,10 @@ class Fleet:
             self._start(slot, machine, sharing)
 
     def _has_room(self, machine: Machine, sharing: int) -> bool:
-        used = sum(member.share for member in self.members.values() if member.machine.id == machine.id)
-        return used + _share(machine, sharing) <= machine.gpus + 1e-6
+        there = [member for member in self.members.values() if member.machine.id == machine.id]
+        gpus = sum(member.share for member in there) + _share(machine, sharing)
+        memory = sum(1 / member.sharing for member in there) + 1 / sharing
+        return gpus <= machine.gpus + 1e-6 and memory <= 1 + 1e-6
 
     def _start(self, slot: int, machine: Machine, sharing: int) -> None:
         share = _share(machine, sharing)
@@ -149,7 +153,7 @@ class Fleet:
         self.serial += 1
         self.replaced += slot in self._seen
         self._seen.add(slot)
-        self.members[slot] = Member(slot, machine, share, actor, actor.start.remote(assignment))
+        self.members[slot] = Member(slot, machine, sharing, share, actor, actor.start.remote(assignment))
 
     def _check_life(self, member: Member, passed: float) -> None:
         if member.life is None:

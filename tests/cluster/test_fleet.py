@@ -94,6 +94,22 @@ def test_a_node_waits_for_a_gpu(clock):
     assert found.members[1].machine.host == "b"
 
 
+@pytest.mark.parametrize("why", [RuntimeError("the machine is gone"), Refused("it has gunreal 0.1")])
+def test_nodes_never_have_more_than_the_memory_of_their_machine(clock, why):
+    """A node waits for a machine if those of the other machines have all of their memory."""
+    engine, found = make("a", "b", nodes=3, cluster="auto")
+    look(found, clock)
+    assert Quick.sharing == [2] * 3
+    engine.hosts.remove("a")
+    for member in (found.members[0], found.members[2]):
+        found.lost(member, why)
+    look(found, clock, 100)
+    assert [(member.machine.host, member.sharing) for member in found.ready()] == [("b", 3), ("b", 2)]
+    engine.hosts.append("c")
+    look(found, clock)
+    assert [member.machine.host for member in found.ready()] == ["b", "b", "c"]
+
+
 @pytest.mark.parametrize(("gpus", "nodes", "share"), [(0, 2, 0), (1, 1, 1), (1, 3, 1 / 3), (2, 3, 2 / 3), (4, 2, 1)])
 def test_nodes_share_the_gpus_of_their_machine(clock, gpus, nodes, share):
     engine, found = make("a", nodes=nodes)
@@ -103,12 +119,10 @@ def test_nodes_share_the_gpus_of_their_machine(clock, gpus, nodes, share):
 
 
 def test_a_refused_machine_takes_no_part(clock, capsys):
-    _, found = make("a", "b", nodes=2)
+    _, found = make("a", "b", cluster="auto")
     Quick.errors = [Refused("it has gunreal 0.1")]
-    look(found, clock)
-    for _ in range(3):
-        look(found, clock)
-    assert [member.machine.host for member in found.ready()] == ["b", "b"]
+    look(found, clock, 4)
+    assert [member.machine.host for member in found.ready()] == ["b"]
     assert capsys.readouterr().err == "gunreal: machine a takes no part: it has gunreal 0.1\n"
 
 
