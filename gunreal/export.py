@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
 from gunreal.config import folders
+from gunreal.config.arguments import Arguments
 from gunreal.config.schema import Config, ConfigError
 from gunreal.records.warning import warn
 from gunreal.run import load
@@ -16,11 +16,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 0 for success, 2 for invalid input.
 
     Raises:
-      SystemExit: the help has been printed, or a flag is invalid.
+      SystemExit: the help has been printed.
     """
     argv = argv or ["python -m gunreal.export", *sys.argv[1:]]
-    options = _parser(argv[0]).parse_args(argv[1:])
     try:
+        options = _parser(argv[0]).parse_args(argv[1:])
         print(load(folders.find(options.run, options.logdir), options.checkpoint).export(options.file))
     except (ConfigError, FileNotFoundError) as error:
         warn(str(error))
@@ -28,10 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser(program: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        program, description="Writes the policy of a run for other programs.", allow_abbrev=False
-    )
+def _parser(program: str) -> Arguments:
+    parser = Arguments(program, description="Writes the policy of a run for other programs.")
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name")
     parser.add_argument("file", metavar="FILE", help="file to write, FILE.keras or FILE.onnx")
     parser.add_argument("--checkpoint", default="newest", help="newest, best, a name or a path (default: newest)")

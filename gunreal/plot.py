@@ -17,6 +17,7 @@ from glob import iglob
 from pathlib import Path
 
 from gunreal.config import folders
+from gunreal.config.arguments import Arguments
 from gunreal.config.schema import ConfigError
 from gunreal.records import curves
 from gunreal.records.warning import warn
@@ -90,11 +91,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 0 for success, 2 for invalid input.
 
     Raises:
-      SystemExit: the help has been printed, or a flag is invalid.
+      SystemExit: the help has been printed.
     """
     argv = argv or ["python -m gunreal.plot", *sys.argv[1:]]
-    options = _parser(argv[0]).parse_args(argv[1:])
     try:
+        options = _parser(argv[0]).parse_args(argv[1:])
         curves.check_smoothing(options.smooth)
         curves.check_matplotlib()
         groups = group(options.runs, options.logdir, options.group)
@@ -108,13 +109,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser(program: str) -> argparse.ArgumentParser:
+def _parser(program: str) -> Arguments:
     description = (__doc__ or "").partition(": ")[2]
-    parser = argparse.ArgumentParser(
+    parser = Arguments(
         program,
         description=description[0].upper() + description[1:],
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="a run's folder, its name under --logdir, or LABEL=GLOB")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gunreal.config import folders
+from gunreal.config.arguments import Arguments
 from gunreal.config.schema import Config, ConfigError
 from gunreal.records import metrics
 from gunreal.records.warning import warn
@@ -89,11 +89,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 0 for success, 2 for invalid input.
 
     Raises:
-      SystemExit: the help has been printed, or a flag is invalid.
+      SystemExit: the help has been printed.
     """
     argv = argv or ["python -m gunreal.runs", *sys.argv[1:]]
-    options = _parser(argv[0]).parse_args(argv[1:])
     try:
+        options = _parser(argv[0]).parse_args(argv[1:])
         rows = table(options.logdir)
     except ConfigError as error:
         warn(str(error))
@@ -102,10 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser(program: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        program, description="Lists the runs of a folder, oldest first.", allow_abbrev=False
-    )
+def _parser(program: str) -> Arguments:
+    parser = Arguments(program, description="Lists the runs of a folder, oldest first.")
     parser.add_argument("--logdir", default=Config.logdir, help=f"folder of runs (default: {Config.logdir})")
     parser.add_argument("--json", action="store_true", help="print a list of JSON objects instead of a table")
     return parser

@@ -37,6 +37,11 @@ def test_version(capsys):
         (["tasks", "--evn", "Pong"], "unknown flag --evn; did you mean --env?"),
         (["evaluate", "--helpfull"], "unknown flag --helpfull; did you mean --help?"),
         (["evaluate", "--qqq"], "unknown flag --qqq; use --help to list all flags"),
+        (["plot"], "the following arguments are required: RUN; use --help to list all arguments"),
+        (["plot", "a", "--smooth", "x"], "argument --smooth: invalid int value: 'x'; use --help"),
+        (["export", "a"], "the following arguments are required: FILE"),
+        (["export", "a", "b.onnx", "--check", "best"], "unrecognized arguments: --check best"),
+        (["runs", "--jsn"], "unrecognized arguments: --jsn"),
         (["evaluate"], "give one run, as in `gunreal evaluate runs/NAME`"),
     ],
 )
