@@ -144,7 +144,7 @@ class Torso:
         Returns:
           The outputs float32 `[B, T, Fh]`, and the state after the last step `[B, spec.state]`.
         """
-        goes_on = ops.cast(past.last_action >= 0, "float32")
+        goes_on = past.last_action >= 0
         # Zeros for -1. `ops.one_hot` would mean the last action by it in ONNX.
         actions = np.arange(self._spec.num_actions, dtype=np.int32)
         last_action = ops.cast(ops.equal(ops.expand_dims(past.last_action, -1), actions), "float32")
@@ -154,7 +154,7 @@ class Torso:
         outputs = []
         for t in range(x.shape[1]):
             keep = goes_on[:, t : t + 1]
-            output, states = self._cell(x[:, t], [state * keep for state in states])
+            output, states = self._cell(x[:, t], [ops.where(keep, state, 0.0) for state in states])
             outputs.append(output)
         return ops.stack(outputs, axis=1), ops.concatenate(states, axis=-1)
 

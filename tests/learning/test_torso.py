@@ -59,6 +59,15 @@ def test_the_compiled_input_is_the_input(kind):
     np.testing.assert_array_equal(torso._input(frames), torso._fused_input(frames))
 
 
+def test_a_new_episode_forgets_a_state_that_is_not_finite(network):
+    """An observation that is not a number would otherwise spoil all later episodes."""
+    rng = np.random.default_rng(0)
+    hidden, past = rng.normal(size=(COUNT, STEPS, UNITS)).astype(np.float32), make_past(rng)
+    past.state[1] = np.nan  # an episode begins at the first step of this sequence
+    outputs, _ = (x.numpy() for x in network.torso.unroll(hidden, past))
+    assert np.isfinite(outputs).all()
+
+
 def test_unroll_against_slow_numpy(network):
     rng = np.random.default_rng(0)
     hidden, past = rng.normal(size=(COUNT, STEPS, UNITS)).astype(np.float32), make_past(rng)
