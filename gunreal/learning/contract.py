@@ -108,6 +108,8 @@ def _check_learning(network: Any, spec: Spec) -> None:
     learner = make_learner(network, Config())
     past = _past(spec, rng, count, 1)
     logits, value, *states = learner.predict("base", observations, past)
+    made = f"{len(logits)} outputs of {count} observations"
+    _expect(len(logits) == count, f"the network makes {made}: keep the first axis in body() and top()")
     for output in (logits, value, *states):
         _expect(np.isfinite(output).all(), "an output of the network is not finite")
     first = None if past is None else Past(*(array[:2] for array in past))

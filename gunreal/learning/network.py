@@ -74,7 +74,7 @@ class Network:
           side_by_side: whether the parts of a batch pass through the torso separately and in parallel.
 
         Raises:
-          ValueError: the architecture or a head cannot be used.
+          ConfigError: the architecture or a head cannot be used.
         """
         self.spec, self.tasks, self._side_by_side = spec, tuple(tasks), side_by_side
         self.lengths = {"base": spec.t_max, **{task.name: task.length(spec.t_max) for task in self.tasks}}

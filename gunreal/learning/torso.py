@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
+from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
 from gunreal.learning.architecture import Architecture
@@ -21,6 +22,10 @@ from gunreal.learning.normalizer import Moments, Statistics, moments
 _MOST_DEVIATIONS = 5.0  # clip range of normalized inputs, in standard deviations
 # Lower bounds of the standard deviation of inputs. Without them, a pixel that rarely changes would dominate the others.
 _LEAST_DEVIATION = {"uint8": 0.05, "float32": 1e-3}
+
+# What the methods of a network may return, by the number of axes.
+_BODY = {2: "[N, Fc]", 4: "images"}
+_TOP = {2: "[N, Fh]"}
 
 
 class Features(NamedTuple):
@@ -57,7 +62,7 @@ class Torso:
         seed: int,
         fuse: Callable[..., Any] | None = None,
     ):
-        """See `network.Network`. Raises ValueError if the layers cannot be used."""
+        """See `network.Network`. Raises ConfigError if the layers cannot be used."""
         self._spec = spec
         self.statistics = _statistics(spec, normalize)
         self._compute = keras.config.dtype_policy().compute_dtype
@@ -68,8 +73,9 @@ class Torso:
         with seeded(zlib.crc32(f"{seed}/torso".encode())), laid_out(data_format):
             inputs = self._input(keras.KerasTensor((None, *spec.observation), spec.dtype))
             inputs = keras.Input(inputs.shape[1:], dtype=self._compute)
-            flat = self._flat(architecture.body(inputs, seed))
-            self._model = keras.Model(inputs, [flat, architecture.top(flat, seed)])
+            flat = self._flat(_checked(architecture.body(inputs, seed), architecture, "body", _BODY))
+            hidden = _checked(architecture.top(flat, seed), architecture, "top", _TOP)
+            self._model = keras.Model(inputs, [flat, hidden])
             self.widths = Features(*(int(output.shape[-1]) for output in self._model.outputs))
             layers = [layer for layer in self._model.layers if layer.weights]
             self._cell = architecture.cell(seed)
@@ -82,7 +88,7 @@ class Torso:
         self._state_sizes = _state_sizes(self._cell)
         if (size := sum(self._state_sizes)) != spec.state:
             name = architecture.name
-            raise ValueError(f"the cell of the {name} network has {size} floats of state, but state() is {spec.state}")
+            raise ConfigError(f"the cell of the {name} network has {size} floats of state, but state() is {spec.state}")
 
     def features(self, observations: Any) -> Features:
         """Features `[N, F]` of `observations` `[N, *spec.observation]`, without the recurrence.
@@ -164,6 +170,19 @@ def _statistics(spec: Spec, normalize: str) -> Statistics | None:
         return None
     shape = (spec.frame[0], *[1] * (len(spec.frame) - 1)) if normalize == "channel" else spec.frame
     return Statistics(shape, _LEAST_DEVIATION[spec.dtype], math.inf)
+
+
+def _checked(output: Any, architecture: Architecture, method: str, wanted: Mapping[int, str]) -> Any:
+    """The output of a method of a network, if it is a tensor with a `wanted` number of axes of known sizes."""
+    what = f"a {type(output).__name__}"
+    if keras.utils.is_keras_tensor(output):
+        if len(output.shape) in wanted and None not in output.shape[1:]:
+            return output
+        what = f"the shape {tuple(output.shape)}"
+    raise ConfigError(
+        f"{method}() of the {architecture.name} network returned {what}; return one Keras tensor, "
+        f"{' or '.join(wanted.values())}"
+    )
 
 
 def _stable_name(layer: Any, place: int) -> str:

@@ -37,6 +37,10 @@ def test_a_network_with_a_cell_of_its_own():
         (networks.FixedLayout, "with the layout nchw: "),
         (networks.Infinite, "is not finite"),
         (networks.Mixing, "depend on the others in the batch"),
+        (networks.Unflat, r"^top\(\) of the strided network returned the shape \(None, 1, 8\); return one"),
+        (networks.Sequences, r"^body\(\) of .* returned the shape \(None, \d+, 4\); return .* \[N, Fc\] or images$"),
+        (networks.Twofold, r"^body\(\) of the strided network returned a list; return one"),
+        (networks.Unbatched, r"makes \d+ outputs of 16 observations: keep the first axis"),
         (networks.Dead, "no gradient of the loss reaches torso/0/kernel"),
     ],
 )

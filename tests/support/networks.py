@@ -98,6 +98,26 @@ class Mixing(Plain):
         return x - keras.ops.mean(x, axis=0, keepdims=True)
 
 
+class Unflat(Plain):
+    def top(self, x, seed):
+        return layers.Reshape((1, 8))(layers.Dense(8)(x))
+
+
+class Sequences(Plain):
+    def body(self, x, seed):
+        return layers.Reshape((-1, 4))(super().body(x, seed))
+
+
+class Twofold(Plain):
+    def body(self, x, seed):
+        return [x, super().body(x, seed)]
+
+
+class Unbatched(Plain):
+    def top(self, x, seed):
+        return super().top(keras.ops.reshape(x, (-1, 4)), seed)
+
+
 class Dead(Plain):
     def top(self, x, seed):
         return super().top(keras.ops.stop_gradient(x), seed)
