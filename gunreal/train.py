@@ -25,7 +25,7 @@ from gunreal.learning import devices
 from gunreal.learning.registry import interface
 from gunreal.records import interface as saved_interface
 from gunreal.records import metrics, tracker
-from gunreal.records.warning import warn
+from gunreal.records.warning import waiting, warn
 from gunreal.runtime import resuming, signals, starting
 from gunreal.runtime.record import NotSaved
 from gunreal.tasks import registry
@@ -64,13 +64,15 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     tracker.check(config)
     with devices.preferred(config.backend):
         tasks = registry.load_tasks(config.tasks, config.task)
-    spec, raw = interface(config)
+    with waiting(f"{config.env} to open"):
+        spec, raw = interface(config)
     if is_device(config):
         from gunreal.device.system import check_device
 
         check_device(config, spec, tasks)
-    try_reset(config)
-    check_fit(config, spec, tasks)
+    with waiting(f"the first reset and step of {config.env}"):
+        try_reset(config)
+        check_fit(config, spec, tasks)
     if reason := why_fallback(config):
         warn(reason)
     recorded = recorded_fields(tasks, spec)

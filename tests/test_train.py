@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -20,7 +21,7 @@ from gunreal.config import folders
 from gunreal.config.files import save
 from gunreal.config.schema import Config
 from gunreal.records import checkpoint, interface
-from gunreal.train import _close, command, main
+from gunreal.train import _close, command, main, prepare
 
 TOML = {
     "key.toml": 'env = "CartPole-v1"\nlearnin_rate = 0.1\n',
@@ -164,6 +165,14 @@ def test_a_full_disk_at_the_start_is_one_line(tmp_path, monkeypatch, capfd):
     err = capfd.readouterr().err
     assert err == "gunreal: cannot write to runs/new: No space left on device; free some space in runs/new\n"
     assert not (tmp_path / "runs" / "new").exists()
+
+
+def test_an_environment_that_hangs_before_the_start_is_named(monkeypatch):
+    """The line comes from a timer, which `waiting` sets."""
+    waits = []
+    monkeypatch.setattr(sys.modules["gunreal.train"], "waiting", lambda what: waits.append(what) or nullcontext())
+    prepare(Config(env="CartPole-v1"))
+    assert waits == ["CartPole-v1 to open", "the first reset and step of CartPole-v1"]
 
 
 def test_a_refused_resume_changes_nothing(tmp_path, monkeypatch):
