@@ -143,7 +143,7 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "none"
 
 
-def place(error: Exception) -> str:
+def place(error: BaseException) -> str:
     """The error message and the file in which it occurred."""
     if isinstance(error, SyntaxError):
         return f"{error.msg} ({error.filename}:{error.lineno})"

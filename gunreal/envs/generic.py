@@ -58,10 +58,14 @@ class GenericEnv:
                 observation, info = self._values("reset", env.reset(seed=int(seeds[i])))
             else:
                 result = env.step(self.raw.first_action + int(actions[i]))
-                observation, reward[i], terminated[i], out_of_time, info = self._values("step", result)
+                observation, given, terminated[i], out_of_time, info = self._values("step", result)
                 truncated[i] = out_of_time and not terminated[i]
-                if not math.isfinite(reward[i]):  # also None
-                    raise ValueError(f"{self._name} returned the reward {reward[i]}; rewards must be finite numbers")
+                try:
+                    reward[i] = given
+                except (TypeError, ValueError):  # such as an array
+                    reward[i] = math.nan
+                if not math.isfinite(reward[i]):
+                    raise ValueError(f"{self._name} returned the reward {given!r}; rewards must be finite numbers")
             self._convert(self.raw.entry(observation), frame[i])
             for key, values in extra.items():
                 values.append(_lookup("reset" if reset[i] else "step", key, observation, info))

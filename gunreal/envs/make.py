@@ -102,7 +102,7 @@ def try_reset(config: Config) -> None:
                 _try_steps(config, env)
             except ConfigError:
                 raise
-            except Exception as error:  # an environment can raise anything
+            except (Exception, SystemExit) as error:  # an environment can raise anything
                 if "values to unpack" in str(error):
                     env.check_unwrapped(config.seed)
                 raise ConfigError(f"{config.env} fails in its first step: {place(error)}") from error

@@ -210,8 +210,10 @@ class Wrong(gymnasium.Env):
 
     def step(self, action):
         self.time += 1
-        finite = "vector" in self.mistake
-        result = self.observe(), None if self.mistake == "None" else 0.0 if finite else float("nan"), False, False, {}
+        if self.mistake == "exit":
+            raise SystemExit(0)
+        reward = {"None": None, "list": [1.0], "array": np.ones(1)}.get(self.mistake, float("nan"))
+        result = self.observe(), 0.0 if "vector" in self.mistake else reward, False, False, {}
         return result[:4] if "four values" in self.mistake else result
 
 
@@ -222,7 +224,10 @@ gymnasium.register("WrongWithLimit-v0", Wrong, max_episode_steps=9, kwargs={"mis
     ("mistake", "message"),
     [
         ("nan", "returned the reward nan; rewards must be finite numbers"),
-        ("None", "returned the reward nan"),
+        ("None", "returned the reward None; rewards must be finite numbers"),
+        ("list", r"returned the reward \[1.0\]; rewards must be finite numbers"),
+        ("array", r"returned the reward array\(\[1.\]\); rewards must be finite numbers"),
+        ("exit", "fails in its first step: SystemExit: 0"),
         ("floats", r"returned float64 of shape \(20, 30, 3\), but its observation space is uint8 of shape"),
         ("size", r"returned uint8 of shape \(10, 30, 3\), but"),
         ("no info", r":Wrong.reset\(\) returned 1 value; Gymnasium's reset returns \(observation, info\)$"),
