@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from gunreal.acting.pool import AgentFailure
-from gunreal.acting.process import EXIT_BAD_INPUT
 from gunreal.config import flags, folders
 from gunreal.config.checks import check
 from gunreal.config.derived import is_cluster, is_device
@@ -260,7 +259,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             train(_with_backend(config, extras.given))
     except (ConfigError, AgentFailure, NotSaved) as error:
         warn(str(error))
-        return EXIT_BAD_INPUT if isinstance(error, ConfigError) else 1
+        return 2 if isinstance(error, ConfigError) else 1
     except KeyboardInterrupt as error:
         warn("interrupted")
         return 128 + (error.number if isinstance(error, signals.Interrupted) else signal.SIGINT)

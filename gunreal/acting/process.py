@@ -16,7 +16,8 @@ from gunreal.experience import queues
 from gunreal.experience.segment import Layout, Segment
 from gunreal.tasks import registry
 
-EXIT_BAD_INPUT = 2  # exit code for invalid input, which the error output describes
+# Exit code for invalid input, which the error output describes. Not 2, with which an environment may end the process.
+EXIT_BAD_INPUT = os.EX_CONFIG
 
 
 class Assignment(NamedTuple):

@@ -275,6 +275,14 @@ def test_bad_input_has_its_own_exit_code(server):
     assert "cannot record ['speed']" in remote.errors() and "\n" not in remote.errors()
 
 
+def test_an_environment_that_exits_is_no_bad_input(server, tmp_path):
+    """Its exit code may be that of the command for bad input."""
+    args = {"how": "exit", "at": 3, "times": 1, "marks": str(tmp_path)}
+    remote = server.start(Config(env=FAILING, env_args=args, t_max=4))
+    wait_until(remote.exited)
+    assert remote.popen.returncode == 2 != EXIT_BAD_INPUT
+
+
 def test_a_process_that_dies_before_it_has_read_anything(server, monkeypatch, tmp_path):
     program = tmp_path / "python"
     program.write_text("#!/bin/sh\necho no such luck >&2\nexit 3\n")

@@ -95,6 +95,8 @@ class Failing(Scripted):
     def _fail(self, how: str) -> None:
         if how == "raise":
             raise RuntimeError("the emulator is on fire")
+        if how == "exit":
+            sys.exit(2)
         if how == "file":
             Path(tempfile.gettempdir(), "left-behind").touch()
         if how in ("file", "kill"):
