@@ -218,6 +218,8 @@ class Coordinator(Record):
             if norm is None:
                 self._model.version -= 1
                 self._model.moments.vector = before
+                if not self._engine.machines():  # a reducer has no place, and the run may be stopped meanwhile
+                    found = []
         if norm is not None and math.isfinite(norm):
             size = sum(gradient.answer.size for gradient in found)
             self.metrics.updated(size, grad_norm=norm, learning_rate=rate)

@@ -170,7 +170,9 @@ class Shards:
             self._copies = [reducer.shard.remote() for reducer in self._reducers]
 
     def _replace(self, place: int) -> None:
-        """Starts another reducer with what is kept of the slice. Waits for a machine if there is none."""
+        """Starts another reducer with what is kept of the slice. Without a machine, the next step tries again."""
+        if not self._engine.machines():
+            return
         self._engine.kill(self._reducers[place])
         self._copies = []
         self.replaced += 1

@@ -55,26 +55,51 @@ def test_a_run_starts_with_the_weights_of_another_one(capsys, monkeypatch):
     assert node_fields(Config(nodes=2, init="first"), 1)["init"] == ""
 
 
-def test_moments_do_not_change_with_a_step_that_was_not_taken():
-    """The gradient was not finite, so that no reducer has rescaled the value layer either."""
-    found, refused, updated = Coordinator.__new__(Coordinator), types.SimpleNamespace(refused=0), []
-    before = np.zeros(3, np.float32)
+BEFORE = np.zeros(3, np.float32)
+
+
+def with_a_gradient(updated, refused, *hosts):
+    """A coordinator that can take a step, and its gradient."""
+    found = Coordinator.__new__(Coordinator)
 
     def absorb(vectors):
         found._model.moments.vector = vectors[0]
         return []
 
     refused.ended = lambda seconds, computing: None
-    found._report, found._engine = refused, None
-    found._model = types.SimpleNamespace(version=4, moments=types.SimpleNamespace(vector=before, absorb=absorb))
+    found._report, found._engine = refused, Engine(*hosts)
+    found._model = types.SimpleNamespace(version=4, moments=types.SimpleNamespace(vector=BEFORE, absorb=absorb))
     found._round = types.SimpleNamespace(began=0.0, begin=lambda now: None)
-    found._shards = types.SimpleNamespace(weights=[], begin=lambda *_: None, finish=lambda _: np.inf)
+    found._shards = types.SimpleNamespace(weights=[], begin=lambda *_: None)
     found.metrics = types.SimpleNamespace(updated=lambda *args, **options: updated.append(args))
     found._rate, found._send_all = lambda: 0.1, lambda: None
     answer = Answer(True, np.ones(3, np.float32), 80, 0.1, 0, {})
     found._gradients = [Gradient(types.SimpleNamespace(slot=0), [], answer)]
+    return found, answer
+
+
+def test_a_step_is_repeated_until_no_machine_is_left_for_a_reducer():
+    """Without one the round is given up, so that the run can be stopped."""
+    found, _ = with_a_gradient([], types.SimpleNamespace(refused=0), "a")
+    steps = []
+
+    def finish(_):
+        steps.append(found._model.version)
+        assert len(steps) < 4
+        found._engine.hosts = ["a"] if len(steps) < 3 else []
+
+    found._shards.finish = finish
     found._update()
-    assert found._model.moments.vector is before and refused.refused == 1 and not updated
+    assert steps == [5, 5, 5] and found._model.version == 4 and found._model.moments.vector is BEFORE
+
+
+def test_moments_do_not_change_with_a_step_that_was_not_taken():
+    """The gradient was not finite, so that no reducer has rescaled the value layer either."""
+    updated, refused = [], types.SimpleNamespace(refused=0)
+    found, answer = with_a_gradient(updated, refused)
+    found._shards.finish = lambda _: np.inf
+    found._update()
+    assert found._model.moments.vector is BEFORE and refused.refused == 1 and not updated
     found._shards.finish = lambda _: 2.0
     found._gradients = [Gradient(types.SimpleNamespace(slot=0), [], answer)]
     found._update()

@@ -190,7 +190,7 @@ def test_a_copy_that_is_lost_does_not_undo_the_step(monkeypatch):
     assert made.whole().updates == 4 and made._kept[1].updates == 3
 
 
-def test_a_checkpoint_does_not_wait_for_a_machine(monkeypatch):
+def test_neither_a_step_nor_a_checkpoint_waits_for_a_machine(monkeypatch):
     """Without one, the reducers cannot be replaced. The run can still be saved and stopped."""
     engine, made = start(2)
     step(made, refs(made))
@@ -198,6 +198,8 @@ def test_a_checkpoint_does_not_wait_for_a_machine(monkeypatch):
     engine.actors[1][1].dead = True
     monkeypatch.setattr(engine, "hosts", [])
     monkeypatch.setattr(shards.time, "sleep", lambda seconds: pytest.fail("it waits"))
+    np.testing.assert_array_equal(made.whole().weights, weights)
+    assert step(made, refs(made)) is None and made.replaced == 0
     np.testing.assert_array_equal(made.whole().weights, weights)
     engine.hosts = ["c"]
     assert step(made, refs(made)) is None and made.replaced == 1
