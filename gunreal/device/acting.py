@@ -13,7 +13,6 @@ from gunreal.envs.functional import FunctionalEnv
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Past
 from gunreal.experience.spec import Spec
 from gunreal.learning.learner import epsilon_greedy
-from gunreal.tasks.batched import clip_rewards
 
 
 class Actors(NamedTuple):
@@ -136,8 +135,7 @@ class Acting:
         past = None
         if actors.past:
             row["state"] = actors.past.state
-            last_reward = clip_rewards(reward, spec.reward_clip)
-            last = jnp.where(actors.ended, -1, action), jnp.where(actors.ended, 0.0, last_reward)
+            last = jnp.where(actors.ended, -1, action), jnp.where(actors.ended, 0.0, clipped(reward, spec))
             past = Past(state[0], *last)
         newest = _column(actors.ended, frame)
         moved = jnp.concatenate([actors.stack[:, spec.frame[0] :], frame], axis=1)
@@ -152,6 +150,11 @@ class Acting:
 def with_time_axis(past: Past | None) -> Past | None:
     """The past of single steps `[N]` as that of sequences of one step `[N, 1]`."""
     return past and Past(past.state, past.last_action[:, None], past.last_reward[:, None])
+
+
+def clipped(reward: Any, spec: Spec) -> Any:
+    """Rewards within the bound of the losses."""
+    return jnp.clip(reward, -spec.reward_clip, spec.reward_clip) if spec.reward_clip > 0 else reward
 
 
 def _repeated(frame: Any, spec: Spec) -> Any:

@@ -14,10 +14,11 @@ from jax import numpy as jnp
 
 from gunreal.config.schema import Config
 from gunreal.device import rollouts, sequences, store
+from gunreal.device.acting import clipped
 from gunreal.experience.replay import RESET, TRUNCATED
 from gunreal.experience.spec import Spec
 from gunreal.tasks.base import DRAWS
-from gunreal.tasks.batched import BatchReplay, Sequences, clip_rewards, has, uniform_sequences
+from gunreal.tasks.batched import BatchReplay, Sequences, has, uniform_sequences
 
 _CORRECTION = 0.6  # exponent of the importance weights (R2D2)
 _MAXIMUM = 0.9  # share of the largest error in the priority of a sequence, the rest is the mean (R2D2, section 2.3)
@@ -61,7 +62,7 @@ def gather(
     q_target = predict(target, flat, None)[0].reshape(*steps.shape, -1)
     best = (q_online if config.dqn_double else q_target).argmax(-1)
     values = jnp.take_along_axis(q_target, best[..., None], -1)[..., 0]
-    reward = clip_rewards(replay.get("reward", first, t_max), spec.reward_clip)
+    reward = clipped(replay.get("reward", first, t_max), spec)
     discount = replay.discounts(first, t_max, spec.discount)
     returns = n_step_targets(reward, discount, values, length, config.dqn_steps)
     action = replay.get("action", first, t_max)

@@ -9,11 +9,10 @@ import jax
 from jax import numpy as jnp
 
 from gunreal.config.schema import Config
-from gunreal.device.acting import Actors, with_time_axis
+from gunreal.device.acting import Actors, clipped, with_time_axis
 from gunreal.device.store import Store, observations, take
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Past
 from gunreal.experience.spec import Spec
-from gunreal.tasks.batched import clip_rewards
 
 Batch = dict[str, Any]
 
@@ -43,7 +42,7 @@ def gather(config: Config, spec: Spec, predict: Any, weights: Any, actors: Actor
     bootstrap = predict(weights, *of_group)[1]
     value = take(store, "value", group, steps)
     value_t = jnp.concatenate([value[:, 1:], bootstrap[:, None]], axis=1)
-    reward = clip_rewards(take(store, "reward", group, steps), spec.reward_clip)
+    reward = clipped(take(store, "reward", group, steps), spec)
     discount = jnp.where(flags & TERMINATED, 0.0, spec.discount).astype("float32")
     truncated = (flags & TRUNCATED != 0).astype("float32")
     base = {"action": take(store, "action", group, steps), "mask": present.astype("float32")}
@@ -63,8 +62,7 @@ def gather(config: Config, spec: Spec, predict: Any, weights: Any, actors: Actor
 def past(store: Store, spec: Spec, group: Any, steps: Any) -> Past:
     """What `gunreal.experience.segment.Segment.past` returns, for steps `[n, T]` or `[1, T]`."""
     new = take(store, "flags", group, steps) & FIRST != 0
-    action = take(store, "action", group, steps - 1)
-    reward = clip_rewards(take(store, "reward", group, steps - 1), spec.reward_clip)
+    action, reward = take(store, "action", group, steps - 1), clipped(take(store, "reward", group, steps - 1), spec)
     state = take(store, "state", group, steps[:, :1])[:, 0]
     return Past(state, jnp.where(new, -1, action), jnp.where(new, 0.0, reward))
 
