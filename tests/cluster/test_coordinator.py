@@ -44,7 +44,7 @@ def test_a_run_starts_with_the_weights_of_another_one(capsys, monkeypatch):
     found = Coordinator.__new__(Coordinator)
     found._model = found._shards = found.resumed = None
     found._start = types.SimpleNamespace(
-        state={"weights/a/kernel": np.ones(3), "version": np.array(7)}, path="first.npz"
+        state={"weights/a/kernel": np.ones(3), "version": np.array(7)}, path="first.npz", extra={}
     )
     found.config, found._fields, found._tasks, found._engine = Config(nodes=2), {}, ["vr"], Closable("a")
     found._round = types.SimpleNamespace(begin=lambda now: None)
