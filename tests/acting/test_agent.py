@@ -39,9 +39,8 @@ def test_rows_by_hand():
 
 @pytest.mark.parametrize("agents", [1, 2, 5])
 def test_rings_hold_what_the_environments_said(agents):
-    with Bench(
-        "--T -----t T t ---t", ["helpers:Tracer"], members=2, agents=agents, replay_size=10, run_ahead=5
-    ) as bench:
+    episodes = "--T -----t T t ---t"
+    with Bench(episodes, ["helpers:Tracer"], members=2, agents=agents, replay_size=10, run_ahead=5) as bench:
         histories = bench.record()
         bench.start()
         for _ in range(60):
@@ -65,20 +64,17 @@ def check_ring(replay, history, ring):
     assert replay.get("flags", oldest, count + 1).tolist() == [flags(k) for k in (*rows, end)]
     assert replay.get("age", oldest, count + 1).tolist() == [history.age(k) for k in (*rows, end)]
     np.testing.assert_array_equal(replay.get("frame", oldest, count + 1), history.frame[oldest:])
-    np.testing.assert_array_equal(
-        replay.get("deep", oldest, count + 1), [-frame[1] for frame in history.frame[oldest:]]
-    )
+    deep = [-frame[1] for frame in history.frame[oldest:]]
+    np.testing.assert_array_equal(replay.get("deep", oldest, count + 1), deep)
     assert replay.get("action", oldest, count).tolist() == history.action[oldest:]
     assert replay.get("reward", oldest, count).tolist() == history.reward[oldest:]
-    for k in range(1, end + 1):
-        assert history.begins[k] == history.is_final(k - 1)
+    assert all(history.begins[k] == history.is_final(k - 1) for k in range(1, end + 1))
 
 
 def test_age_stops_at_255():
     with Bench("~", agents=1, replay_size=300) as bench:
         bench.start().step(270)
-        age = bench.members[0].segment.agent(0).get("age", 250, 20)
-        assert age.tolist() == [250, 251, 252, 253, 254] + [255] * 15
+        assert bench.members[0].segment.agent(0).get("age", 250, 20).tolist() == [*range(250, 255)] + [255] * 15
 
 
 def test_episodes_are_reported_unclipped():

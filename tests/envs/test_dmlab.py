@@ -25,9 +25,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 def play(env, seed, actions):
     """Observations, rewards and ends of an episode."""
     observation, _ = env.reset(seed=seed)
-    steps = [(observation, 0.0, False, False)]
-    for action in actions:
-        steps.append(env.step(action)[:4])
+    steps = [(observation, 0.0, False, False), *(env.step(action)[:4] for action in actions)]
     return [np.array(column) for column in zip(*steps, strict=True)]
 
 
