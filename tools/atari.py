@@ -88,7 +88,7 @@ def draw(options: argparse.Namespace, systems: Sequence[Contestant], jobs: Seque
             if played == game and any(line["score_mean"] is not None for line in job.lines()):
                 paths.setdefault(game, {}).setdefault(system, []).append(job.path)
     ours = [system.label for system in systems if system.peer.is_ours]
-    results = comparison.summarise(runs, ours, options.steps, options.minutes)
+    results = comparison.summarize(runs, ours, options.steps, options.minutes)
     results["title"] = f"Atari, {len(paths)} games, {options.steps:,} agent steps a run, up to {options.seeds} seeds"
     results["titles"] = {system.label: contestants.title(system) for system in systems}
     page.write(results, paths, options.logdir)

@@ -126,7 +126,7 @@ def _check_learning(args: argparse.Namespace) -> None:
 def compare_speed(args: argparse.Namespace, chosen: Sequence[Contestant]) -> int:
     """Measures the systems in rounds and returns the exit code."""
     results = speed.compare(chosen, args.rounds, args.warmup, args.seconds)
-    best = speed.summarise(results)
+    best = speed.summarize(results)
     print(speed.table(results, best))
     if args.json:
         whole = {"cores": args.cores, "seconds": args.seconds, "warmup": args.warmup, "best_peer": best}

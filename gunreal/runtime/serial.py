@@ -50,7 +50,7 @@ class SerialRunner:
                 tick()
 
     def _serve(self) -> None:
-        """Serves all requests, then trains on all full batches. Afterwards the next action of every group is ready."""
+        """Serves all requests, then trains on all full batches. Afterward the next action of every group is ready."""
         system = self.system
         for name, pipe in system.requests.items():
             while len(records := pipe.get(system.groups_at_once, 0)):

@@ -26,8 +26,8 @@ def test_another_version_is_refused():
 
 
 def test_another_configuration_is_refused():
-    fields = told().fields | {"colour": 1}
-    with pytest.raises(Refused, match="another configuration .*colour"):
+    fields = told().fields | {"color": 1}
+    with pytest.raises(Refused, match="another configuration .*color"):
         _checked(told()._replace(fields=fields))
 
 

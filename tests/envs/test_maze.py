@@ -12,7 +12,7 @@ from gunreal.envs.mazes import MOVES
 
 
 def downhill(env):
-    """The action that leads to a neighbour one step nearer to the goal."""
+    """The action that leads to a neighbor one step nearer to the goal."""
     near = [env.distance[env.row + down, env.column + right] for down, right in MOVES]
     return near.index(env.shortest_path_length - 1)
 

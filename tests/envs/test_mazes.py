@@ -7,7 +7,7 @@ from gunreal.envs.mazes import MOVES, carve, distances
 
 
 def slow_distances(free, goal):
-    """Relaxes every cell from its neighbours until nothing changes."""
+    """Relaxes every cell from its neighbors until nothing changes."""
     best = np.where(free, np.inf, -1.0)
     best[goal] = 0
     for _ in range(free.size):

@@ -1,4 +1,4 @@
-"""Running moments against NumPy over all samples at once; observations and returns that a network normalises."""
+"""Running moments against NumPy over all samples at once; observations and returns that a network normalizes."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_time_has_a_unit_that_suits_it():
 
 
 def test_axes_say_what_they_show(tmp_path, monkeypatch):
-    """Labels with units and the smoothing, one legend, a colour for each curve, the same in both panels."""
+    """Labels with units and the smoothing, one legend, a color for each curve, the same in both panels."""
     module = pytest.importorskip("matplotlib.figure")
     paths = [make_run(tmp_path, name, [0, i, 2 * i, 1]) for i, name in enumerate(("a-s1", "a-s2", "b"))]
     drawn = curves.panels({"all": paths[:2], "b": paths[2:]}, [("step", "score_mean"), ("seconds", "score_mean")], 3)
@@ -89,8 +89,8 @@ def test_axes_say_what_they_show(tmp_path, monkeypatch):
     assert (left.get_xlabel(), right.get_xlabel()) == ("agent steps", "training time (seconds)")
     assert left.get_ylabel() == "score (mean of the last 100 episodes),\nmoving mean over 3 lines of metrics"
     assert [text.get_text() for text in figures[0].legends[0].get_texts()] == ["all, 2 seeds", "b"]
-    colours = [[line.get_color() for line in axes.lines] for axes in (left, right)]
-    assert colours[0] == colours[1] and len(set(colours[0])) == 2
+    colors = [[line.get_color() for line in axes.lines] for axes in (left, right)]
+    assert colors[0] == colors[1] and len(set(colors[0])) == 2
     assert left.lines[0].get_ydata() == pytest.approx([0.25, 0.5, 5 / 6, 1])
     assert figures[0].legends[0].get_title().get_text() == "a title" and figures[0].get_supxlabel() == "a note"
 

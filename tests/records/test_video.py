@@ -34,7 +34,7 @@ def draw(tmp_path, observation, spec, tasks=(), q=None):
 
 @pytest.mark.parametrize("stack", [1, 4])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_the_newest_frame_is_drawn_in_its_own_colours(tmp_path, channels, stack):
+def test_the_newest_frame_is_drawn_in_its_own_colors(tmp_path, channels, stack):
     spec = Spec((channels, 64, 64), stack, "uint8", 2)
     observation = np.random.default_rng(0).integers(256, size=spec.observation).astype(np.uint8)
     picture = draw(tmp_path, observation, spec)

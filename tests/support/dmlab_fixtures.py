@@ -23,7 +23,7 @@ def lab(request, monkeypatch, tmp_path):
     if getattr(request, "param", "stand-in") == "real":
         yield pytest.importorskip("deepmind_lab")
         return
-    monkeypatch.setattr(dmlab_standin, "_runfiles", dmlab_standin.runfiles_path())  # put back afterwards
+    monkeypatch.setattr(dmlab_standin, "_runfiles", dmlab_standin.runfiles_path())  # put back afterward
     monkeypatch.setitem(sys.modules, "deepmind_lab", dmlab_standin)
     folder = tmp_path / "importable"  # by other processes
     folder.mkdir()

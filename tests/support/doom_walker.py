@@ -21,7 +21,7 @@ def towards(env, target):
 
 
 def descend(env, distance):
-    """Towards the neighbouring cell that is nearest by `distance`, -1 where nobody may go."""
+    """Towards the neighboring cell that is nearest by `distance`, -1 where nobody may go."""
     row, column = (int(x) for x in env.pose[:2])
     near = [(row + down, column + right) for down, right in MOVES.tolist()]
     return towards(env, min((cell for cell in near if distance[cell] >= 0), key=lambda cell: distance[cell]))

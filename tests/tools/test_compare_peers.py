@@ -73,7 +73,7 @@ def test_ratios_are_to_the_fastest_system_that_is_not_ours():
         "sb3:envs=9": {"title": "S", "is_ours": False, "rounds": [rounds(9999.0, 1.0, 1.0)], "failed": "crashed"},
         "sf:envs=9": {"title": "F", "is_ours": False, "absent": "not there"},
     }
-    best = speed.summarise(results)
+    best = speed.summarize(results)
     assert best == "sf"
     assert results["gunreal"]["median"] == rounds(1800.0, 1.1, 9e8)
     assert results["gunreal"]["ratio"] == pytest.approx({"rate": 1.5, "cpu_ms": 1.1 / 1.6, "memory": 0.6})
@@ -92,7 +92,7 @@ def test_ratios_are_to_the_fastest_system_that_is_not_ours():
 
 def test_without_other_systems_there_are_no_ratios():
     results = {"gunreal": {"title": "G", "is_ours": True, "rounds": [rounds(1700.0, 1.0, 9e8, others=0.5)]}}
-    assert speed.summarise(results) is None
+    assert speed.summarize(results) is None
     assert "ratio" not in results["gunreal"]
     text = speed.table(results, None)
     assert text.splitlines()[1].split() == ["gunreal", "1,700", "-", "1.00", "-", "900", "-", "50"]

@@ -63,14 +63,14 @@ def test_atari_5_is_predicted_where_all_five_games_are():
     assert value == low == high == pytest.approx((101**0.9653 - 1) / 100)
 
 
-def test_summarise_compares_at_equal_steps_and_at_equal_minutes():
+def test_summarize_compares_at_equal_steps_and_at_equal_minutes():
     runs = {"gunreal": {"Pong": [lines(-10, 0, 10, seconds=30)]}, "sf": {"Pong": [lines(-20, -10, 20)]}}
-    found = comparison.summarise(runs, ["gunreal"], 300, None)
+    found = comparison.summarize(runs, ["gunreal"], 300, None)
     assert found["steps"]["at"] == 300 and found["minutes"]["at"] == 1.5
     assert found["steps"]["systems"]["sf"]["scores"] == {"Pong": [20.0]}
     assert found["minutes"]["systems"]["sf"]["scores"] == {"Pong": [-15.0]}  # after 90 s of 180
-    assert comparison.summarise(runs, ["gunreal"], 300, 1.0)["minutes"]["systems"]["gunreal"]["scores"] == {
+    assert comparison.summarize(runs, ["gunreal"], 300, 1.0)["minutes"]["systems"]["gunreal"]["scores"] == {
         "Pong": [0.0]
     }
     unfinished = {"gunreal": {"Pong": [lines(1, ended=False)]}}
-    assert comparison.summarise(unfinished, ["gunreal"], 300, None)["minutes"] is None
+    assert comparison.summarize(unfinished, ["gunreal"], 300, None)["minutes"] is None

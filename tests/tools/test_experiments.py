@@ -35,7 +35,7 @@ def test_the_papers_environment_if_it_is_there(monkeypatch):
 
 
 def test_defaults_of_the_mazes(tmp_path):
-    """The library's own normalisation does what special settings once did."""
+    """The library's own normalization does what special settings once did."""
     for name in ("fig7", "fig13", "ablation", "recurrence"):
         assert not papers.EXPERIMENTS[name].common
 

@@ -1,4 +1,4 @@
-"""Human-normalised scores and Atari-5's regression, by hand."""
+"""Human-normalized scores and Atari-5's regression, by hand."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from scores import games
 from gunreal.config.schema import ConfigError
 
 
-def test_human_normalised():
-    assert games.human_normalised("Pong", -20.71) == 0 and games.human_normalised("Pong", 14.6) == 1
-    assert games.human_normalised("Breakout", 16.11) == pytest.approx(0.5)
-    assert games.human_normalised("DoubleDunk", -14.25) == pytest.approx(2)
+def test_human_normalized():
+    assert games.human_normalized("Pong", -20.71) == 0 and games.human_normalized("Pong", 14.6) == 1
+    assert games.human_normalized("Breakout", 16.11) == pytest.approx(0.5)
+    assert games.human_normalized("DoubleDunk", -14.25) == pytest.approx(2)
 
 
 def test_predicted_median():

@@ -43,10 +43,10 @@ def settings(config: Config | None) -> tuple[int, ...] | None:
         ((32, 16, 1, 8), "max_batch", None, (32, 16, 1, 16)),
     ],
 )
-def test_neighbours(start, move, lower, higher):
+def test_neighbors(start, move, lower, higher):
     config = Config(**dict(zip(tune.TUNED, start, strict=True)))
-    assert settings(tune.neighbour(config, move, -1)) == lower
-    assert settings(tune.neighbour(config, move, 1)) == higher
+    assert settings(tune.neighbor(config, move, -1)) == lower
+    assert settings(tune.neighbor(config, move, 1)) == higher
 
 
 class Machine:

@@ -104,8 +104,8 @@ def _scaling_table(results: Results) -> str:
 
 def _rates_table(results: Results) -> str:
     lines = ["| weights | reducers | data points/s, measured | data points/s, model |", "|---|---|---|---|"]
-    for condition, rate, modelled in results.measured():
-        lines.append(f"| {condition.weights:,} | {condition.reducers} | {rate:,.0f} | {modelled:,.0f} |")
+    for condition, rate, modeled in results.measured():
+        lines.append(f"| {condition.weights:,} | {condition.reducers} | {rate:,.0f} | {modeled:,.0f} |")
     return "\n".join([*lines, ""])
 
 

@@ -133,7 +133,7 @@ def fill(folder: Path) -> Path:
 
 
 def _fill_run(run: Run) -> Result:
-    """The metrics can't tell about updates meanwhile. Their number afterwards does."""
+    """The metrics can't tell about updates meanwhile. Their number afterward does."""
     before, begun = run.settle(), time.monotonic()
     while time.monotonic() - begun < CUT:
         filler = fill(run.folder)  # again, because old checkpoints are removed

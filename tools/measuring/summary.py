@@ -9,8 +9,8 @@ from typing import Any
 
 Row = Mapping[str, Any]
 # The colors of Okabe and Ito (2008), which are safe for color-blind readers. Gray is unused time.
-COLOURS = {"environments": "#E69F00", "predictions": "#0072B2", "training": "#D55E00", "system": "#009E73"}
-COLOURS |= {"framework": "#56B4E9", "unused": "#D0D0D0", "server": "#CC79A7"}
+COLORS = {"environments": "#E69F00", "predictions": "#0072B2", "training": "#D55E00", "system": "#009E73"}
+COLORS |= {"framework": "#56B4E9", "unused": "#D0D0D0", "server": "#CC79A7"}
 _PARTS = {"env": "environments", "predict": "predictions", "train": "training"}
 _ROLES = {
     "agents": "agent processes",
@@ -180,7 +180,7 @@ def _draw_rates(axes: Any, results: Mapping[str, Row]) -> None:
         start = top - place * (len(kinds) + 1)
         ticks.append((start - 1.5, name))
         for line, (key, kind) in enumerate(kinds.items()):
-            axes.barh(start - line, row[key], 0.8, color=COLOURS[kind], label="" if place else kind)
+            axes.barh(start - line, row[key], 0.8, color=COLORS[kind], label="" if place else kind)
             text = f"{row[key]:,.0f}" + (f": {row['share']:.2f} of the limit" if key == "pps" else "")
             end = max(row[key], row["limit"]) if key == "pps" else row[key]
             axes.text(end, start - line, f" {text}", va="center")
@@ -200,7 +200,7 @@ def _draw_times(axes: Any, results: Mapping[str, Row], cores: int) -> None:
             y, start = -3.0 * place - line, 0.0
             ticks.append((y, label))
             for part, (kind, milliseconds) in parts.items():
-                axes.barh(y, milliseconds, 0.8, start, color=COLOURS[kind], label="" if part in seen else part)
+                axes.barh(y, milliseconds, 0.8, start, color=COLORS[kind], label="" if part in seen else part)
                 seen.add(part)
                 start += milliseconds
             used = start - parts.get(_ROLES["unused"], ("", 0.0))[1]

@@ -122,7 +122,7 @@ class Search:
 
     def _along(self, move: str, best: Settings) -> Settings:
         """Climbs along one of `MOVES`, and returns the same object if nothing better is found."""
-        rivals = {by: config for by in (-1, 1) if (config := neighbour(best.config, move, by))}
+        rivals = {by: config for by in (-1, 1) if (config := neighbor(best.config, move, by))}
         while rivals:
             self._say(f"{move}:")
             winner = self.race(best, [Settings(config) for config in rivals.values()])
@@ -130,7 +130,7 @@ class Search:
                 break
             (direction,) = (by for by, config in rivals.items() if config is winner.config)
             self.best = best = winner
-            onward = neighbour(best.config, move, direction)
+            onward = neighbor(best.config, move, direction)
             rivals = {direction: onward} if onward else {}
         return best
 
@@ -168,7 +168,7 @@ class Search:
         self._say(f"  {settings}: {found}" + (f" - {trial.problem}" if trial.problem else ""))
 
 
-def neighbour(config: Config, move: str, by: int) -> Config | None:
+def neighbor(config: Config, move: str, by: int) -> Config | None:
     """Returns the configuration one step down (`by` -1) or up (1) along one of `MOVES`, or None if there is none.
 
     `max_batch` is not raised beyond the number of agents.

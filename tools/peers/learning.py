@@ -15,7 +15,7 @@ from gunreal.records import curves
 NAME = "learn"
 
 
-def summarise(jobs: Mapping[str, Sequence[Job]], titles: Mapping[str, str], score: float) -> dict[str, Any]:
+def summarize(jobs: Mapping[str, Sequence[Job]], titles: Mapping[str, str], score: float) -> dict[str, Any]:
     """Returns the results of each system.
 
     "steps", "seconds", "final", "trained" and "finished" are lists with an entry for each run: the steps and seconds to
@@ -57,7 +57,7 @@ def markdown(rows: Mapping[str, Mapping[str, Any]], game: str, score: float) -> 
 
 def write(jobs: Mapping[str, Sequence[Job]], titles: Mapping[str, str], game: str, score: float, folder: Path) -> str:
     """Writes `learn.json`, `learn.md` and `learn.png` (if a run has a score). Returns the table. Raises OSError."""
-    rows = summarise(jobs, titles, score)
+    rows = summarize(jobs, titles, score)
     text = markdown(rows, game, score)
     (folder / f"{NAME}.json").write_text(json.dumps({"game": game, "score": score, "systems": rows}, indent=1) + "\n")
     (folder / f"{NAME}.md").write_text(text)

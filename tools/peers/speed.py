@@ -62,7 +62,7 @@ def compare(contestants: Sequence[Contestant], rounds: int, warmup: float, secon
     return results
 
 
-def summarise(results: dict[str, dict[str, Any]]) -> str | None:
+def summarize(results: dict[str, dict[str, Any]]) -> str | None:
     """Adds the `median` over the rounds, and its `ratio` to the fastest other system.
 
     Returns:

@@ -9,7 +9,7 @@ import numpy as np
 from experiments.jobs import Job, Lines
 
 from scores.aggregates import Scores, interquartile_mean, interval, probability_of_improvement
-from scores.games import ATARI_5, human_normalised, predicted_median
+from scores.games import ATARI_5, human_normalized, predicted_median
 
 _SHORT = 0.02  # share of the steps or seconds that a run may lack and still count
 Runs = Mapping[str, Mapping[str, Sequence[Lines]]]  # by system and game, the metrics of each seed
@@ -78,26 +78,26 @@ def compare(scores: Points, ours: Sequence[str]) -> dict[str, Any]:
     first = next(iter(scores.values()), {})
     games = [game for game in first if all(game in of for of in scores.values())]
     rows: dict[str, Any] = {}
-    normalised: dict[str, Scores] = {}
+    normalized: dict[str, Scores] = {}
     for system, of in scores.items():
         rows[system] = {"scores": {game: runs.tolist() for game, runs in of.items()}, "iqm": None, "atari_5": None}
         if not games:
             continue
-        normalised[system] = [human_normalised(game, of[game]) for game in games]
-        rows[system]["iqm"] = _with_interval(interquartile_mean, normalised[system])
+        normalized[system] = [human_normalized(game, of[game]) for game in games]
+        rows[system]["iqm"] = _with_interval(interquartile_mean, normalized[system])
         if set(ATARI_5) <= set(games):
 
             def median(runs: Scores) -> float:
                 return predicted_median({game: float(of.mean()) for game, of in zip(games, runs, strict=True)})
 
-            rows[system]["atari_5"] = _with_interval(median, normalised[system])
+            rows[system]["atari_5"] = _with_interval(median, normalized[system])
     improvement = {
         us: {
-            other: _with_interval(probability_of_improvement, normalised[us], normalised[other])
-            for other in normalised
+            other: _with_interval(probability_of_improvement, normalized[us], normalized[other])
+            for other in normalized
             if other not in ours
         }
-        for us in normalised
+        for us in normalized
         if us in ours
     }
     return {"games": games, "systems": rows, "improvement": improvement}
@@ -110,7 +110,7 @@ def _with_interval(statistic: Callable[..., float], *systems: Scores) -> list[fl
     return [value, *interval(statistic, *systems)]
 
 
-def summarise(runs: Runs, ours: Sequence[str], steps: int, minutes: float | None) -> dict[str, Any]:
+def summarize(runs: Runs, ours: Sequence[str], steps: int, minutes: float | None) -> dict[str, Any]:
     """Returns the comparison at equal "steps" and at equal "minutes". "minutes" is None before a run has finished.
 
     Args:

@@ -51,18 +51,18 @@ def parse(text: str) -> tuple[str, ...]:
     return chosen
 
 
-def human_normalised(name: str, score: float) -> float:
+def human_normalized(name: str, score: float) -> float:
     """Normalizes a raw score to 0 for random play and 1 for a human."""
     game = GAMES[name]
     return (score - game.random) / (game.human - game.random)
 
 
-def predicted_median(normalised: Mapping[str, float]) -> float:
+def predicted_median(normalized: Mapping[str, float]) -> float:
     """Predicts the median human-normalized score over 57 games with the regression of Atari-5.
 
     Args:
-      normalised: human-normalized scores (1 for a human) of the five games. Other games are ignored.
+      normalized: human-normalized scores (1 for a human) of the five games. Other games are ignored.
     """
-    percent = {name: 100 * max(0.0, normalised[name]) for name in ATARI_5}
+    percent = {name: 100 * max(0.0, normalized[name]) for name in ATARI_5}
     exponent = sum(weight * math.log10(1 + percent[name]) for name, weight in ATARI_5.items())
     return (10**exponent - 1) / 100

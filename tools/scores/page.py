@@ -19,7 +19,7 @@ def write(results: Mapping[str, Any], paths: Mapping[str, Mapping[str, Sequence[
     """Writes `atari.json`, `atari.md`, `atari.png` and a figure `atari-GAME.png` for each game.
 
     Args:
-      results: results of `comparison.summarise`, with "title" and the "titles" of the systems.
+      results: results of `comparison.summarize`, with "title" and the "titles" of the systems.
       paths: folders of the runs that have a score, by game and system.
       folder: the folder to write to.
 
@@ -103,10 +103,10 @@ def draw_aggregates(results: Mapping[str, Any], out: Path) -> None:
             systems = [system for system in found["systems"] if found["systems"][system]["iqm"]]
             for index, system in enumerate(systems):
                 value, *ends = found["systems"][system]["iqm"]
-                colour = curves.COLORS[index % len(curves.COLORS)]
+                color = curves.COLORS[index % len(curves.COLORS)]
                 if ends:
-                    axes.barh(index, ends[1] - ends[0], left=ends[0], color=colour, alpha=0.5)
-                axes.plot([value, value], [index - 0.4, index + 0.4], color=colour, linewidth=2.5)
+                    axes.barh(index, ends[1] - ends[0], left=ends[0], color=color, alpha=0.5)
+                axes.plot([value, value], [index - 0.4, index + 0.4], color=color, linewidth=2.5)
             axes.set_yticks(range(len(systems)), [results["titles"][system] for system in systems])
             axes.invert_yaxis()
             unit = f"{found['at']:,.0f} agent steps" if kind == "steps" else f"{found['at']:,.1f} minutes of training"
