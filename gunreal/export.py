@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser(program: str) -> Arguments:
-    parser = Arguments(program, description="Writes the policy of a run for other programs.")
+    parser = Arguments(program, "Writes the policy of a run for other programs.")
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name")
     parser.add_argument("file", metavar="FILE", help="file to write, FILE.keras or FILE.onnx")
     parser.add_argument("--checkpoint", default="newest", help="newest, best, a name or a path (default: newest)")

@@ -8,7 +8,6 @@ different folders are different curves, even if they have the same name.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import sys
@@ -111,11 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser(program: str) -> Arguments:
     description = (__doc__ or "").partition(": ")[2]
-    parser = Arguments(
-        program,
-        description=description[0].upper() + description[1:],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Arguments(program, description[0].upper() + description[1:])
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="a run's folder, its name under --logdir, or LABEL=GLOB")
     add("--logdir", default="runs", help="folder of runs (default: runs)")

@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser(program: str) -> Arguments:
-    parser = Arguments(program, description="Lists the runs of a folder, oldest first.")
+    parser = Arguments(program, "Lists the runs of a folder, oldest first.")
     parser.add_argument("--logdir", default=Config.logdir, help=f"folder of runs (default: {Config.logdir})")
     parser.add_argument("--json", action="store_true", help="print a list of JSON objects instead of a table")
     return parser

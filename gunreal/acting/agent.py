@@ -18,10 +18,8 @@ from gunreal.envs.step import Step
 from gunreal.experience import queues
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED
 from gunreal.experience.segment import Layout, Segment
-from gunreal.learning.task import prediction_heads
+from gunreal.learning.task import BASE, prediction_heads
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
-
-BASE = 0  # number of the prediction queue of the actor-critic, see `prediction_heads`
 
 
 class Outbox(NamedTuple):

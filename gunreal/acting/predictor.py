@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gunreal.acting.agent import BASE
 from gunreal.acting.pool import Member, Pool
 from gunreal.experience.replay import Past, concatenate_pasts, empty_observations
 from gunreal.learning.learner import Learner
+from gunreal.learning.task import BASE
 
 
 class _Rows:

@@ -1,18 +1,22 @@
-"""The command lines of commands that take runs and files, and few flags."""
+"""The command lines of the commands that have flags of their own instead of a run's settings."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from gunreal.config.schema import ConfigError
 
 
 class Arguments(argparse.ArgumentParser):
-    """A parser that refuses a command line in one line, and accepts no parts of flags."""
+    """A parser that refuses a command line in one line.
 
-    def __init__(self, program: str, **options: Any):
-        super().__init__(program, allow_abbrev=False, **options)
+    It accepts no parts of flags, and keeps the line breaks of its description.
+    """
+
+    def __init__(self, program: str, description: str | None):
+        raw = argparse.RawDescriptionHelpFormatter
+        super().__init__(program, description=description, formatter_class=raw, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         """Raises ConfigError, in place of an exit that prints a block of text."""

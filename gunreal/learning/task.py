@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 from gunreal.experience.spec import Spec
 
+BASE = 0  # number of the prediction queue of the actor-critic, see `prediction_heads`
+
 
 class LearnedTask(Protocol):
     """A head on the shared torso and its loss. See `AuxiliaryTask` for details."""

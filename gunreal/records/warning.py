@@ -1,4 +1,4 @@
-"""Warnings while a run starts or goes on."""
+"""Lines on standard error: warnings, and why a command refuses its input."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gunreal.acting.agent import BASE, Outbox, group_slices
+from gunreal.acting.agent import Outbox, group_slices
 from gunreal.acting.pool import Member, Pool, close_all, rollouts_that_wait
 from gunreal.acting.predictor import BasePredictor, TaskPredictor
 from gunreal.config.derived import batch_steps, largest_divisor, per_process, rollouts_per_batch
@@ -23,7 +23,7 @@ from gunreal.learning import devices
 from gunreal.learning.backend import make_learner
 from gunreal.learning.learner import Learner
 from gunreal.learning.registry import load_network
-from gunreal.learning.task import prediction_heads
+from gunreal.learning.task import BASE, prediction_heads
 from gunreal.records import checkpoint
 from gunreal.records.metrics import RunMetrics
 from gunreal.runtime import ram, starting

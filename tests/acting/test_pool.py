@@ -188,13 +188,14 @@ def test_a_process_steps_and_leaves_in_order(server, tmp_path):
     assert not holders(memory)
 
 
-@pytest.mark.parametrize(("how", "code"), [("raise", 1), ("kill", -signal.SIGSEGV)])
+@pytest.mark.parametrize(("how", "code"), [("raise", 1), ("exit", 2), ("kill", -signal.SIGSEGV)])
 def test_a_crash_is_seen(server, tmp_path, how, code):
+    """It is none of bad input, also if an environment exits with the code of the command for that."""
     remote = server.start(
         Config(env=FAILING, env_args={"how": how, "at": 3, "times": 9, "marks": str(tmp_path)}, t_max=4)
     )
     wait_until(remote.exited)
-    assert remote.popen.returncode == code
+    assert remote.popen.returncode == code != EXIT_BAD_INPUT
     errors = remote.errors()
     if how == "raise":
         assert "scripted_env.py" in errors and errors.endswith("RuntimeError: the emulator is on fire")
@@ -273,14 +274,6 @@ def test_bad_input_has_its_own_exit_code(server):
     wait_until(remote.exited)
     assert remote.popen.returncode == EXIT_BAD_INPUT
     assert "cannot record ['speed']" in remote.errors() and "\n" not in remote.errors()
-
-
-def test_an_environment_that_exits_is_no_bad_input(server, tmp_path):
-    """Its exit code may be that of the command for bad input."""
-    args = {"how": "exit", "at": 3, "times": 1, "marks": str(tmp_path)}
-    remote = server.start(Config(env=FAILING, env_args=args, t_max=4))
-    wait_until(remote.exited)
-    assert remote.popen.returncode == 2 != EXIT_BAD_INPUT
 
 
 def test_a_process_that_dies_before_it_has_read_anything(server, monkeypatch, tmp_path):

@@ -67,14 +67,19 @@ def test_a_stopped_process_is_seen():
     assert not fleet.is_stopped(process.pid)
 
 
-def test_a_node_whose_network_is_cut_is_not_replaced(clock, capsys):
-    """It is left out until it answers, for which it has time after the network is back."""
+def make_cut(clock):
+    """Two nodes, and the second one, whose network is cut."""
     engine, found = make("a", "b", nodes=2, node_timeout=5.0)
-    look(found, clock)
-    look(found, clock)
+    look(found, clock, 2)
     cut = found.ready()[1]
     cut.life, cut.actor.hangs, cut.answers = Ref(ready=False), True, 1
     engine.cut = {"b"}
+    return engine, found, cut
+
+
+def test_a_node_whose_network_is_cut_is_not_replaced(clock, capsys):
+    """It is left out until it answers, for which it has time after the network is back."""
+    engine, found, cut = make_cut(clock)
     look(found, clock, 20)
     assert [member.slot for member in found.ready()] == [0]
     engine.cut = set()
@@ -88,12 +93,7 @@ def test_a_node_whose_network_is_cut_is_not_replaced(clock, capsys):
 
 def test_a_node_that_stays_silent_after_its_network_is_back_is_replaced(clock):
     """It has as long as the network was cut, and the timeout, because TCP's attempts have become rare."""
-    engine, found = make("a", "b", nodes=2, node_timeout=5.0)
-    look(found, clock)
-    look(found, clock)
-    cut = found.ready()[1]
-    cut.life, cut.actor.hangs, cut.answers = Ref(ready=False), True, 1
-    engine.cut = {"b"}
+    engine, found, cut = make_cut(clock)
     look(found, clock, 6)
     engine.cut = set()
     look(found, clock, 10)  # the cut and the timeout are 11 s

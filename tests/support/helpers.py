@@ -7,14 +7,14 @@ import dataclasses
 import numpy as np
 import scripted_env
 
-from gunreal.acting.agent import BASE, Outbox
+from gunreal.acting.agent import Outbox
 from gunreal.acting.pool import Local, Pool
 from gunreal.acting.predictor import BasePredictor, TaskPredictor
 from gunreal.config.derived import rollouts_per_batch
 from gunreal.config.schema import Config
 from gunreal.experience import queues
 from gunreal.experience.spec import RecordedField, Spec
-from gunreal.learning.task import prediction_heads
+from gunreal.learning.task import BASE, prediction_heads
 from gunreal.runtime.system import make_layout
 from gunreal.runtime.trainer import Batcher
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
@@ -124,16 +124,17 @@ class Bench:
         self.learner, self.pool = FakeLearner(), Pool(rollouts_per_batch(config))
         self.layout = make_layout(config, self.spec, self.tasks, self.learner)
         self.learner.asked.clear()
-        base, *bootstrapping = prediction_heads(self.tasks)
-        self.requests = {head: queues.Pipe(queues.REQUEST) for head in (base, *bootstrapping)}
+        heads = prediction_heads(self.tasks)
+        self.requests = {head: queues.Pipe(queues.REQUEST) for head in heads}
         self.rollouts, self.episodes = queues.Pipe(queues.ROLLOUT), queues.Pipe(queues.EPISODE)
         outbox = Outbox(
             tuple(p.write_fd for p in self.requests.values()), self.rollouts.write_fd, self.episodes.write_fd
         )
         self.outbox = outbox
         self.predictors = {"base": BasePredictor(self.pool, self.learner, seed=0)}
-        for queue, name in enumerate(bootstrapping, BASE + 1):
-            self.predictors[name] = TaskPredictor(self.pool, self.learner, name, queue)
+        for queue, head in enumerate(heads):
+            if queue != BASE:
+                self.predictors[head] = TaskPredictor(self.pool, self.learner, head, queue)
         self.batcher = Batcher(self.pool, config, self.spec, self.tasks, self.rollouts)
         self.members = [self.new_member() for _ in range(members)]
 

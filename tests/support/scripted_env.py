@@ -60,8 +60,8 @@ class Scripted(gymnasium.Env):
 class Failing(Scripted):
     """An endless episode that fails on its step `at` (0: when it is reset; -1: when an agent process opens it).
 
-    `how` is "raise", "sleep", "spin" (a loop that never ends), "kill" (the process dies as of a segmentation fault),
-    "child" (it starts a process and then spins) or "orphan" (it starts a process and then dies), or several,
+    `how` is "raise", "exit", "sleep", "spin" (a loop that never ends), "kill" (the process dies as of a segmentation
+    fault), "child" (it starts a process and then spins) or "orphan" (it starts a process and then dies), or several,
     "raise,spin", each for one failure. Only the first `times` failures happen; they are counted in the folder `marks`.
     Where `how` is "leave", it starts a process when it is opened, and closing it does not end that.
     """

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gunreal.config import flags
+from gunreal.config.arguments import Arguments
 from gunreal.config.derived import is_cluster, is_device
 from gunreal.config.schema import Config, ConfigError
 from gunreal.config.units import parse_count
@@ -22,17 +23,8 @@ from gunreal.config.units import parse_count
 _GPUS = "CUDA_VISIBLE_DEVICES"
 
 
-class Parser(argparse.ArgumentParser):
-    """An argument parser that raises ConfigError for bad flags and keeps the line breaks of its description."""
-
-    def __init__(self, prog: str, description: str | None = None, **options: Any):
-        super().__init__(
-            prog,
-            description=description,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-            **options,
-        )
+class Parser(Arguments):
+    """A parser that also accepts the flags of a training."""
 
     def parse_with_training_flags(self, argv: Sequence[str]) -> tuple[argparse.Namespace, Config, flags.Extras]:
         """Parses the command's own options, and all other flags with `flags.from_flags`. Raises ConfigError."""
