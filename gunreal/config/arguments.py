@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gunreal.config.schema import ConfigError
 
@@ -14,9 +14,9 @@ class Arguments(argparse.ArgumentParser):
     It accepts no parts of flags, and keeps the line breaks of its description.
     """
 
-    def __init__(self, program: str, description: str | None):
+    def __init__(self, prog: str, description: str | None = None, **options: Any):
         raw = argparse.RawDescriptionHelpFormatter
-        super().__init__(program, description=description, formatter_class=raw, allow_abbrev=False)
+        super().__init__(prog, description=description, formatter_class=raw, allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
         """Raises ConfigError, in place of an exit that prints a block of text."""
