@@ -26,14 +26,14 @@ from gunreal.records import interface as saved_interface
 from gunreal.records import metrics, tracker
 from gunreal.records.warning import waiting, warn
 from gunreal.runtime import resuming, signals, starting
-from gunreal.runtime.record import NotSaved
+from gunreal.runtime.base import NotSaved
 from gunreal.tasks import registry
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.recorded import recorded_fields
 
 if TYPE_CHECKING:
     from gunreal.run import Run
-    from gunreal.runtime.record import Record, Runner
+    from gunreal.runtime.base import BaseSystem, Runner
     from gunreal.runtime.ticker import OnMetrics, Ticker
 
 
@@ -207,7 +207,7 @@ def _runner(system: Any) -> Any:
     return SerialRunner(system) if system.config.serial else ParallelRunner(system)
 
 
-def _run(system: Record, show: bool, on_metrics: OnMetrics | None) -> None:
+def _run(system: BaseSystem, show: bool, on_metrics: OnMetrics | None) -> None:
     from gunreal.records.display import Display
     from gunreal.runtime.ticker import Ticker
 
@@ -231,7 +231,7 @@ def _run(system: Record, show: bool, on_metrics: OnMetrics | None) -> None:
         raise system.failure
 
 
-def _close(system: Record, run: Runner | None, ticker: Ticker | None) -> None:
+def _close(system: BaseSystem, run: Runner | None, ticker: Ticker | None) -> None:
     """Writes a checkpoint and the last line of metrics and frees everything, whatever ended the run."""
     try:
         if run and ticker and (system.metrics.step or not system.failure):

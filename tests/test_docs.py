@@ -40,7 +40,7 @@ TINY = {
     "frame_size": 36,
 }
 # Programs of others; their arguments are theirs to check.
-OTHERS = {"python3", "auditwheel", "git", "cd", "source", "ruff", "mypy", "lint-imports", "mkdocs", "pytest"}
+OTHERS = {"export", "python3", "auditwheel", "git", "cd", "source", "ruff", "mypy", "lint-imports", "mkdocs", "pytest"}
 
 
 class Block(NamedTuple):

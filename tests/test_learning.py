@@ -11,7 +11,6 @@ import gunreal
 from gunreal.records import metrics
 
 TASKS = "pc,vr,rp"
-SMALL_LSTM = ("--network", "lstm", "--hidden", "64")
 ROOT = Path(__file__).parents[1]
 
 
@@ -33,8 +32,8 @@ def evaluated(run):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("steps", "flags"),
-    [(40_000, ()), (80_000, ("--algorithm", "a3c")), (80_000, (*SMALL_LSTM, "--tasks", TASKS))],
-    ids=["base", "a3c", "lstm-tasks"],
+    [(40_000, ()), (80_000, ("--algorithm", "a3c"))],
+    ids=["base", "a3c"],
 )
 def test_catch_is_solved(tmp_path, steps, flags):
     run = train(tmp_path, "catch", "--env", "gunreal/Catch-v0", "--steps", str(steps), *flags)
@@ -48,15 +47,16 @@ def test_memory_solves_catch_with_a_delay_and_nothing_else_does(tmp_path):
     before the memory works. Runs scatter: after 40,000 steps one of three had 0.42, after 60,000 all of three had 1."""
     flags = ["--env", "gunreal/Catch-v0", "--env_args", "delay=4,rows=4,columns=3", "--frame_stack", "1"]
     flags += ["--entropy", "0.1", "--steps"]
-    assert evaluated(train(tmp_path, "lstm", *flags, "80000", *SMALL_LSTM)) >= 0.95
+    lstm = ("--network", "lstm", "--hidden", "64", "--tasks", TASKS)
+    assert evaluated(train(tmp_path, "lstm", *flags, "60000", *lstm)) >= 0.95
     assert evaluated(train(tmp_path, "forgetful", *flags, "20000")) <= 0.1
 
 
 @pytest.mark.learns
 @pytest.mark.timeout(600)
 def test_the_auxiliary_tasks_find_a_rare_goal_sooner_than_base_does(tmp_path):
-    """The mark is base's median of five seeds, of the README. If one seed misses it by chance, two others must not."""
-    base = 58_880
+    """The mark is base's median of five seeds with these settings. If one seed misses it by chance, two must not."""
+    base = 58_240
     first, *others = steps_to_the_goal(tmp_path, 1)
     if first is None or first >= base:
         first, *others = steps_to_the_goal(tmp_path, 3)  # the first run is kept
@@ -67,9 +67,11 @@ def test_the_auxiliary_tasks_find_a_rare_goal_sooner_than_base_does(tmp_path):
 def steps_to_the_goal(folder, seeds: int) -> list[int | None]:
     """The agent steps of each seed until the score is reached, or None."""
     out = folder / "steps.json"
-    command = [sys.executable, "tools/steps_to_score.py", "--steps", "120000", "--seeds", str(seeds)]
-    paths = ["--logdir", str(folder), "--json", str(out)]
-    subprocess.run([*command, "--settings", TASKS, *paths], check=True, cwd=ROOT)
+    setting = ("--agents=32", "--algorithm=a3c", "--correction=epsilon")
+    setting += ("--normalize_observations=off", "--normalize_returns=false")
+    command = [sys.executable, "tools/steps_to_score.py", "--settings", TASKS, "--steps", "150000", *setting]
+    command += ["--seeds", str(seeds), "--logdir", str(folder), "--json", str(out)]
+    subprocess.run(command, check=True, cwd=ROOT)
     (found,) = json.loads(out.read_text()).values()
     return found
 

@@ -24,7 +24,7 @@ from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
 from gunreal.records import checkpoint
 from gunreal.runtime import starting
-from gunreal.runtime.record import Record
+from gunreal.runtime.base import BaseSystem
 from gunreal.runtime.system import make_metrics, next_process
 from gunreal.tasks.base import AuxiliaryTask
 
@@ -66,7 +66,7 @@ def first_serial(resumed: checkpoint.Checkpoint | None) -> int:
     return max(1, next_process(resumed, _AGENTS))
 
 
-class Coordinator(Record):
+class Coordinator(BaseSystem):
     """A run on several nodes. It has the interface of a system and of a runner.
 
     Attributes:

@@ -26,7 +26,7 @@ from gunreal.experience.spec import Spec
 from gunreal.learning.jax_learner import JaxLearner
 from gunreal.records import checkpoint
 from gunreal.runtime import ram
-from gunreal.runtime.record import Record
+from gunreal.runtime.base import BaseSystem
 from gunreal.runtime.system import begin, build_learner, make_metrics
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.batch_contract import has_batch_form
@@ -68,7 +68,7 @@ def make_program(
     return program(config, spec, tasks, learner, env, convert, places), learner, places
 
 
-class DeviceSystem(Record):
+class DeviceSystem(BaseSystem):
     """The parts of a device run, and what runs them. The host only starts turns and reads their metrics.
 
     The metrics of a turn are read while the next one runs.

@@ -21,7 +21,7 @@ from typing import IO, Any
 from gunreal.config.folders import remedy
 from gunreal.records import checkpoint
 from gunreal.records.warning import warn
-from gunreal.runtime.record import Record
+from gunreal.runtime.base import BaseSystem
 
 KEYS = ("eval_step", "eval_score_mean", "eval_score_std", "eval_length_mean")
 _FOLDER = "evaluation"
@@ -44,7 +44,7 @@ class Evaluation:
     runs waits for it, and then uses the newest weights.
     """
 
-    def __init__(self, system: Record):
+    def __init__(self, system: BaseSystem):
         self._system, self._config = system, system.config
         self._folder = system.run_dir / _FOLDER
         shutil.rmtree(self._folder, ignore_errors=True)  # left by a run that was killed

@@ -27,7 +27,7 @@ from gunreal.learning.task import BASE, prediction_heads
 from gunreal.records import checkpoint
 from gunreal.records.metrics import RunMetrics
 from gunreal.runtime import ram, starting
-from gunreal.runtime.record import Record
+from gunreal.runtime.base import BaseSystem
 from gunreal.runtime.trainer import Batcher, Trainer
 from gunreal.tasks import dry_run
 from gunreal.tasks.base import AuxiliaryTask
@@ -113,7 +113,7 @@ def next_process(resumed: checkpoint.Checkpoint, agents: int) -> int:
     return -(-before // agents)
 
 
-class System(Record):
+class System(BaseSystem):
     """The parts of a run. `gunreal.runtime.serial` and `gunreal.runtime.parallel` decide when to call them.
 
     Args:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from gunreal.runtime.base import BaseSystem, Runner
 from gunreal.runtime.evaluation import Evaluation
-from gunreal.runtime.record import Record, Runner
 
 OnMetrics = Callable[[dict[str, Any]], Any]
 
@@ -27,7 +27,7 @@ class Ticker:
       on_metrics: function called with each line. If it returns True, the run saves a checkpoint and stops.
     """
 
-    def __init__(self, system: Record, run: Runner, display: Any, on_metrics: OnMetrics | None = None):
+    def __init__(self, system: BaseSystem, run: Runner, display: Any, on_metrics: OnMetrics | None = None):
         self._system, self._run, self._display, self._on_metrics = system, run, display, on_metrics
         self._measured = self._saved = time.monotonic()
         self._is_new = not system.resumed  # and has no checkpoint yet

@@ -17,9 +17,9 @@ from measuring.machine import nvidia_smi
 LINES = 4  # of metrics; the first ones contain the compilation
 # The first checkpoint of a run is due after its first steps. That of thousands of consoles has gigabytes.
 PROGRAM = """
-from gunreal.runtime.record import Record
+from gunreal.runtime.base import BaseSystem
 from gunreal.train import command
-Record.save_checkpoint = lambda *_, **__: None
+BaseSystem.save_checkpoint = lambda *_, **__: None
 command()
 """
 

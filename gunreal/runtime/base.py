@@ -1,4 +1,4 @@
-"""What every run keeps: its metrics, its checkpoints, and the reason for its end."""
+"""The base class of the systems of all runners: metrics, checkpoints, and the reason for the end of a run."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class NotSaved(OSError):
     """The newest weights could not be written, so they are lost when the run ends."""
 
 
-class Record:
-    """The part of a run that is the same on one machine and on several.
+class BaseSystem:
+    """The part of a system that is the same for all runners.
 
     Args:
       config: configuration of the run.
