@@ -12,7 +12,7 @@ from gunreal.cluster.coordinator import Coordinator, Gradient, answers_per_turn,
 from gunreal.cluster.node import Answer, Description, Refused, node_fields
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
-from gunreal.runtime import record, system
+from gunreal.runtime import base, system
 
 STATE = {"weights/a": np.zeros(3), "optimizer/000": np.array(0), "version": np.array(0)}
 
@@ -144,7 +144,7 @@ def test_nodes_have_time_to_wait_for_rollouts(tmp_path, monkeypatch):
     assert 0.6 <= found._round.deadline() < 0.65
 
 
-@pytest.mark.parametrize(("module", "name"), [(record, "MetricsWriter"), (coordinator, "Fleet")])
+@pytest.mark.parametrize(("module", "name"), [(base, "MetricsWriter"), (coordinator, "Fleet")])
 def test_a_failed_start_ends_ray(tmp_path, monkeypatch, module, name):
     engine = Closable("a")
 
