@@ -19,6 +19,7 @@ from gymnasium.envs.registration import EnvSpec
 import gunreal.envs  # noqa: F401  (registers the library's own ids)
 from gunreal.config.plugins import FIND_MODULE, is_missing
 from gunreal.config.schema import Config, ConfigError
+from gunreal.envs.flat import flat
 from gunreal.envs.functional import FunctionalEnv, Played, adapted
 from gunreal.envs.raw import Raw, choose, converter
 from gunreal.envs.step import Step
@@ -78,7 +79,7 @@ class GenericEnv:
         """
         env = self._envs[0].unwrapped
         self._values("reset", env.reset(seed=seed))
-        self._values("step", env.step(self.raw.first_action))
+        self._values("step", env.step(env.action_space.sample()))
 
     def close(self) -> None:
         """Closes the environments."""
@@ -119,7 +120,11 @@ class _Doom(gymnasium.Wrapper):
 
 
 def open_env(config: Config) -> gymnasium.Env:
-    """Opens `config.env` as it is. Raises ConfigError as `gunreal.envs.make.make` does."""
+    """Opens `config.env`, wrapped by `flat`. Raises ConfigError as `gunreal.envs.make.make` does."""
+    return flat(config, _open(config))
+
+
+def _open(config: Config) -> gymnasium.Env:
     if config.env.startswith("dmlab/"):
         from gunreal.envs.dmlab import open_level
 

@@ -98,7 +98,8 @@ def choose(config: Config, space: spaces.Space) -> tuple[spaces.Space, str | Non
         return space[preferred[0]], preferred[0]
     if images:
         raise ConfigError(f"{config.env} has several image observations {images}; choose one with --image_key")
-    raise ConfigError(f"{config.env} observes {list(space)}, none a uint8 image; wrap it with FlattenObservation")
+    fix = "leave out image_key" if wanted else "wrap it to give an image or numbers"
+    raise ConfigError(f"{config.env} observes {list(space)}, none a uint8 image; {fix}")
 
 
 def converter(config: Config, space: spaces.Space) -> tuple[tuple[int, ...], str, Converter]:
@@ -114,7 +115,7 @@ def converter(config: Config, space: spaces.Space) -> tuple[tuple[int, ...], str
         raise ConfigError(f"observation is rgb, but {config.env} does not observe a uint8 image; leave it out")
     if not isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         raise ConfigError(f"{config.env} observes {type(space).__name__}; wrap it to give a Box (image or vector)")
-    if _looks_like_images(space):
+    if looks_like_images(space):
         raise ConfigError(
             f"{config.env} observes {space.dtype} of shape {space.shape}; return single images, gray or RGB, as uint8 "
             "from 0 to 255, or learn from numbers with the wrapper FlattenObservation"
@@ -136,7 +137,7 @@ def converter(config: Config, space: spaces.Space) -> tuple[tuple[int, ...], str
     return (spaces.flatdim(space),), "float32", convert
 
 
-def _looks_like_images(space: spaces.Space) -> bool:
+def looks_like_images(space: spaces.Space) -> bool:
     """Whether this looks like images, or a stack of them, that would be learned from as thousands of numbers."""
     return isinstance(space, spaces.Box) and sum(side >= _SMALLEST for side in space.shape) >= 2
 

@@ -1,0 +1,64 @@
+"""Environments whose observations or actions have several parts, as vectors and as numbered actions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.wrappers import FlattenObservation
+
+from gunreal.config.schema import Config, ConfigError
+from gunreal.envs.raw import is_image, looks_like_images
+
+_MOST_ACTIONS = 1000
+_NUMBERS = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+
+
+class NumberedActions(gymnasium.ActionWrapper):
+    """Numbers the combinations of `MultiDiscrete` or `MultiBinary` actions from 0, in the order of `numpy.ndindex`."""
+
+    def __init__(self, env: gymnasium.Env):
+        super().__init__(env)
+        space = env.action_space
+        if isinstance(space, spaces.MultiBinary):
+            space = spaces.MultiDiscrete(np.full(space.shape, 2), dtype=np.int8)
+        assert isinstance(space, spaces.MultiDiscrete)
+        self._parts = space
+        self.action_space = spaces.Discrete(math.prod(space.nvec.flat))
+
+    def action(self, action: Any) -> np.ndarray:
+        """The parts of an action by its number."""
+        parts = np.unravel_index(action, self._parts.nvec.ravel())
+        return (self._parts.start + np.reshape(parts, self._parts.shape)).astype(self._parts.dtype)
+
+
+def flat(config: Config, env: gymnasium.Env) -> gymnasium.Env:
+    """Wraps the environment if its observations are several vectors, or if its actions have several parts.
+
+    Several vectors become one, as with `gymnasium.wrappers.FlattenObservation`. Combinations of actions are numbered.
+
+    Raises:
+      ConfigError: there are too many combinations of actions.
+    """
+    if isinstance(actions := getattr(env, "action_space", None), spaces.MultiDiscrete | spaces.MultiBinary):
+        sizes = actions.nvec.flat if isinstance(actions, spaces.MultiDiscrete) else [2] * math.prod(actions.shape)
+        if (count := math.prod(map(int, sizes))) > _MOST_ACTIONS:
+            raise ConfigError(
+                f"{config.env} has {count:,} combinations of actions; wrap it so that its action_space has at most "
+                f"{_MOST_ACTIONS:,}"
+            )
+        env = NumberedActions(env)
+    seen = getattr(env, "observation_space", None)
+    composite = isinstance(seen, spaces.Dict | spaces.Tuple)
+    return FlattenObservation(env) if composite and not config.image_key and _are_vectors(seen) else env
+
+
+def _are_vectors(space: Any) -> bool:
+    """Whether all parts of a space are numbers, none of which is a picture."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts = space.values() if isinstance(space, spaces.Dict) else space
+        return all(map(_are_vectors, parts))
+    return isinstance(space, _NUMBERS) and not is_image(space) and not looks_like_images(space)
