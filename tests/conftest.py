@@ -15,5 +15,5 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 
 
 def pytest_collection_modifyitems(items):
-    """The longest files come first, so that no process is left alone with one of them at the end."""
+    """The longest file comes first, so that no process is left alone with it at the end."""
     items.sort(key=lambda item: item.path.name != "test_learning.py")

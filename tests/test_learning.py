@@ -55,7 +55,7 @@ def test_memory_solves_catch_with_a_delay_and_nothing_else_does(tmp_path):
 @pytest.mark.learns
 @pytest.mark.timeout(600)
 def test_the_auxiliary_tasks_find_a_rare_goal_sooner_than_base_does(tmp_path):
-    """The mark is base's median of five seeds with these settings. If one seed misses it by chance, two must not."""
+    """The mark is base's median of five seeds with these settings. If one misses it by chance, two others must not."""
     base = 58_240
     first, *others = steps_to_the_goal(tmp_path, 1)
     if first is None or first >= base:

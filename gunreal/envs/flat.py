@@ -11,23 +11,18 @@ from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation
 
 from gunreal.config.schema import Config, ConfigError
-from gunreal.envs.raw import is_image, looks_like_images
+from gunreal.envs.raw import NUMBERS, is_image, looks_like_images
 
 _MOST_ACTIONS = 1000
-_NUMBERS = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
 class NumberedActions(gymnasium.ActionWrapper):
-    """Numbers the combinations of `MultiDiscrete` or `MultiBinary` actions from 0, in the order of `numpy.ndindex`."""
+    """Numbers the combinations of the parts of an action from 0, in the order of `numpy.ndindex`."""
 
-    def __init__(self, env: gymnasium.Env):
+    def __init__(self, env: gymnasium.Env, parts: spaces.MultiDiscrete):
         super().__init__(env)
-        space = env.action_space
-        if isinstance(space, spaces.MultiBinary):
-            space = spaces.MultiDiscrete(np.full(space.shape, 2), dtype=np.int8)
-        assert isinstance(space, spaces.MultiDiscrete)
-        self._parts = space
-        self.action_space = spaces.Discrete(math.prod(space.nvec.flat))
+        self._parts = parts
+        self.action_space = spaces.Discrete(math.prod(parts.nvec.flat))
 
     def action(self, action: Any) -> np.ndarray:
         """The parts of an action by its number."""
@@ -43,14 +38,16 @@ def flat(config: Config, env: gymnasium.Env) -> gymnasium.Env:
     Raises:
       ConfigError: there are too many combinations of actions.
     """
-    if isinstance(actions := getattr(env, "action_space", None), spaces.MultiDiscrete | spaces.MultiBinary):
-        sizes = actions.nvec.flat if isinstance(actions, spaces.MultiDiscrete) else [2] * math.prod(actions.shape)
-        if (count := math.prod(map(int, sizes))) > _MOST_ACTIONS:
+    actions = getattr(env, "action_space", None)
+    if isinstance(actions, spaces.MultiBinary):
+        actions = spaces.MultiDiscrete(np.full(actions.shape, 2), dtype=np.int8)
+    if isinstance(actions, spaces.MultiDiscrete):
+        if (count := math.prod(map(int, actions.nvec.flat))) > _MOST_ACTIONS:  # NumPy's integers would overflow
             raise ConfigError(
                 f"{config.env} has {count:,} combinations of actions; wrap it so that its action_space has at most "
                 f"{_MOST_ACTIONS:,}"
             )
-        env = NumberedActions(env)
+        env = NumberedActions(env, actions)
     seen = getattr(env, "observation_space", None)
     composite = isinstance(seen, spaces.Dict | spaces.Tuple)
     return FlattenObservation(env) if composite and not config.image_key and _are_vectors(seen) else env
@@ -61,4 +58,4 @@ def _are_vectors(space: Any) -> bool:
     if isinstance(space, spaces.Dict | spaces.Tuple):
         parts = space.values() if isinstance(space, spaces.Dict) else space
         return all(map(_are_vectors, parts))
-    return isinstance(space, _NUMBERS) and not is_image(space) and not looks_like_images(space)
+    return isinstance(space, NUMBERS) and not is_image(space) and not looks_like_images(space)

@@ -14,6 +14,8 @@ from gunreal.envs.resize import AreaResize
 _IMAGE_KEYS = ("image", "rgb", "pixels", "screen", "observation")  # preferred if several entries are images
 _SMALLEST = 20  # side of a picture in pixels; smaller arrays are more likely codes or features
 
+NUMBERS = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)  # spaces that can become a vector
+
 Converter = Callable[[Any, np.ndarray], None]  # writes an observation to one row of the frames
 
 
@@ -113,7 +115,7 @@ def converter(config: Config, space: spaces.Space) -> tuple[tuple[int, ...], str
         return (channels, config.frame_size, config.frame_size), "uint8", _image_converter(config, space.shape)
     if config.observation == "rgb":
         raise ConfigError(f"observation is rgb, but {config.env} does not observe a uint8 image; leave it out")
-    if not isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+    if not isinstance(space, NUMBERS):
         raise ConfigError(f"{config.env} observes {type(space).__name__}; wrap it to give a Box (image or vector)")
     if looks_like_images(space):
         raise ConfigError(

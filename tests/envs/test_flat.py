@@ -8,7 +8,7 @@ import pytest
 from gymnasium import spaces
 
 from gunreal.config.schema import Config
-from gunreal.envs.flat import NumberedActions
+from gunreal.envs.flat import flat
 from gunreal.envs.make import describe, make, make_raw
 
 
@@ -66,7 +66,7 @@ def test_combinations_of_actions_are_numbered(start):
 def test_binary_actions_are_combinations_too():
     env = Parts()
     env.action_space = spaces.MultiBinary((2, 2))
-    wrapped = NumberedActions(env)
+    wrapped = flat(Config(env="parts"), env)
     assert wrapped.action_space == spaces.Discrete(16)
     for number, bits in enumerate(np.ndindex(2, 2, 2, 2)):
         action = wrapped.action(number)
