@@ -17,12 +17,12 @@ _MOST_ACTIONS = 1000
 
 
 class NumberedActions(gymnasium.ActionWrapper):
-    """Numbers the combinations of the parts of an action from 0, in the order of `numpy.ndindex`."""
+    """Numbers the `count` combinations of the parts of an action from 0, in the order of `numpy.ndindex`."""
 
-    def __init__(self, env: gymnasium.Env, parts: spaces.MultiDiscrete):
+    def __init__(self, env: gymnasium.Env, parts: spaces.MultiDiscrete, count: int):
         super().__init__(env)
         self._parts = parts
-        self.action_space = spaces.Discrete(math.prod(parts.nvec.flat))
+        self.action_space = spaces.Discrete(count)
 
     def action(self, action: Any) -> np.ndarray:
         """The parts of an action by its number."""
@@ -47,7 +47,7 @@ def flat(config: Config, env: gymnasium.Env) -> gymnasium.Env:
                 f"{config.env} has {count:,} combinations of actions; wrap it so that its action_space has at most "
                 f"{_MOST_ACTIONS:,}"
             )
-        env = NumberedActions(env, actions)
+        env = NumberedActions(env, actions, count)
     seen = getattr(env, "observation_space", None)
     composite = isinstance(seen, spaces.Dict | spaces.Tuple)
     return FlattenObservation(env) if composite and not config.image_key and _are_vectors(seen) else env

@@ -63,12 +63,13 @@ def test_combinations_of_actions_are_numbered(start):
     assert rewards == [10 * (i + start) + j + start for i, j in np.ndindex(3, 4)]
 
 
-def test_binary_actions_are_combinations_too():
+@pytest.mark.parametrize("shape", [(2, 2), (3, 3)])  # 512 combinations are more than a byte counts
+def test_binary_actions_are_combinations_too(shape):
     env = Parts()
-    env.action_space = spaces.MultiBinary((2, 2))
+    env.action_space = spaces.MultiBinary(shape)
     wrapped = flat(Config(env="parts"), env)
-    assert wrapped.action_space == spaces.Discrete(16)
-    for number, bits in enumerate(np.ndindex(2, 2, 2, 2)):
+    assert wrapped.action_space == spaces.Discrete(2 ** np.prod(shape))
+    for number, bits in enumerate(np.ndindex(*[2] * np.prod(shape))):
         action = wrapped.action(number)
         assert env.action_space.contains(action) and tuple(action.ravel()) == bits
 
