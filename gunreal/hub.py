@@ -18,6 +18,7 @@ from gunreal.acting.episodes import Episode, play
 from gunreal.config import folders
 from gunreal.config.files import save
 from gunreal.config.schema import Config, ConfigError
+from gunreal.config.values import one_line
 from gunreal.evaluate import summarize
 from gunreal.records import card, checkpoint, curves, interface, metrics
 from gunreal.run import Run, load
@@ -135,7 +136,7 @@ def _refusals(hub: Any) -> Iterator[None]:
     try:
         yield
     except (hub.errors.HTTPError, hub.errors.HFValidationError, OSError) as error:
-        text = " ".join(str(error).split()) or type(error).__name__
+        text = one_line(str(error)) or type(error).__name__
         raise ConfigError(f"Hugging Face Hub: {text}{_remedy(hub, error)}") from error
 
 

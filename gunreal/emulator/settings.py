@@ -15,7 +15,7 @@ import numpy as np
 from gunreal.emulator.console import WIDTH, LoadedGame, load_game
 
 # Maximum number of no-op frames at the start of an episode, and the probability that a frame repeats the last action.
-# The names are those of gunreal.envs.atari.
+# "deterministic": Mnih et al. 2015/2016, as in GA3C, UNREAL and GUNREAL. "v5": sticky actions, Machado et al. 2018.
 PROTOCOLS = {"deterministic": (30, 0.0), "v5": (1, 0.25)}
 
 

@@ -20,18 +20,12 @@ from gymnasium import spaces
 
 from gunreal.config.schema import Config, ConfigError
 from gunreal.config.values import is_number
+from gunreal.emulator.settings import PROTOCOLS
 from gunreal.envs.generic import similar
 from gunreal.envs.raw import Raw
 from gunreal.envs.resize import AreaResize
 from gunreal.envs.step import Step
 
-# noop_max: an episode starts with 1 to noop_max no-op frames, and with 1 if it is 0. ALE needs this one, because its
-# saved states do not hold a screen that is half drawn.
-# "deterministic": Mnih et al. 2015/2016, as in GA3C, UNREAL and GUNREAL. "v5": sticky actions, Machado et al. 2018.
-PROTOCOLS = {
-    "deterministic": {"repeat_action_probability": 0.0, "noop_max": 30},
-    "v5": {"repeat_action_probability": 0.25, "noop_max": 1},
-}
 _DEFAULTS = {"full_action_space": False, "mode": None, "difficulty": None, "frameskip": 4,
              "max_num_frames_per_episode": 108_000}  # fmt: skip
 _NOOP = 0  # of ale-py's actions
@@ -243,12 +237,14 @@ def _options(config: Config) -> dict:
     """The options of the protocol, overridden by `env_args`."""
     if config.protocol not in PROTOCOLS:
         raise ConfigError(f"unknown protocol {config.protocol!r}; available: {sorted(PROTOCOLS)}")
-    options: dict = {**_DEFAULTS, **PROTOCOLS[config.protocol]}
+    noops, sticky = PROTOCOLS[config.protocol]
+    options: dict = {**_DEFAULTS, "repeat_action_probability": sticky, "noop_max": noops}
     if unknown := set(config.env_args) - set(options):
         raise ConfigError(f"unknown env_args {sorted(unknown)} for {config.env}; available: {sorted(options)}")
     for name, value in config.env_args.items():
         _check_option(name, value)
     options |= config.env_args
+    # ALE needs one no-op frame, because its saved states do not hold a screen that is half drawn.
     return {**options, "noop_max": max(options["noop_max"], 1)}
 
 

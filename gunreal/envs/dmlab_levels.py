@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from gunreal.config.schema import ConfigError, close_match
+from gunreal.config.values import one_line
 from gunreal.envs.dmlab_module import load_engine, load_module
 
 # Columns: look left/right and down/up (mouse pixels per frame), strafe left/right, move back/forward, fire, jump,
@@ -227,7 +228,7 @@ def open_lab(level: str, options: Options, observations: list[str], cache: Level
 
 def _explain(level: str, error: str, runfiles: str) -> str:
     """Lab's message in one line, with the fix."""
-    error = " ".join(error.partition("stack traceback")[0].split())
+    error = one_line(error.partition("stack traceback")[0])
     if "connect" in error:
         return f"{error}: its runfiles are not in {runfiles}; set their folder with --env_args runfiles=FOLDER"
     if "Level not found" in error:

@@ -19,7 +19,7 @@ def test_frames_and_rewards_are_those_of_ale_py(env, game, observation, monkeypa
     """As `AtariVectorEnv` does, whose no-op starts are its own: both without any but the first."""
     from ale_py.vector_env import AtariVectorEnv
 
-    monkeypatch.setitem(atari.PROTOCOLS["deterministic"], "noop_max", 1)
+    monkeypatch.setitem(atari.PROTOCOLS, "deterministic", (1, 0.0))
     gray = observation == "gray"
     theirs = AtariVectorEnv(
         game, 1, num_threads=1, stack_num=1, grayscale=gray, noop_max=2, reward_clipping=False, use_fire_reset=False

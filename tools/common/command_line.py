@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from gunreal.config import flags
 from gunreal.config.arguments import Arguments
@@ -31,10 +31,6 @@ class Parser(Arguments):
         self.epilog = "All flags of gunreal train are accepted, too."
         options, rest = self.parse_known_args(argv)
         return options, *flags.from_flags([self.prog, *rest])
-
-    def error(self, message: str) -> NoReturn:
-        """Raises ConfigError with the message."""
-        raise ConfigError(message)
 
 
 def check_positive(name: str, value: float) -> None:
