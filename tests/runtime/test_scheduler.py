@@ -212,6 +212,39 @@ def test_queue_searches_again_when_throughput_moved_at_rest():
     assert faster.observe(history[-1]).frames_per_second >= 0.9 * faster.best()
 
 
+def at_rest(start: Counts) -> Balancing:
+    """A scheduler for which nothing is left to try at `start`, with 1000 frames per second."""
+    scheduler, resting = Balancing(), 0
+    while resting < 3:
+        trial = scheduler.propose(start, observation())
+        resting = resting + 1 if trial == start else 0
+        if trial != start:
+            assert scheduler.propose(trial, observation(frames_per_second=1.0)) == start
+    return scheduler
+
+
+def test_queue_searches_again_once_throughput_has_drifted_since_it_came_to_rest():
+    start = Counts(4, 2, 2)
+    scheduler = at_rest(start)
+    for frames in (1100.0, 1200.0, 1240.0, 800.0, 760.0):
+        assert scheduler.propose(start, observation(frames_per_second=frames)) == start
+    assert scheduler.propose(start, observation(frames_per_second=1260.0)) == Counts(5, 2, 2)
+    assert at_rest(start).propose(start, observation(frames_per_second=740.0)) == Counts(5, 2, 2)
+
+
+def test_queue_gives_no_move_up_that_was_kept():
+    """Only the doubled one fails."""
+    scheduler, counts = Balancing(), Counts(9, 1, 1)
+    blocked = observation(blocked=0.5)
+    for _ in range(4):
+        smaller = scheduler.propose(counts, blocked)
+        assert smaller.processes == counts.processes - 1
+        doubled = scheduler.propose(smaller, blocked)
+        assert doubled.processes == smaller.processes - 2
+        assert scheduler.propose(doubled, blocked._replace(frames_per_second=1.0)) == smaller
+        counts = smaller
+
+
 def test_nothing_moves_before_anything_was_trained():
     for scheduler in (Annealing(0), Balancing()):
         assert scheduler.propose(ONES, observation(frames_per_second=0.0)) == ONES
