@@ -15,7 +15,19 @@ def test_counts_are_exact():
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("800MB", 800_000_000), ("2GiB", 2**31), ("1.5 GB", 1_500_000_000), ("7", 7), ("64kib", 65536)]
+    ("text", "size"),
+    [
+        ("800MB", 800_000_000),
+        ("2GiB", 2**31),
+        ("1.5 GB", 1_500_000_000),
+        ("7", 7),
+        ("64kib", 65536),
+        ("9 B", 9),
+        ("3KB", 3000),
+        ("2TB", 2 * 10**12),
+        ("5MiB", 5 * 2**20),
+        ("1TiB", 2**40),
+    ],
 )
 def test_sizes(text, size):
     assert parse_size(text) == size
