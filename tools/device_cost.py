@@ -1,42 +1,133 @@
-"""How much arithmetic does a device run need, and which speed does this allow on a GPU?
+"""How much arithmetic does a device run need, which speed does this allow on a GPU, and what takes the time?
 
   python tools/device_cost.py --agents 4096 --tasks pc,vr,rp --algorithm a3c --t_max 16
+  python tools/device_cost.py --agents 1024 --t_max 16 --turns 10
 
 It compiles the program of the run for this machine, and adds up the operations that XLA counts in it. Nothing is
 trained, and no GPU is needed. The environments are not included.
 
 The last line is an estimate: the agent steps per second of a GPU that does --tflops all the time. A real run is slower,
 because it also waits for memory, and because its layers are small.
+
+With --turns, the device of this machine also executes so many turns, after one that is not counted. The table then
+shows the milliseconds of each part, and those of the environments alone, with random actions from the same states.
 """
 
 from __future__ import annotations
 
+import statistics
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from common.command_line import Parser, check_positive
 
+from gunreal.config.derived import Rates
 from gunreal.config.schema import Config, ConfigError
 from gunreal.train import prepare
 
-PARTS = {"act": "acting", "gather": "values after rollouts and sequences", "update": "updates"}
+PARTS = {
+    "act": "acting",
+    "gather": "values after rollouts and sequences",
+    "update with tasks": "updates with tasks",
+    "update": "updates",
+}
+ENVIRONMENTS = "environments alone"
+_UPDATES = {"update with tasks", "update"}
 
 
-def operations(config: Config) -> dict[str, float]:
-    """Returns the floating-point operations per agent step by part of the program. Raises ConfigError."""
-    if config.algorithm == "dqn":
-        raise ConfigError("dqn cannot be analyzed; use --algorithm a3c or ppo")
-    prepared = prepare(config)
-    from gunreal.device.system import make_program  # JAX has just been selected
+class Parts:
+    """The compiled parts of a device run.
 
-    program = make_program(config, prepared.spec, prepared.tasks)[0]
-    steps = config.agents * program.block
-    found = {}
-    for name, (call, count) in program.lowered().items():
-        flops = call.compile().cost_analysis()["flops"]
-        # XLA counts the body of a loop once, and the loop of acting takes one step of all agents.
-        found[name] = flops / config.agents if name == "act" else count * flops / steps
-    return found
+    Attributes:
+      calls: the compiled calls of a turn, and how often a turn makes each of them, by the names of `PARTS`.
+      block: number of steps of a turn.
+
+    Args:
+      config: configuration of the run.
+
+    Raises:
+      ConfigError: the configuration cannot be analyzed.
+    """
+
+    def __init__(self, config: Config):
+        if config.algorithm == "dqn":
+            raise ConfigError("dqn cannot be analyzed; use --algorithm a3c or ppo")
+        self._config, prepared = config, prepare(config)
+        from gunreal.device.system import make_program  # JAX has just been selected
+
+        self._program, self._learner, _ = make_program(config, prepared.spec, prepared.tasks)
+        self.block = self._program.block
+        self.calls = {name: (call.compile(), count) for name, (call, count) in self._program.lowered().items()}
+
+    def operations(self) -> dict[str, float]:
+        """Returns the floating-point operations per agent step by part."""
+        agents, found = self._config.agents, dict[str, float]()
+        for name, (call, count) in self.calls.items():
+            flops = call.cost_analysis()["flops"]
+            # XLA counts the body of a loop once, and the loop of acting takes one step of all agents.
+            found[name] = flops / agents if name == "act" else count * flops / agents / self.block
+        return found
+
+    def milliseconds(self, turns: int) -> dict[str, float]:
+        """Returns the milliseconds that a turn spends in each part, and those of its environment steps alone.
+
+        The results are medians of `turns` turns.
+        """
+        import jax
+        import numpy as np
+
+        arrays, loop, found = self._learner.arrays, self._program.start(), list[dict[str, float]]()
+        state, alone = jax.tree.map(jax.numpy.copy, loop.actors.env), self._environments()
+        rates, place = np.zeros(len(Rates._fields), np.float32), np.zeros(2, np.int32)
+        for turn in range(turns + 1):
+            times = dict[str, float]()
+            loop, _ = _timed(times, "act", self.calls["act"][0], arrays[0], loop, np.float32(0))
+            batch, orders, acted, _ = _timed(times, "gather", self.calls["gather"][0], arrays[0], loop, np.int32(0))
+            for name in (name for name in self.calls if name in _UPDATES):
+                version = jax.numpy.copy(loop.version)  # an update overwrites it
+                inputs = version, batch, orders, place, acted, rates
+                arrays = _timed(times, name, _updated, *self.calls[name], arrays, *inputs)
+            state = _timed(times, ENVIRONMENTS, alone, state, jax.random.key(turn))
+            found.append(times)
+        return {name: 1000 * statistics.median(times[name] for times in found[1:]) for name in found[0]}
+
+    def _environments(self) -> Any:
+        """Returns a compiled function from a state of the environments and a key to the state after a turn's steps."""
+        import jax
+
+        from gunreal.device.environment import open_environment
+
+        agents, block = self._config.agents, self.block
+        env = open_environment(self._config, agents)
+
+        def step(state: Any, key: Any) -> tuple[Any, Any]:
+            state, observation, *_ = env.step(state, jax.random.randint(key, (agents,), 0, env.action_space.n, "int32"))
+            return state, observation.ravel()[0]  # or nothing would be drawn
+
+        def steps(state: Any, key: Any) -> Any:
+            return jax.lax.scan(step, state, jax.random.split(key, block))
+
+        compiled = jax.jit(steps, donate_argnums=0)
+        return lambda state, key: compiled(state, key)[0]
+
+
+def _updated(update: Callable[..., Any], count: float, arrays: Any, version: Any, *inputs: Any) -> Any:
+    """Returns the arrays of the learner after `count` updates."""
+    for _ in range(round(count)):
+        arrays, version, *_ = update(arrays, version, *inputs)
+    return arrays
+
+
+def _timed(times: dict[str, float], name: str, call: Callable[..., Any], *arguments: Any) -> Any:
+    """Returns the result of a call once it is there, and stores the seconds of the call."""
+    import jax
+
+    start = time.perf_counter()
+    result = jax.block_until_ready(call(*arguments))
+    times[name] = time.perf_counter() - start
+    return result
 
 
 def table(found: dict[str, float], tflops: float) -> str:
@@ -49,20 +140,35 @@ def table(found: dict[str, float], tflops: float) -> str:
     return "\n".join(lines)
 
 
+def table_of_times(found: dict[str, float], steps: int) -> str:
+    """Returns the times of the parts of a turn with so many agent steps in Markdown."""
+    alone = found.pop(ENVIRONMENTS)
+    total = sum(found.values())
+    lines = ["", "| part | ms per turn | share |", "|---|---|---|"]
+    lines += [f"| {PARTS[name]} | {ms:.1f} | {ms / total:.0%} |" for name, ms in found.items()]
+    lines += [f"| all | {total:.1f} | 100% |", f"| {ENVIRONMENTS} | {alone:.1f} | {alone / total:.0%} |", ""]
+    return "\n".join([*lines, f"Measured: {1000 * steps / total:,.0f} agent steps per second"])
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 on success, 2 for bad input."""
     try:
         parser = Parser("device_cost.py", __doc__)
         about = "speed of the GPU in float32 (default: %(default)g, that of an H100 or H200)"
         parser.add_argument("--tflops", type=float, default=67.0, metavar="N", help=about)
+        parser.add_argument("--turns", type=int, default=0, metavar="N", help="turns to measure (default: none)")
         given = sys.argv[1:] if argv is None else argv
         options, config, _ = parser.parse_with_training_flags(["--runner", "device", "--backend", "jax", *given])
         check_positive("tflops", options.tflops)
-        found = operations(config)
+        if options.turns < 0:
+            raise ConfigError(f"--turns is {options.turns}, but must be at least 0")
+        parts = Parts(config)
     except ConfigError as error:
         print(f"device_cost.py: {error}", file=sys.stderr)
         return 2
-    print(table(found, options.tflops))
+    print(table(parts.operations(), options.tflops))
+    if options.turns:
+        print(table_of_times(parts.milliseconds(options.turns), config.agents * parts.block))
     return 0
 
 

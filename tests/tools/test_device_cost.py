@@ -13,7 +13,15 @@ import pytest
 TOOL = Path(__file__).parents[2] / "tools" / "device_cost.py"
 
 
-@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs JAX")
+needs_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs JAX")
+
+
+def rows(lines):
+    """The numbers of a table by its first column."""
+    return {part: float(number) for part, number, *_ in (line[2:-2].split(" | ") for line in lines[2:])}
+
+
+@needs_jax
 def test_the_operations_are_those_of_the_network():
     """A training takes about three times as many as a prediction, or two without the gradient of the pixels."""
     flags = "--env gunreal/Catch-v0 --network mlp --hidden 64 --frame_stack 1 --agents 12 --algorithm a3c"
@@ -21,7 +29,7 @@ def test_the_operations_are_those_of_the_network():
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     *table, _, estimate = done.stdout.splitlines()
-    numbers = {part: float(number) for part, number, _ in (line[2:-2].split(" | ") for line in table[2:])}
+    numbers = rows(table)
     prediction = 2 * 84 * 84 * 64 / 1e6  # the first layer, which has nearly all weights
     assert numbers["acting"] == pytest.approx(prediction, rel=0.15)
     assert numbers["updates"] == pytest.approx(2 * prediction, rel=0.3)
@@ -31,8 +39,27 @@ def test_the_operations_are_those_of_the_network():
     assert million == pytest.approx(2 / numbers["all"], rel=0.05) and estimate.endswith("per second at 2 TFLOP/s")
 
 
+@needs_jax
+def test_the_times_of_a_turn():
+    """The tasks take part in the first of two epochs only."""
+    flags = "--env gunreal/Catch-v0 --network mlp --hidden 16 --frame_stack 1 --agents 4 --tasks vr --replay_size 40"
+    command = [sys.executable, TOOL, *flags.split(), "--ppo_epochs", "2", "--t_max", "5", "--turns", "2"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    operations, _, times, measured = done.stdout.split("\n\n")
+    counted, found = rows(operations.splitlines()), rows(times.splitlines())
+    assert 1.2 < counted["updates with tasks"] / counted["updates"] < 2  # twice as many frames, and the same optimizer
+    total, alone = found.pop("all"), found.pop("environments alone")
+    assert set(found) == {"acting", "values after rollouts and sequences", "updates", "updates with tasks"}
+    assert min(found.values()) > 0 and total == pytest.approx(sum(found.values()), abs=0.5)
+    assert 0 < alone < total
+    assert float(measured.split()[1].replace(",", "")) == pytest.approx(4 * 5 * 1000 / total, rel=0.1)
+
+
 def test_what_cannot_be_analyzed(capsys):
     assert device_cost.main(["--algorithm", "dqn"]) == 2
     assert capsys.readouterr().err == "device_cost.py: dqn cannot be analyzed; use --algorithm a3c or ppo\n"
     assert device_cost.main(["--tflops", "0"]) == 2
     assert "--tflops is 0, but must be positive" in capsys.readouterr().err
+    assert device_cost.main(["--turns", "-1"]) == 2
+    assert "--turns is -1, but must be at least 0" in capsys.readouterr().err
