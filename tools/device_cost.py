@@ -15,6 +15,7 @@ shows the milliseconds of each part, and those of the environments alone, with r
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 import time
@@ -34,7 +35,6 @@ PARTS = {
     "update": "updates",
 }
 ENVIRONMENTS = "environments alone"
-_UPDATES = {"update with tasks", "update"}
 
 
 class Parts:
@@ -77,45 +77,34 @@ class Parts:
         """
         import jax
         import numpy as np
-
-        arrays, loop, found = self._learner.arrays, self._program.start(), list[dict[str, float]]()
-        state, alone = jax.tree.map(jax.numpy.copy, loop.actors.env), self._environments()
-        rates, place = np.zeros(len(Rates._fields), np.float32), np.zeros(2, np.int32)
-        for turn in range(turns + 1):
-            times = dict[str, float]()
-            loop, _ = _timed(times, "act", self.calls["act"][0], arrays[0], loop, np.float32(0))
-            batch, orders, acted, _ = _timed(times, "gather", self.calls["gather"][0], arrays[0], loop, np.int32(0))
-            for name in (name for name in self.calls if name in _UPDATES):
-                version = jax.numpy.copy(loop.version)  # an update overwrites it
-                inputs = version, batch, orders, place, acted, rates
-                arrays = _timed(times, name, _updated, *self.calls[name], arrays, *inputs)
-            state = _timed(times, ENVIRONMENTS, alone, state, jax.random.key(turn))
-            found.append(times)
-        return {name: 1000 * statistics.median(times[name] for times in found[1:]) for name in found[0]}
-
-    def _environments(self) -> Any:
-        """Returns a compiled function from a state of the environments and a key to the state after a turn's steps."""
-        import jax
+        from measuring.random_play import random_play
 
         from gunreal.device.environment import open_environment
 
-        agents, block = self._config.agents, self.block
-        env = open_environment(self._config, agents)
+        env = open_environment(self._config, self._config.agents)
+        play = random_play(env.step, int(env.action_space.n), self._config.agents, self.block)
+        (_, (act, _)), (_, (gather, _)), *updates = self.calls.items()
+        arrays, loop, found = self._learner.arrays, self._program.start(), list[dict[str, float]]()
+        state = jax.tree.map(jax.numpy.copy, loop.actors.env), jax.random.key(0)
+        state, _ = play(state)  # it is compiled again for its own results, in the turn that is not counted
+        rates, place = np.zeros(len(Rates._fields), np.float32), np.zeros(2, np.int32)
+        for _ in range(turns + 1):
+            times = dict[str, float]()
+            loop, _ = _timed(times, "act", act, arrays[0], loop, np.float32(0))
+            batch, orders, acted, _ = _timed(times, "gather", gather, arrays[0], loop, np.int32(0))
+            for name, (update, count) in updates:
+                version = jax.numpy.copy(loop.version)  # an update overwrites it
+                inputs = arrays, version, batch, orders, place, acted, rates
+                arrays = _timed(times, name, _updated, update, math.ceil(count), *inputs)
+                times[name] *= count / math.ceil(count)
+            state, _ = _timed(times, ENVIRONMENTS, play, state)
+            found.append(times)
+        return {name: 1000 * statistics.median(times[name] for times in found[1:]) for name in found[0]}
 
-        def step(state: Any, key: Any) -> tuple[Any, Any]:
-            state, observation, *_ = env.step(state, jax.random.randint(key, (agents,), 0, env.action_space.n, "int32"))
-            return state, observation.ravel()[0]  # or nothing would be drawn
 
-        def steps(state: Any, key: Any) -> Any:
-            return jax.lax.scan(step, state, jax.random.split(key, block))
-
-        compiled = jax.jit(steps, donate_argnums=0)
-        return lambda state, key: compiled(state, key)[0]
-
-
-def _updated(update: Callable[..., Any], count: float, arrays: Any, version: Any, *inputs: Any) -> Any:
+def _updated(update: Callable[..., Any], count: int, arrays: Any, version: Any, *inputs: Any) -> Any:
     """Returns the arrays of the learner after `count` updates."""
-    for _ in range(round(count)):
+    for _ in range(count):
         arrays, version, *_ = update(arrays, version, *inputs)
     return arrays
 
@@ -131,23 +120,25 @@ def _timed(times: dict[str, float], name: str, call: Callable[..., Any], *argume
 
 
 def table(found: dict[str, float], tflops: float) -> str:
-    """Returns the table and the estimate in Markdown."""
-    total = sum(found.values())
-    lines = ["| part | million operations per agent step | share |", "|---|---|---|"]
-    lines += [f"| {PARTS[name]} | {flops / 1e6:.1f} | {flops / total:.0%} |" for name, flops in found.items()]
-    lines += [f"| all | {total / 1e6:.1f} | 100% |", ""]
-    lines += [f"Estimate: at most {tflops * 1e6 / total:.2g} million agent steps per second at {tflops:g} TFLOP/s"]
-    return "\n".join(lines)
+    """Returns the operations per agent step and the estimate in Markdown."""
+    million = sum(found.values()) / 1e6
+    lines = _rows("million operations per agent step", {name: flops / 1e6 for name, flops in found.items()})
+    estimate = f"Estimate: at most {tflops / million:.2g} million agent steps per second at {tflops:g} TFLOP/s"
+    return "\n".join([*lines, "", estimate])
 
 
 def table_of_times(found: dict[str, float], steps: int) -> str:
     """Returns the times of the parts of a turn with so many agent steps in Markdown."""
-    alone = found.pop(ENVIRONMENTS)
+    parts = {name: ms for name, ms in found.items() if name != ENVIRONMENTS}
+    total, alone = sum(parts.values()), found[ENVIRONMENTS]
+    lines = [*_rows("ms per turn", parts), f"| {ENVIRONMENTS} | {alone:.1f} | {alone / total:.0%} |"]
+    return "\n".join(["", *lines, "", f"Measured: {1000 * steps / total:,.0f} agent steps per second"])
+
+
+def _rows(what: str, found: dict[str, float]) -> list[str]:
     total = sum(found.values())
-    lines = ["", "| part | ms per turn | share |", "|---|---|---|"]
-    lines += [f"| {PARTS[name]} | {ms:.1f} | {ms / total:.0%} |" for name, ms in found.items()]
-    lines += [f"| all | {total:.1f} | 100% |", f"| {ENVIRONMENTS} | {alone:.1f} | {alone / total:.0%} |", ""]
-    return "\n".join([*lines, f"Measured: {1000 * steps / total:,.0f} agent steps per second"])
+    rows = [f"| {PARTS[name]} | {value:.1f} | {value / total:.0%} |" for name, value in found.items()]
+    return [f"| part | {what} | share |", "|---|---|---|", *rows, f"| all | {total:.1f} | 100% |"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

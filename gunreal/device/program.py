@@ -157,19 +157,20 @@ class Program:
     def lowered(self) -> dict[str, tuple[jax.stages.Lowered, float]]:
         """The calls of a turn, lowered without a run, and how often a turn makes each of them on average."""
         arrays = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self._learner.arrays)
-        number, rates = np.int32(0), np.zeros(len(Rates._fields), np.float32)
         epochs, parts = self._orders[:2]
         with_tasks = parts * self._config.task_share if self._tasks else 0.0
+        gather, has_tasks = (arrays[0], self.shapes, np.int32(0)), bool(self._tasks)
+        batch, orders, acted, _ = jax.eval_shape(functools.partial(self._batch, with_tasks=has_tasks), *gather)
+        rates = np.zeros(len(Rates._fields), np.float32)
+        update = arrays, self.shapes.version, batch, orders, np.zeros(2, np.int32), acted, rates
         found = {
             "act": (self._act.lower(arrays[0], self.shapes, np.float32(0)), 1.0),
-            "gather": (self._gather.lower(arrays[0], self.shapes, number, bool(with_tasks)), 1.0),
+            "gather": (self._gather.lower(*gather, has_tasks), 1.0),
         }
-        for name, count in (("update with tasks", with_tasks), ("update", epochs * parts - with_tasks)):
-            if count:
-                gather = functools.partial(self._batch, with_tasks=bool(self._tasks))
-                batch, orders, acted, _ = jax.eval_shape(gather, arrays[0], self.shapes, number)
-                update = arrays, self.shapes.version, batch, orders, np.zeros(2, np.int32), acted, rates
-                found[name] = (self._update.lower(*update, name != "update"), count)
+        if has_tasks:
+            found["update with tasks"] = self._update.lower(*update, True), with_tasks
+        if with_tasks < epochs * parts:
+            found["update"] = self._update.lower(*update, False), epochs * parts - with_tasks
         return found
 
     def _play(self, weights: Any, loop: Loop, exploration: Any) -> tuple[Loop, Any]:

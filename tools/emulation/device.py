@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from measuring.random_play import random_play
 
 from gunreal.emulator import VectorAtari, ffi
 from gunreal.emulator.settings import games_of
@@ -92,24 +93,15 @@ def rate(
       "frames": emulated frames per second. "steps": agent steps per second. "mebibytes": memory of the states.
     """
     env = ffi.DeviceAtari(games, consoles, observations=observations, lanes=lanes)
-
-    @functools.partial(jax.jit, donate_argnums=0)
-    def play(state: ffi.AtariState, key: jax.Array) -> tuple[ffi.AtariState, jax.Array]:
-        def step(state: ffi.AtariState, key: jax.Array) -> tuple[ffi.AtariState, jax.Array]:
-            actions = jax.random.randint(key, (consoles,), 0, env.num_actions)
-            state, _, rewards, *_ = env.step(state, actions)
-            return state, rewards.sum()
-
-        return jax.lax.scan(step, state, jax.random.split(key, CALL))
-
-    state, key = _repeated(tuple(games), spread, env), jax.random.key(0)
-    size = sum(part.nbytes for part in state)
-    state, _ = play(state, key)  # compiles
+    play = random_play(env.step, env.num_actions, consoles, CALL)
+    first = _repeated(tuple(games), spread, env)
+    size = sum(part.nbytes for part in first)
+    state, _ = play((first, jax.random.key(0)))  # compiles
     for _ in range(2):
         calls, start = 0, time.perf_counter()
         while (passed := time.perf_counter() - start) < seconds or not calls:
-            state, total = play(state, jax.random.fold_in(key, calls))
-            total.block_until_ready()
+            state, ends = play(state)
+            ends.block_until_ready()
             calls += 1
     steps = calls * CALL * consoles / passed
     return {"frames": 4 * steps, "steps": steps, "mebibytes": size / 2**20}

@@ -5,7 +5,6 @@ Each measurement runs in a process of its own, so that earlier ones do not affec
 
 from __future__ import annotations
 
-import functools
 import multiprocessing
 import os
 import time
@@ -145,25 +144,13 @@ def _course(config: Config, steps: int) -> list[dict[str, float]]:
 
 
 def _random_play(config: Config, seeds: np.ndarray) -> tuple[Callable[[Any], tuple[Any, Any]], Any]:
-    """Random play of `CALL` steps as a compiled program, which also counts ends of episodes, and its first state."""
+    """Random play of `CALL` steps as a compiled program, and its first state."""
     import jax
 
     from gunreal.device.environment import open_environment
+    from measuring.random_play import random_play
 
     env = open_environment(config, config.agents)
-    actions = int(env.action_space.n)
-
-    @functools.partial(jax.jit, donate_argnums=0)
-    def play(state: Any) -> tuple[Any, Any]:
-        def step(carry: Any, _: None) -> tuple[Any, Any]:
-            state, key = carry
-            now, of_actions = jax.random.split(key)
-            drawn = jax.random.randint(of_actions, (config.agents,), 0, actions, "int32")
-            state, frames, _, terminated, truncated = env.step(state, drawn)
-            return (state, now), ((terminated | truncated).sum(), frames[0].sum())
-
-        state, (ends, _) = jax.lax.scan(step, state, None, length=CALL)
-        return state, ends.sum()
-
     started = jax.jit(lambda seeds: env.init(seeds)[0])(jax.numpy.asarray(seeds, "int32"))
+    play = random_play(env.step, int(env.action_space.n), config.agents, CALL)
     return play, (started, jax.random.key(0))
