@@ -89,7 +89,8 @@ def draw(options: argparse.Namespace, systems: Sequence[Contestant], jobs: Seque
                 paths.setdefault(game, {}).setdefault(system, []).append(job.path)
     ours = [system.label for system in systems if system.peer.is_ours]
     results = comparison.summarize(runs, ours, options.steps, options.minutes)
-    results["title"] = f"Atari, {len(paths)} games, {options.steps:,} agent steps a run, up to {options.seeds} seeds"
+    counts = [page.counted(len(paths), "game"), page.counted(options.steps, "agent step")]
+    results["title"] = f"Atari, {', '.join(counts)} a run, up to {page.counted(options.seeds, 'seed')}"
     results["titles"] = {system.label: contestants.title(system) for system in systems}
     page.write(results, paths, options.logdir)
 

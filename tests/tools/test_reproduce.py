@@ -65,8 +65,8 @@ def test_interrupted_and_resumed(tmp_path):
     """The real thing: Ctrl-C in the first of two trainings, the same command again, and a third time."""
     pytest.importorskip("matplotlib")
     flags = ["--agents", 4, "--agents_per_process", 4, "--min_batch", 40, "--hidden", 32, "--metrics_seconds", 0.2]
-    words = ["ablation", "--env", CATCH, "--settings", "base,rp", "--seeds", 1, "--logdir", "runs", "--steps", 6000]
-    base, rp = plan(tmp_path / "runs", small("base", "rp"), steps=6000)
+    words = ["ablation", "--env", CATCH, "--settings", "base,rp", "--seeds", 1, "--logdir", "runs", "--steps", 2500]
+    base, rp = plan(tmp_path / "runs", small("base", "rp"), steps=2500)
 
     def start():
         return Training(tmp_path, *words, "--", *flags, program=(str(TOOLS / "reproduce.py"),))

@@ -88,6 +88,11 @@ def _share(value: Sequence[float] | None) -> str:
     return "-" if value is None else _with_interval(value, ".1%")
 
 
+def counted(count: int, noun: str) -> str:
+    """A number and its noun, such as "1 game" or "9 games"."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def _with_interval(numbers: Sequence[float], form: str) -> str:
     value, *ends = (format(number, form) for number in numbers)
     return f"{value} ({' to '.join(ends)})" if ends else value
@@ -110,5 +115,6 @@ def draw_aggregates(results: Mapping[str, Any], out: Path) -> None:
             axes.set_yticks(range(len(systems)), [results["titles"][system] for system in systems])
             axes.invert_yaxis()
             unit = f"{found['at']:,.0f} agent steps" if kind == "steps" else f"{found['at']:,.1f} minutes of training"
-            axes.set(xlabel="human-normalized score (IQM)", title=f"{len(found['games'])} games, after {unit}")
+            games = counted(len(found["games"]), "game")
+            axes.set(xlabel="human-normalized score (IQM)", title=f"{games}, after {unit}")
             axes.grid(axis="x", color="#000000", alpha=0.12, linewidth=0.6)
