@@ -147,6 +147,8 @@ class Coordinator(BaseSystem):
         self._report.answered(member, found, late, self._model.version - member.version)
         counted = found.counted
         counted["counts"]["updates"] = 0  # rounds are counted instead
+        if late:
+            counted["counts"]["trained"] = 0
         for name in ("grad_norm", "batch_train"):
             counted["means"].pop(name, None)
         self.metrics.add(counted)

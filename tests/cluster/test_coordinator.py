@@ -10,8 +10,10 @@ from ray_standin import Engine
 from gunreal.cluster import coordinator
 from gunreal.cluster.coordinator import Coordinator, Gradient, answers_per_turn, first_serial
 from gunreal.cluster.node import Answer, Description, Refused, node_fields
+from gunreal.cluster.report import Report
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
+from gunreal.records.metrics import RunMetrics
 from gunreal.runtime import base, system
 
 STATE = {"weights/a": np.zeros(3), "optimizer/000": np.array(0), "version": np.array(0)}
@@ -104,6 +106,24 @@ def test_moments_do_not_change_with_a_step_that_was_not_taken():
     found._gradients = [Gradient(types.SimpleNamespace(slot=0), [], answer)]
     found._update()
     assert found._model.moments.vector is answer.moments and updated == [(80,)]
+
+
+@pytest.mark.parametrize(("sync", "version", "late"), [("on", 4, False), ("on", 3, True), ("off", 3, False)])
+def test_agent_steps_of_gradients_that_come_late_are_not_trained_on(sync, version, late):
+    """They are agent steps all the same."""
+    metrics = RunMetrics()
+    metrics.acted(80)
+    metrics.trained(80, [], {})
+    answer = Answer(True, np.ones(3, np.float32), 80, 0.1, 0, metrics.take())
+    found = Coordinator.__new__(Coordinator)
+    found.config, found.metrics, found._report, found._gradients = Config(sync=sync), RunMetrics(), Report(), []
+    found._model = types.SimpleNamespace(version=4)
+    found._round = types.SimpleNamespace(answered=lambda slot, seconds: None)
+    found._fleet = types.SimpleNamespace(result=lambda member: answer)
+    member = types.SimpleNamespace(description=1, answers=0, version=version, sent=0.0, slot=0, slices=[])
+    found._receive(member)
+    assert (found.metrics.step, found.metrics.steps_trained) == (80, 0 if late else 80)
+    assert [gradient.member for gradient in found._gradients] == [member] * (not late)
 
 
 def test_nodes_learn_with_the_entropy_weight_of_the_whole_run():
