@@ -179,7 +179,7 @@ class Worker:
         before, now = (row - 1) % ring if row else 0, row % ring
         was_reset = arrays["flags"][agents, before] & RESET != 0
         done = step.terminated | step.truncated
-        ends = step.terminated * np.uint8(TERMINATED) | step.truncated * np.uint8(TRUNCATED)
+        ends = (step.terminated | step.life_lost) * np.uint8(TERMINATED) | step.truncated * np.uint8(TRUNCATED)
         age = np.minimum(arrays["age"][agents, before].astype(np.int32) + 1, 255)
         if row:
             arrays["reward"][agents, before] = step.reward

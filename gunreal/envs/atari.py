@@ -27,7 +27,7 @@ from gunreal.envs.resize import AreaResize
 from gunreal.envs.step import Step
 
 _DEFAULTS = {"full_action_space": False, "mode": None, "difficulty": None, "frameskip": 4,
-             "max_num_frames_per_episode": 108_000}  # fmt: skip
+             "max_num_frames_per_episode": 108_000, "terminal_on_life_loss": False}  # fmt: skip
 _NOOP = 0  # of ale-py's actions
 _EXTRA = {"lives": "lives", "ram": "getRAM", "rgb": "getScreenRGB"}
 
@@ -58,15 +58,16 @@ class AtariEnv:
         """Steps all copies. See `VectorEnv`."""
         n = self.num_envs
         frame = np.empty((n, *self.frame), np.uint8)
-        reward, terminated, truncated = np.zeros(n, np.float32), np.zeros(n, bool), np.zeros(n, bool)
+        reward, (terminated, truncated, lost) = np.zeros(n, np.float32), np.zeros((3, n), bool)
         for i, console in enumerate(self._consoles):
             if reset[i]:
                 console.reset(int(seeds[i]), self._screens[0])
             else:
                 reward[i], terminated[i], truncated[i] = console.step(int(actions[i]), self._screens)
+                lost[i] = console.life_lost
             self._resize(self._screens[0], frame[i])
         extra = {key: np.stack([getattr(c.ale, _EXTRA[key])() for c in self._consoles]) for key in self._extra_keys}
-        return Step(frame, reward, terminated, truncated, extra)
+        return Step(frame, reward, terminated, truncated, extra, lost)
 
     def close(self) -> None:
         """Frees the consoles."""
@@ -103,7 +104,11 @@ class AtariGame(gymnasium.Env):
 
 
 class _Console:
-    """One game: an ALE instance or a stand-in for it, and its random generator."""
+    """One game: an ALE instance or a stand-in for it, and its random generator.
+
+    Attributes:
+      life_lost: whether the last step lost a life but did not end the episode. False without `terminal_on_life_loss`.
+    """
 
     def __init__(self, ale: Any, options: dict, channels: int):
         self.ale = ale
@@ -115,6 +120,7 @@ class _Console:
         self._skip, self._sticky = options["frameskip"], options["repeat_action_probability"]
         self._noop_max = options["noop_max"]
         self._plays = hasattr(ale, "play")  # several frames in one call
+        self._counts_lives, self._lives, self.life_lost = options["terminal_on_life_loss"], 0, False
 
     def reset(self, seed: int, screen: np.ndarray) -> None:
         """Starts the episode of `seed` and writes its first screen to `screen`."""
@@ -126,6 +132,7 @@ class _Console:
             for _ in range(noops):
                 self.ale.act(_NOOP)
             self._get_screen(screen)
+        self._lives = self.ale.lives()
 
     def step(self, action: int, screens: np.ndarray) -> tuple[float, bool, bool]:
         """Emulates `frameskip` frames and writes the screen to the first of two `screens`.
@@ -141,6 +148,9 @@ class _Console:
             held.append(self._held)
         reward = self.ale.play(held, screens[0]) if self._plays else self._play(held, screens)
         terminated = self.ale.game_over(with_truncation=False)
+        if self._counts_lives:
+            before, self._lives = self._lives, self.ale.lives()
+            self.life_lost = self._lives < before and not self.ale.game_over()
         return reward, terminated, self.ale.game_truncated() and not terminated
 
     def _play(self, actions: list[int], screens: np.ndarray) -> int:
@@ -249,7 +259,7 @@ def _options(config: Config) -> dict:
 
 
 def _check_option(name: str, value: Any) -> None:
-    if name == "full_action_space":
+    if name in ("full_action_space", "terminal_on_life_loss"):
         fits, wanted = isinstance(value, bool), "true or false"
     elif name == "repeat_action_probability":
         fits, wanted = is_number(value) and 0 <= value <= 1, "a number from 0 to 1"

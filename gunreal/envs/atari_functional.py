@@ -23,10 +23,12 @@ class AtariFunctional:
     """
 
     def __init__(self, config: Config, num_envs: int):
+        game, options = game_options(config)
+        if options.pop("terminal_on_life_loss"):
+            raise ConfigError("env_args.terminal_on_life_loss does not work with --runner device; leave it out")
         from gunreal.emulator.build import source_hash
         from gunreal.emulator.ffi import DeviceAtari
 
-        game, options = game_options(config)
         options["frame_skip"] = options.pop("frameskip")
         options["difficulty"] = options["difficulty"] or 0
         options |= {"size": (config.frame_size, config.frame_size), "grayscale": config.observation == "gray"}

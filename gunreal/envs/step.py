@@ -18,6 +18,7 @@ class Step(NamedTuple):
       terminated: bool `[n]`.
       truncated: bool `[n]`. Never set together with `terminated`.
       extra: values of `extra_keys`, `[n, ...]` each.
+      life_lost: bool `[n]` or False, whether returns end as if the episode had terminated, although it goes on.
     """
 
     frame: np.ndarray
@@ -25,6 +26,7 @@ class Step(NamedTuple):
     terminated: np.ndarray
     truncated: np.ndarray
     extra: dict[str, np.ndarray]
+    life_lost: np.ndarray | bool = False
 
 
 class VectorEnv(Protocol):

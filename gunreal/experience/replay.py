@@ -90,7 +90,8 @@ class Replay:
         "flags" are bits, which `gunreal.tasks` exports:
 
         - FIRST (1): the frame is the first of an episode.
-        - TERMINATED (2): the action terminated the episode.
+        - TERMINATED (2): the action terminated the episode, or lost a life that ends the return (`Step.life_lost`). In
+          the second case, the episode goes on and no RESET follows.
         - TRUNCATED (4): the action was the last before the episode was cut off, as by a time limit.
         - RESET (8): the row holds the last observation of an episode. It follows the row of the last action. Its own
           action only resets the environment and its reward is 0, so there is nothing to learn from it.

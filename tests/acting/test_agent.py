@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 
 import helpers
@@ -35,6 +36,19 @@ def test_rows_by_hand():
         reward, action = terminating.get("reward", 0, 7), terminating.get("action", 0, 7)
         expected = [-0.5, -0.25, 0.0, -0.5, -0.25, 0.0, -0.5] + 0.5 * action * (np.arange(7) % 3 != 2)
         np.testing.assert_array_equal(reward, expected)
+
+
+def test_the_return_ends_with_a_life_and_the_episode_does_not(monkeypatch):
+    with Bench("--~", agents=1) as bench:
+        (env,) = bench.members[0].worker.envs
+        stepped, calls = env.step, itertools.count()
+        monkeypatch.setattr(env, "step", lambda *args: stepped(*args)._replace(life_lost=np.array([next(calls) == 3])))
+        bench.start().step(6)
+        replay = bench.members[0].segment.agent(0)
+        assert replay.get("flags", 0, 6).tolist() == [FIRST, 0, TERMINATED, 0, 0, 0]
+        assert replay.get("age", 0, 6).tolist() == list(range(6))
+        assert replay.discounts(0, 6, 0.5).tolist() == [0.5, 0.5, 0, 0.5, 0.5, 0.5]
+        assert not len(bench.episodes.get(1000, 0))
 
 
 @pytest.mark.parametrize("agents", [1, 2, 5])

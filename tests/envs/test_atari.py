@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs import atari
+from gunreal.envs.atari_functional import AtariFunctional
 from gunreal.envs.make import describe, make
 
 
@@ -71,6 +74,30 @@ def test_episode_end():
     result = step(env, 0, reset=True, seed=3)
     assert not result.terminated[0] and result.extra["lives"].tolist() == [5]
     env.close()
+
+
+@pytest.mark.parametrize("emulator", ["own", "ale"])
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_life_that_is_lost_ends_the_return_only(emulator, counts):
+    """The last of the five ends the episode."""
+    config = Config(env="ALE/Breakout-v5", emulator=emulator, env_args={"terminal_on_life_loss": counts})
+    env = make(config, 1, ("lives",))
+    for seed in (3, 4):
+        results = [step(env, 0, reset=True, seed=seed)]
+        while not results[-1].terminated[0]:
+            results.append(step(env, (1, 3)[len(results) % 2]))
+        lives = [int(result.extra["lives"][0]) for result in results]
+        fewer = [False, *(now < before for before, now in itertools.pairwise(lives))]
+        assert lives[0] == 5 and sum(fewer) == 5
+        lost = [bool(result.life_lost[0]) for result in results]
+        assert lost == ([*fewer[:-1], False] if counts else [False] * len(results))
+    env.close()
+
+
+def test_device_runs_refuse_to_count_lives():
+    config = Config(env="ALE/Breakout-v5", runner="device", env_args={"terminal_on_life_loss": True})
+    with pytest.raises(ConfigError, match="terminal_on_life_loss does not work with --runner device; leave it out"):
+        AtariFunctional(config, 1)
 
 
 def test_time_limit_truncates():
