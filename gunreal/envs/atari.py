@@ -52,7 +52,7 @@ class AtariEnv:
         # Shared by all consoles, so that it stays in the processor's cache.
         self._screens, self._resize = np.empty((2, *screen), np.uint8), AreaResize(screen, (size, size))
         self.num_actions = len(self._consoles[0].actions)
-        self._extra_keys = extra_keys
+        self._extra_keys, self._ends_with_a_life = extra_keys, options["terminal_on_life_loss"]
 
     def step(self, actions: np.ndarray, reset: np.ndarray, seeds: np.ndarray) -> Step:
         """Steps all copies. See `VectorEnv`."""
@@ -63,11 +63,12 @@ class AtariEnv:
             if reset[i]:
                 console.reset(int(seeds[i]), self._screens[0])
             else:
+                lives = console.ale.lives() if self._ends_with_a_life else 0
                 reward[i], terminated[i], truncated[i] = console.step(int(actions[i]), self._screens)
-                lost[i] = console.life_lost
+                lost[i] = lives and console.ale.lives() < lives
             self._resize(self._screens[0], frame[i])
         extra = {key: np.stack([getattr(c.ale, _EXTRA[key])() for c in self._consoles]) for key in self._extra_keys}
-        return Step(frame, reward, terminated, truncated, extra, lost)
+        return Step(frame, reward, terminated, truncated, extra, lost & ~(terminated | truncated))
 
     def close(self) -> None:
         """Frees the consoles."""
@@ -104,11 +105,7 @@ class AtariGame(gymnasium.Env):
 
 
 class _Console:
-    """One game: an ALE instance or a stand-in for it, and its random generator.
-
-    Attributes:
-      life_lost: whether the last step lost a life but did not end the episode. False without `terminal_on_life_loss`.
-    """
+    """One game: an ALE instance or a stand-in for it, and its random generator."""
 
     def __init__(self, ale: Any, options: dict, channels: int):
         self.ale = ale
@@ -120,7 +117,6 @@ class _Console:
         self._skip, self._sticky = options["frameskip"], options["repeat_action_probability"]
         self._noop_max = options["noop_max"]
         self._plays = hasattr(ale, "play")  # several frames in one call
-        self._counts_lives, self._lives, self.life_lost = options["terminal_on_life_loss"], 0, False
 
     def reset(self, seed: int, screen: np.ndarray) -> None:
         """Starts the episode of `seed` and writes its first screen to `screen`."""
@@ -132,7 +128,6 @@ class _Console:
             for _ in range(noops):
                 self.ale.act(_NOOP)
             self._get_screen(screen)
-        self._lives = self.ale.lives()
 
     def step(self, action: int, screens: np.ndarray) -> tuple[float, bool, bool]:
         """Emulates `frameskip` frames and writes the screen to the first of two `screens`.
@@ -148,9 +143,6 @@ class _Console:
             held.append(self._held)
         reward = self.ale.play(held, screens[0]) if self._plays else self._play(held, screens)
         terminated = self.ale.game_over(with_truncation=False)
-        if self._counts_lives:
-            before, self._lives = self._lives, self.ale.lives()
-            self.life_lost = self._lives < before and not self.ale.game_over()
         return reward, terminated, self.ale.game_truncated() and not terminated
 
     def _play(self, actions: list[int], screens: np.ndarray) -> int:
