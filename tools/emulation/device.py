@@ -38,10 +38,8 @@ def compare(games: Sequence[str], consoles: int, steps: int, device: str) -> dic
       episodes and steps with a reward. "seconds": duration.
     """
     start = time.perf_counter()
-    options = {"full_action_space": True, "max_num_frames_per_episode": 600}
-    cpu, other = (
-        VectorAtari(games, consoles * len(games), device=d, num_threads=1, **options) for d in ("cpu", device)
-    )
+    options = {"full_action_space": True, "max_num_frames_per_episode": 600, "num_threads": os.cpu_count() or 1}
+    cpu, other = (VectorAtari(games, consoles * len(games), device=d, **options) for d in ("cpu", device))
     found, rng = dict.fromkeys(games, ""), np.random.default_rng(0)
     counts = {"ends": 0, "rewards": 0}
     _note(found, consoles, "the reset", [cpu.reset(seed=1)[:1], other.reset(seed=1)[:1]])
