@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from measuring.random_play import random_play
 from gunreal.emulator import VectorAtari, ffi
 from gunreal.emulator.settings import games_of
 from gunreal.emulator.vector import TAG
+from gunreal.learning.devices import cores
 
 CALL = 8  # steps in one call
 SPREAD = 500  # largest number of agent steps that a console has played before a measurement
@@ -38,7 +38,7 @@ def compare(games: Sequence[str], consoles: int, steps: int, device: str) -> dic
       episodes and steps with a reward. "seconds": duration.
     """
     start = time.perf_counter()
-    options = {"full_action_space": True, "max_num_frames_per_episode": 600, "num_threads": os.cpu_count() or 1}
+    options = {"full_action_space": True, "max_num_frames_per_episode": 600, "num_threads": cores()}
     cpu, other = (VectorAtari(games, consoles * len(games), device=d, **options) for d in ("cpu", device))
     found, rng = dict.fromkeys(games, ""), np.random.default_rng(0)
     counts = {"ends": 0, "rewards": 0}
@@ -117,7 +117,7 @@ def _repeated(games: tuple[str, ...], spread: int, env: ffi.DeviceAtari) -> ffi.
 @functools.cache
 def _spread(games: tuple[str, ...], spread: int) -> list[np.ndarray]:
     """Returns `KINDS` states of each game, uint8 `[bytes]`, after 0 to `spread` random agent steps on the CPU."""
-    env = VectorAtari(games, KINDS * len(games), num_threads=os.cpu_count() or 1)
+    env = VectorAtari(games, KINDS * len(games), num_threads=cores())
     rng, found = np.random.default_rng(0), dict[int, np.ndarray]()
     env.reset(seed=0)
     for k in range(KINDS):
