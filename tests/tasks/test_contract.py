@@ -13,7 +13,7 @@ from gunreal.testing import IMAGES, check_task
 VECTOR = Spec((3,), 2, "float32", num_actions=2, t_max=4)
 
 
-@pytest.mark.parametrize("task", [ValueReplay, RewardPrediction])
+@pytest.mark.parametrize("task", [PixelControl, ValueReplay, RewardPrediction])
 def test_built_in_tasks_keep_the_contract(task):
     check_task(task)
 
