@@ -70,12 +70,13 @@ def test_help_of_the_modules(module):
     assert done.stdout.startswith(f"usage: python -m {module} ")
 
 
-@pytest.mark.parametrize("flag", ["--help", "-h"])
-def test_the_help_of_resume_lists_what_may_change(capsys, flag):
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["--helpfull"], ["catch", "--help"], ["catch", "--helpfull"]])
+def test_the_help_of_resume_lists_what_may_change(capsys, words):
     with pytest.raises(SystemExit):
-        command.main(["gunreal", "resume", flag])
+        command.main(["gunreal", "resume", *words])
     text = capsys.readouterr().out
-    assert "--steps" in text and "--discount" not in text
+    assert "--steps" in text and "--logdir" in text and "--discount" not in text
+    assert "keeps its value" in text and "(default" not in text and "--helpfull" not in text
 
 
 def test_a_closed_pipe_is_no_error():

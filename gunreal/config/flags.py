@@ -58,7 +58,7 @@ def from_flags(argv: Sequence[str]) -> tuple[Config, Extras]:
     found = _parse(argv)
     full, help = found.pop("helpfull", False), found.pop("help", False)
     if full or help:
-        print(usage.text(argv[0], None if full else _shown(found)))
+        print(_help(argv[0], full, "resume" in found))
         raise SystemExit(0)
     resume, path = found.pop("resume", None), found.pop("config", None)
     for name, weight in found.pop("task_weight", {}).items():
@@ -72,9 +72,10 @@ def from_flags(argv: Sequence[str]) -> tuple[Config, Extras]:
     return config, Extras(None, given)
 
 
-def _shown(found: dict[str, Any]) -> frozenset[str]:
-    """The flags that `--help` shows: the common ones, or those that may change when a run is resumed."""
-    return folders.CHANGEABLE | usage.HELP.keys() if "resume" in found else usage.COMMON
+def _help(program: str, full: bool, resumes: bool) -> str:
+    if resumes:
+        return usage.text(program, folders.CHANGEABLE | {"logdir", "help"}, resumes)
+    return usage.text(program, None if full else usage.COMMON)
 
 
 class _Parser(flags.ArgumentParser):
