@@ -32,7 +32,9 @@ def _parser(program: str) -> Arguments:
     parser = Arguments(program, "Writes the policy of a run for other programs.")
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name")
     parser.add_argument("file", metavar="FILE", help="file to write, FILE.keras or FILE.onnx")
-    parser.add_argument("--checkpoint", default="newest", help="newest, best, a name or a path (default: newest)")
+    parser.add_argument(
+        "--checkpoint", default="newest", help="checkpoint to load: newest, best, a step, or a path (default: newest)"
+    )
     parser.add_argument("--logdir", default=Config.logdir, help="folder of runs (default: runs)")
     return parser
 

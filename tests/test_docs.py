@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -27,7 +28,8 @@ from gunreal.records import metrics
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"(?P<mark><!-- not run: .+ -->\n)?```(?P<language>\w+)(?P<title>.*)\n(?P<text>(?s:.*?))^```$", re.M)
+MARK, FENCE = r"(?P<mark><!-- not run: .+ -->\n)?", r"^(?P<margin> *)```(?P<language>\w+)(?P<title>.*)\n"
+BLOCK = re.compile(MARK + FENCE + r"(?P<text>(?s:.*?))^(?P=margin)```$", re.M)
 TINY = {
     "steps": 200,
     "serial": True,
@@ -55,7 +57,11 @@ def blocks(page: Path, language: str) -> list[Block]:
     """The blocks of one language that are not marked, in their order."""
     found = [match for match in BLOCK.finditer(page.read_text()) if not match["mark"]]
     titles = [re.search(r'title="(.*?)"', match["title"]) for match in found]
-    made = [Block(m["language"], title[1] if title else "", m["text"]) for m, title in zip(found, titles, strict=True)]
+    texts = [textwrap.dedent(match["text"]) for match in found]
+    made = [
+        Block(match["language"], title[1] if title else "", text)
+        for match, title, text in zip(found, titles, texts, strict=True)
+    ]
     return [block for block in made if block.language == language]
 
 
@@ -146,6 +152,8 @@ def check_command(words: list[str], folder: Path) -> None:
             check_train(rest, folder)
         case ["python" | "python3.10", "-m", "venv", _] | ["python", "-m", "build"]:
             pass
+        case ["python", "-c", text]:
+            compile(text, "-c", "exec")
         case ["python", tool, *rest] if tool.startswith("tools/"):
             check_tool(tool, rest, folder)
         case [program, "install", *rest] if program.endswith("pip"):

@@ -1,4 +1,4 @@
-"""A pixel maze with one rare reward, which shows the benefit of auxiliary tasks in minutes on two cores."""
+"""A pixel maze with one rare reward, which is solved in minutes on two cores."""
 
 from __future__ import annotations
 

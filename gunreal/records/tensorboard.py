@@ -21,7 +21,7 @@ class EventFile:
     its thread.
 
     Args:
-      folder: folder of the run. The file is created in its subfolder `events` with the first line.
+      folder: folder of the run. The file is created there with the first line.
       step: step at which the run starts or resumes. TensorBoard then ignores later steps of earlier files.
     """
 
