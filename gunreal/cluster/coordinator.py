@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gunreal.acting.pool import AgentFailure
 from gunreal.cluster import shards
-from gunreal.cluster.engine import Engine, HeadLost
+from gunreal.cluster.engine import Engine
 from gunreal.cluster.fleet import Fleet, Member
 from gunreal.cluster.model import Model
-from gunreal.cluster.node import Answer, Node, Refused
+from gunreal.cluster.node import Answer, Node
+from gunreal.cluster.reducer import Refused
 from gunreal.cluster.report import Report
 from gunreal.cluster.rounds import Round, rate_factor
 from gunreal.config.derived import minibatch_count, per_process, rates, rollouts_per_batch
@@ -107,15 +109,21 @@ class Coordinator(BaseSystem):
             known = len(self._gradients)
             for member in self._fleet.wait(self._patience()):
                 self._receive(member)
-            if self._shards and len(self._gradients) > known:
-                self._shards.add([gradient.slices for gradient in self._gradients[known:]])
-            now = time.monotonic()
-            if self._round.is_over(now, len(self._gradients), len(self._awaited())):
-                self._update()
+                if self.config.sync == "off":  # another gradient may have arrived, too
+                    self._advance(known)
+            self._advance(known)
             self._send_all()
+            now = time.monotonic()
             if now - ticked >= _TICK:
                 ticked = now
                 tick()
+
+    def _advance(self, known: int) -> None:
+        """Sends all gradients but the first `known` to the reducers, and takes a step if the round is over."""
+        if self._shards and len(self._gradients) > known:
+            self._shards.add([gradient.slices for gradient in self._gradients[known:]])
+        if self._round.is_over(time.monotonic(), len(self._gradients), len(self._awaited())):
+            self._update()
 
     def _patience(self) -> float:
         """Seconds to wait for the next answer."""
@@ -206,11 +214,8 @@ class Coordinator(BaseSystem):
             sent = self._shards.weights
             self._send_all()
             try:
-                norm = self._shards.finish(step)
-            except self._engine.ray.exceptions.RayError:
-                there = [gradient for gradient in found if self._is_there(gradient)]
-                found = there if added or len(there) < len(found) else []
-            except HeadLost:
+                norm, found = self._finish(step, found, added)
+            except AgentFailure:
                 self._model.version -= 1
                 self._model.moments.vector = before
                 raise
@@ -228,6 +233,25 @@ class Coordinator(BaseSystem):
         elif norm is not None:  # the value layer was not rescaled
             self._model.moments.vector = before
             self._report.refused += len(found)
+
+    def _finish(self, step: shards.Step, found: list[Gradient], added: bool) -> tuple[float | None, list[Gradient]]:
+        """Waits for a step. Returns the norm of its gradient, or None and the gradients to repeat it with.
+
+        Raises:
+          AgentFailure: a reducer fails twice, although it lives and has all gradients.
+        """
+        assert self._shards is not None
+        ray_error = self._engine.ray.exceptions.RayError
+        try:
+            return self._shards.finish(step), found
+        except ray_error as error:
+            there = [gradient for gradient in found if self._is_there(gradient)]
+            if added or len(there) < len(found):
+                return None, there
+            cause = getattr(error, "cause", error)
+            if isinstance(cause, ray_error):  # Ray takes a gradient for there if it knows that the gradient is lost
+                return None, []
+            raise AgentFailure(f"a reducer failed twice: {cause!r}; see Ray's logs, and use --resume") from error
 
     def _rate(self) -> float:
         config, step = self.config, self.metrics.step

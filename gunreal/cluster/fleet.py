@@ -12,7 +12,8 @@ import psutil
 
 from gunreal.acting.pool import AgentFailure
 from gunreal.cluster.engine import LONGEST_STEP, Engine, Machine
-from gunreal.cluster.node import Assignment, Description, Node, Refused, node_fields
+from gunreal.cluster.node import Assignment, Description, Node, node_fields
+from gunreal.cluster.reducer import Refused
 from gunreal.config.schema import Config, ConfigError
 from gunreal.config.version import VERSION
 from gunreal.experience.spec import Spec
@@ -278,8 +279,11 @@ def is_stopped(pid: int) -> bool:
 
 
 def _share(machine: Machine, sharing: int) -> float:
-    """The number of GPUs of each node if `sharing` nodes share a machine: at most one, and part of one if they must."""
-    return machine.gpus / sharing if machine.gpus < sharing else min(machine.gpus, 1)
+    """The number of GPUs of each node if `sharing` nodes share a machine: at most one, and part of one if they must.
+
+    Ray takes a part from a single GPU. Three nodes on two GPUs therefore have half a GPU each.
+    """
+    return 1 / -(-sharing // int(machine.gpus)) if 0 < machine.gpus < sharing else min(machine.gpus, 1)
 
 
 def _in_one_line(error: BaseException) -> str:

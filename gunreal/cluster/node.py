@@ -12,8 +12,8 @@ import numpy as np
 from gunreal.cluster.exchange import Exchange
 from gunreal.cluster.flat import Flat, bounds
 from gunreal.cluster.moments import Limits
+from gunreal.cluster.reducer import Refused, check_version
 from gunreal.config.schema import Config
-from gunreal.config.version import VERSION
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
 from gunreal.learning.registry import interface
@@ -24,10 +24,6 @@ from gunreal.runtime.trainer import Trainer
 from gunreal.tasks import registry
 
 _ENDLESS = 2**62  # agent steps; the coordinator counts those of all nodes and ends the run
-
-
-class Refused(Exception):
-    """A machine cannot take part, because it would train something else. The message is one line."""
 
 
 class Assignment(NamedTuple):
@@ -164,8 +160,7 @@ class Node:
 
 def _checked(told: Assignment) -> tuple[Config, Spec]:
     """The configuration of the node with its share of the memory limit, and the interface of the environment."""
-    if told.version != VERSION:
-        raise Refused(f"it has gunreal {VERSION} instead of {told.version}; install the same version on all machines")
+    check_version(told.version)
     try:
         config = Config(**told.fields)
     except TypeError as error:

@@ -10,6 +10,17 @@ import numpy as np
 from gunreal.cluster.compression import unpack
 from gunreal.cluster.optimizer import SliceOptimizer
 from gunreal.config.schema import Config
+from gunreal.config.version import VERSION
+
+
+class Refused(Exception):
+    """A machine cannot take part, because it would train something else. The message is one line."""
+
+
+def check_version(version: str) -> None:
+    """Raises Refused if this machine has another version of the package than the run."""
+    if version != VERSION:
+        raise Refused(f"it has gunreal {VERSION} instead of {version}; install the same version on all machines")
 
 
 class Shard(NamedTuple):
@@ -41,9 +52,19 @@ class Rescaling(NamedTuple):
 
 
 class Reducer:
-    """Adds up the gradients of a round and takes the step. A process of Ray runs it, as an actor."""
+    """Adds up the gradients of a round and takes the step. A process of Ray runs it, as an actor.
 
-    def __init__(self, fields: dict[str, Any], shard: Shard):
+    Args:
+      version: version of the package.
+      fields: configuration of the run.
+      shard: the state to start with.
+
+    Raises:
+      Refused: this machine has another version.
+    """
+
+    def __init__(self, version: str, fields: dict[str, Any], shard: Shard):
+        check_version(version)
         self._config = Config(**fields)
         self._weights = np.array(shard.weights, np.float32)
         self._optimizer = SliceOptimizer(self._config, shard.slots, shard.updates)

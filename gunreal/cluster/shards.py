@@ -14,6 +14,7 @@ from gunreal.cluster.engine import Engine
 from gunreal.cluster.flat import bounds
 from gunreal.cluster.moments import within
 from gunreal.cluster.reducer import Reducer, Rescaling, Shard
+from gunreal.config.version import VERSION
 
 _BACKUP = 5.0  # seconds between copies of the optimizer's averages. The weights of every round are kept in any case.
 _PATIENCE = 10.0  # seconds for a call of a reducer; only a lost machine or a stopped process takes so long
@@ -65,6 +66,7 @@ class Shards:
             Shard(whole.weights[part], [slot[part] for slot in whole.slots], whole.updates) for part in self.parts
         ]
         self.replaced = 0
+        self._moves = [0] * count  # of each reducer, to the next machine in turn, so that it tries them all
         self._reducers: list[Any] = [self._start(place) for place in range(count)]
         self._await(self._reducers)
         self.weights: list[Any] = [self._ray.put(shard.weights) for shard in self._kept]
@@ -78,8 +80,8 @@ class Shards:
         while not machines:  # the last one is being replaced, or the head is about to be given up
             time.sleep(_LOOK)
             machines = self._engine.machines()
-        machine = machines[(place + self.replaced) % len(machines)]  # a lost machine may still be listed
-        return self._engine.actor(Reducer, self._fields, self._kept[place], machine=machine)
+        machine = machines[(place + self._moves[place]) % len(machines)]  # a lost machine may still be listed
+        return self._engine.actor(Reducer, VERSION, self._fields, self._kept[place], machine=machine)
 
     def _await(self, reducers: Sequence[Any]) -> None:
         """Waits until the processes have started."""
@@ -176,6 +178,7 @@ class Shards:
         self._engine.kill(self._reducers[place])
         self._copies = []
         self.replaced += 1
+        self._moves[place] += 1
         self._reducers[place] = self._start(place)
         self._await([self._reducers[place]])
 

@@ -9,7 +9,8 @@ from ray_standin import Engine
 
 from gunreal.cluster import coordinator
 from gunreal.cluster.coordinator import Coordinator, Gradient, answers_per_turn, first_serial
-from gunreal.cluster.node import Answer, Description, Refused, node_fields
+from gunreal.cluster.node import Answer, Description, node_fields
+from gunreal.cluster.reducer import Refused
 from gunreal.cluster.report import Report
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec

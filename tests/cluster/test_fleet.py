@@ -6,7 +6,7 @@ from fleets import Quick, look, make
 
 from gunreal.acting.pool import AgentFailure
 from gunreal.cluster import fleet
-from gunreal.cluster.node import Refused
+from gunreal.cluster.reducer import Refused
 from gunreal.config.schema import ConfigError
 
 clock = fleets.clock  # pytest finds fixtures among a module's names
@@ -110,8 +110,12 @@ def test_nodes_never_have_more_than_the_memory_of_their_machine(clock, why):
     assert [member.machine.host for member in found.ready()] == ["b", "b", "c"]
 
 
-@pytest.mark.parametrize(("gpus", "nodes", "share"), [(0, 2, 0), (1, 1, 1), (1, 3, 1 / 3), (2, 3, 2 / 3), (4, 2, 1)])
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "share"),
+    [(0, 2, 0), (1, 1, 1), (1, 3, 1 / 3), (2, 3, 1 / 2), (2, 5, 1 / 3), (3, 4, 1 / 2), (4, 2, 1)],
+)
 def test_nodes_share_the_gpus_of_their_machine(clock, gpus, nodes, share):
+    """Ray takes each share from a single GPU."""
     engine, found = make("a", nodes=nodes)
     engine.gpus = gpus
     look(found, clock)

@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 from learners import BACKEND
 
-from gunreal.cluster.node import Assignment, Refused, _checked, node_fields
+from gunreal.cluster.node import Assignment, _checked, node_fields
+from gunreal.cluster.reducer import Refused
 from gunreal.config.schema import Config, ConfigError
 from gunreal.config.version import VERSION
 from gunreal.learning import devices

@@ -4,11 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-from ray_standin import Engine, RayError, Ref
+from ray_standin import Actor, Engine, RayError, Ref
 
-from gunreal.cluster import shards
-from gunreal.cluster.reducer import Reducer, Rescaling, Shard
+from gunreal.cluster import reducer, shards
+from gunreal.cluster.reducer import Reducer, Refused, Rescaling, Shard
 from gunreal.config.schema import Config
+from gunreal.config.version import VERSION
 
 CONFIG = Config(optimizer="adam", reduction="mean", max_grad_norm=0.5)
 RNG = np.random.default_rng(0)
@@ -17,8 +18,8 @@ GRADIENTS = [RNG.normal(size=11).astype(np.float32) for _ in range(3)]
 RESCALINGS = [Rescaling(2, 7, 0.5, 1.0)]
 
 
-def start(count=3, hosts=("a", "b")):
-    engine = Engine(*hosts)
+def start(count=3, hosts=("a", "b"), kind=Engine):
+    engine = kind(*hosts)
     zeros = np.zeros_like(WEIGHTS)
     made = shards.Shards(engine, dataclasses.asdict(CONFIG), Shard(WEIGHTS, [zeros, zeros.copy()], 0), count)
     return engine, made
@@ -38,7 +39,7 @@ def now(made):
 
 def expected():
     """The step of one reducer that has all weights."""
-    one = Reducer(dataclasses.asdict(CONFIG), Shard(WEIGHTS, [np.zeros_like(WEIGHTS)] * 2, 0))
+    one = Reducer(VERSION, dataclasses.asdict(CONFIG), Shard(WEIGHTS, [np.zeros_like(WEIGHTS)] * 2, 0))
     return one.apply(0.1, RESCALINGS, one.gather(0, *GRADIENTS))[1]
 
 
@@ -66,6 +67,39 @@ def test_a_successor_is_on_another_machine():
     engine.actors[0][1].dead = True
     step(made, refs(made))
     assert [host for host, _ in engine.actors] == ["a", "b"]
+
+
+class Mixed(Engine):
+    """The machine b has another version. An actor whose constructor fails is dead."""
+
+    def actor(self, kind, *args, machine):
+        with pytest.MonkeyPatch.context() as other:
+            other.setattr(reducer, "VERSION", "0.0.9" if machine.host == "b" else VERSION)
+            try:
+                return super().actor(kind, *args, machine=machine)
+            except Refused:
+                self.actors.append((machine.host, Actor(dict, ())))
+        self.actors[-1][1].dead = True
+        return self.actors[-1][1]
+
+
+def test_a_reducer_moves_to_a_machine_that_has_the_version_of_the_run():
+    engine, made = start(2, kind=Mixed)
+    assert step(made, refs(made)) is None
+    assert [host for host, _ in engine.actors] == ["a", "b", "a"]
+    step(made, refs(made))
+    np.testing.assert_allclose(now(made), expected(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("died", [[], [0], [1], [0, 0], [1, 1, 0]])
+def test_reducers_that_move_together_find_that_machine(died):
+    """Whatever has moved before."""
+    _, made = start(2, kind=Mixed)
+    for places in ([], *([place] for place in died), [0, 1]):
+        for place in places:
+            made._reducers[place].dead = True
+        found = [step(made, refs(made)) for _ in range(3)]  # each of the two machines may be tried
+        assert found[-1] is not None
 
 
 @pytest.mark.parametrize("method", ["add", "gather"])

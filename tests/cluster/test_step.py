@@ -11,6 +11,7 @@ from learners import BACKEND, CONFIG, make_batch, make_learner
 from gunreal.cluster.flat import Flat, bounds
 from gunreal.cluster.moments import Limits, RunningMoments, within
 from gunreal.cluster.reducer import Reducer, Shard
+from gunreal.config.version import VERSION
 from gunreal.learning import devices
 
 OPTIONS = {
@@ -57,7 +58,7 @@ class TwoNodes:
         self.parts = bounds(self.weights.size, reducers)
         averages = self.weights.slots(slots)
         shards = [Shard(flat[part], [average[part] for average in averages], 0) for part in self.parts]
-        self.reducers = [Reducer(dataclasses.asdict(config), shard) for shard in shards]
+        self.reducers = [Reducer(VERSION, dataclasses.asdict(config), shard) for shard in shards]
 
     def round(self, batches, rate, version):
         gradients = [self.learner.gradient(batch) for batch in batches]

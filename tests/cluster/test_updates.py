@@ -1,0 +1,135 @@
+"""Gradients that arrive become updates, each of them once, also while reducers fail."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+
+import numpy as np
+import pytest
+from ray_standin import Engine, RayError, Ref
+
+from gunreal.acting.pool import AgentFailure
+from gunreal.cluster import coordinator
+from gunreal.cluster.coordinator import Coordinator
+from gunreal.cluster.node import Answer
+from gunreal.cluster.reducer import Reducer, Shard
+from gunreal.cluster.shards import Shards
+from gunreal.config.schema import Config
+from gunreal.config.version import VERSION
+from gunreal.experience.spec import Spec
+from gunreal.records.metrics import RunMetrics
+
+# A step does not depend on averages, so that a reducer that has taken the place of another one takes the same step.
+FIELDS = {"optimizer": "rmsprop", "rms_decay": 0.0, "epsilon": 1.0, "max_grad_norm": 0.0, "reduction": "mean"}
+GRADIENTS = [np.arange(4, dtype=np.float32), np.full(4, 3, np.float32)]
+SHARD = Shard(np.ones(4, np.float32), [np.zeros(4, np.float32)], 0)
+MOMENTS = np.zeros(3, np.float32)
+
+
+class Fleet:
+    """Two nodes, whose gradients arrive in the same pass. `disturb` is called between them."""
+
+    replaced = 0
+
+    def __init__(self, run, parts):
+        self._run, self.disturb = run, lambda: None
+        answer = Answer(True, MOMENTS + 1, 80, 0.1, 0, RunMetrics().take())
+        common = {"description": 1, "answers": 0, "version": 0, "sent": 0.0, "answer": answer}
+        self._members = [
+            types.SimpleNamespace(slot=slot, slices=[Ref(gradient[part]) for part in parts], **common)
+            for slot, gradient in enumerate(GRADIENTS)
+        ]
+
+    def wait(self, seconds):
+        yield self._members[0]
+        self.disturb()
+        yield self._members[1]
+        self._run.stop("steps")
+
+    def result(self, member):
+        return member.answer
+
+    def ready(self):
+        return []
+
+    def look(self):
+        pass
+
+    def recall(self, version):
+        pass
+
+
+def make(folder, monkeypatch, sync):
+    """A run that is about to receive two gradients, and the second of its two reducers."""
+    config, engine = Config(**FIELDS, nodes=2, sync=sync), Engine("a", "b")
+    engine.close = lambda: None
+    monkeypatch.setattr(coordinator, "Engine", lambda config: engine)
+    found = Coordinator(config, Spec((4,), 1, "float32", 2), (), folder, None)
+    found._shards = Shards(engine, dataclasses.asdict(config), SHARD, 2)
+    moments = types.SimpleNamespace(vector=MOMENTS)
+    moments.absorb = lambda vectors: setattr(moments, "vector", vectors[0]) or []
+    found._model, found._rate = types.SimpleNamespace(version=0, moments=moments), lambda: 0.1
+    found._fleet = Fleet(found, found._shards.parts)
+    return found, engine.actors[1][1]
+
+
+def after(steps):
+    """The weights after steps, each with some gradients."""
+    one = Reducer(VERSION, dataclasses.asdict(Config(**FIELDS)), SHARD)
+    return [one.apply(0.1, [], one.gather(0, *gradients))[1] for gradients in steps][-1]
+
+
+@pytest.mark.parametrize("dies", ["", "add", "gather"])
+@pytest.mark.parametrize(("sync", "steps"), [("on", [GRADIENTS]), ("off", [GRADIENTS[:1], GRADIENTS[1:]])])
+def test_without_rounds_each_gradient_has_an_update_of_its_own(tmp_path, monkeypatch, sync, steps, dies):
+    """Also those that arrive together, and if a reducer dies between them."""
+    found, actor = make(tmp_path, monkeypatch, sync)
+    found._fleet.disturb = lambda: actor.dies.add(dies)
+    found.run(lambda: None)
+    whole, line = found._shards.whole(), found.snapshot()
+    np.testing.assert_allclose(whole.weights, after(steps), rtol=1e-6)
+    assert whole.updates == found._model.version == line["updates"] == len(steps)
+    assert line["contributions"] == 2 / len(steps) and line["late"] == line["refused"] == 0
+    assert line["batch_train"] == 160 / len(steps) and line["replaced"] == bool(dies)
+
+
+def fail(actor, error, times):
+    """Lets a reducer raise an error in its next calls of `gather`."""
+    gather, errors = actor.object.gather, [error] * times
+
+    def failing(*args):
+        if errors:
+            raise errors.pop()
+        return gather(*args)
+
+    actor.object.gather = failing
+    return errors
+
+
+def test_an_error_that_a_reducer_repeats_ends_the_run(tmp_path, monkeypatch):
+    """What is saved at the end is what was there before."""
+    found, actor = make(tmp_path, monkeypatch, "on")
+    fail(actor, MemoryError("no memory\nat all"), 2)
+    with pytest.raises(
+        AgentFailure, match=r"a reducer failed twice: MemoryError\('no memory\\nat all'\); see Ray's logs"
+    ):
+        found.run(lambda: None)
+    assert found._model.version == 0 and found._model.moments.vector is MOMENTS
+    np.testing.assert_array_equal(found._shards.whole().weights, SHARD.weights)
+
+
+def test_an_error_that_a_reducer_does_not_repeat_costs_no_gradient(tmp_path, monkeypatch):
+    found, actor = make(tmp_path, monkeypatch, "on")
+    fail(actor, MemoryError("no memory"), 1)
+    found.run(lambda: None)
+    np.testing.assert_allclose(found._shards.whole().weights, after([GRADIENTS]), rtol=1e-6)
+
+
+def test_a_gradient_that_is_lost_with_its_machine_costs_one_round(tmp_path, monkeypatch):
+    """Ray counts it as there. A reducer fails with the error of Ray that tells of the loss."""
+    found, actor = make(tmp_path, monkeypatch, "off")
+    left = fail(actor, RayError("lost"), 2)
+    found.run(lambda: None)
+    np.testing.assert_allclose(found._shards.whole().weights, after([GRADIENTS[1:]]), rtol=1e-6)
+    assert not left and found._model.version == found.metrics.snapshot({}, {})["updates"] == 1
