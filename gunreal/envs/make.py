@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import gymnasium
 import numpy as np
@@ -13,6 +14,11 @@ from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.raw import Raw
 from gunreal.envs.step import Step, VectorEnv
 from gunreal.experience.spec import RecordedField, Spec
+
+if TYPE_CHECKING:
+    from gunreal.envs.generic import GenericEnv
+
+_OWN = ("ALE/", "gunreal/")
 
 
 def make(config: Config, num_envs: int, extra_keys: Sequence[str] = ()) -> VectorEnv:
@@ -58,8 +64,19 @@ def describe(config: Config) -> Spec:
 
 
 def examine(config: Config) -> tuple[Spec, Raw]:
-    """Opens `config.env` once and returns its interface, and what it itself observes. Raises ConfigError as `make`."""
-    env = make(config, 1)
+    """Opens `config.env` once and returns its interface, and what it itself observes.
+
+    Raises:
+      ConfigError: as `make`, or an environment that is not the library's own cannot be opened.
+    """
+    try:
+        env = make(config, 1)
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:  # an environment can raise anything
+        if config.env.startswith(_OWN):
+            raise
+        raise ConfigError(f"{config.env} cannot be opened: {place(error)}") from error
     env.close()
     stack = config.frame_stack if len(env.frame) == 3 else 1
     clip = config.reward_clip
@@ -80,7 +97,9 @@ def check_recorded(config: Config, fields: Collection[RecordedField]) -> None:
         extra = env.step(np.zeros(1, np.int32), np.ones(1, bool), np.array([config.seed])).extra
     for field in fields:
         value = np.asarray(extra[field.key] if field.convert is None else field.convert(extra[field.key]))
-        lossy = value.dtype.kind == "f" and np.dtype(field.dtype).kind != "f"  # 0.5 would become 0
+        stored = np.dtype(field.dtype)
+        lossy = value.dtype.kind == "f" and stored.kind != "f"  # 0.5 would become 0
+        lossy |= stored.kind in "iu" and not np.array_equal(value.astype(stored), value)  # 300 would become 44
         if lossy or value.shape[1:] != field.shape:
             raise ConfigError(
                 f"a task records {field.key!r} as {field.dtype} of shape {field.shape}, but {config.env} has "
@@ -94,7 +113,7 @@ def try_reset(config: Config) -> None:
         from gunreal.envs import dmlab_module
 
         dmlab_module.try_reset(config)
-    elif not config.env.startswith(("ALE/", "gunreal/")):
+    elif not config.env.startswith(_OWN):
         from gunreal.envs.generic import GenericEnv
 
         with contextlib.closing(GenericEnv(config, 1)) as env:
@@ -104,8 +123,18 @@ def try_reset(config: Config) -> None:
                 raise
             except (Exception, SystemExit) as error:  # an environment can raise anything
                 if "values to unpack" in str(error):
-                    env.check_unwrapped(config.seed)
+                    _check_values(env, config.seed)
                 raise ConfigError(f"{config.env} fails in its first step: {place(error)}") from error
+
+
+def _check_values(env: GenericEnv, seed: int) -> None:
+    """Raises ConfigError if the environment returns another number of values than Gymnasium's."""
+    try:
+        env.check_unwrapped(seed)
+    except ConfigError:
+        raise
+    except Exception:  # the values are unpacked inside the environment
+        return
 
 
 def _try_steps(config: Config, env: VectorEnv) -> None:

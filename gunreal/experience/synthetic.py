@@ -47,4 +47,6 @@ def replay_size(t_max: int) -> int:
 def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     if dtype.kind == "f":
         return rng.standard_normal(shape).astype(dtype)
+    if dtype == np.uint8:
+        return rng.integers(256, size=shape, dtype=np.uint8)  # frames, which as int64 would take 8 times the memory
     return rng.integers({"b": 2, "u": 256}.get(dtype.kind, 128), size=shape).astype(dtype)

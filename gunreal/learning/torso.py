@@ -22,6 +22,7 @@ from gunreal.learning.normalizer import Moments, Statistics, moments
 _MOST_DEVIATIONS = 5.0  # clip range of normalized inputs, in standard deviations
 # Lower bounds of the standard deviation of inputs. Without them, a pixel that rarely changes would dominate the others.
 _LEAST_DEVIATION = {"uint8": 0.05, "float32": 1e-3}
+_MOST_REWARD = 10.0  # that the cell sees
 
 # What the methods of a network may return, by the number of axes.
 _BODY = {2: "[N, Fc]", 4: "images"}
@@ -154,7 +155,9 @@ class Torso:
         # Zeros for -1. `ops.one_hot` would mean the last action by it in ONNX.
         actions = np.arange(self._spec.num_actions, dtype=np.int32)
         last_action = ops.cast(ops.equal(ops.expand_dims(past.last_action, -1), actions), "float32")
-        x = ops.concatenate([hidden, last_action, ops.expand_dims(past.last_reward, -1)], axis=-1)
+        # A larger reward would saturate the cell.
+        last_reward = ops.clip(ops.expand_dims(past.last_reward, -1), -_MOST_REWARD, _MOST_REWARD)
+        x = ops.concatenate([hidden, last_action, last_reward], axis=-1)
         ends = itertools.accumulate(self._state_sizes, initial=0)
         states = [past.state[:, start:end] for start, end in itertools.pairwise(ends)]
         outputs = []

@@ -147,6 +147,7 @@ def _check_targets(task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple[int, 
             _expect(isinstance(array, np.ndarray), f"target {name!r} is a {type(array).__name__}: return a NumPy array")
             finite = array.dtype.kind != "f" or np.isfinite(array).all()
             _expect(finite, f"target {name!r} of steps {sequence} is not finite")
+            _expect(array.dtype != np.float64, f"target {name!r} is float64: return float32")
         kinds = {name: (array.shape, array.dtype.name) for name, array in targets.items()}
         known = known or kinds
         _expect(kinds == known, f"targets() returned {kinds}, but {known} before: use fixed shapes and types (pad)")

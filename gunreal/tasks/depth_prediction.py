@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import Replay
 from gunreal.experience.spec import RecordedField, Spec
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad
@@ -63,7 +64,9 @@ class DepthPrediction(AuxiliaryTask):
         return {"depth": RecordedField("depth", (self.rows, self.columns), "uint8", self.points)}
 
     def points(self, depth: np.ndarray) -> np.ndarray:
-        """The grid points of depth maps `[n, H, W]`, which must be at least as large as the grid."""
+        """The grid points of depth maps uint8 `[n, H, W]`, which must be at least as large as the grid."""
+        if depth.dtype != np.uint8:
+            raise ConfigError(f"depth needs a uint8 depth map, but this one is {depth.dtype}; scale it to 0..255")
         return subsample(depth, self.rows, self.columns)
 
     def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:

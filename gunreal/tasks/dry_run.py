@@ -48,4 +48,7 @@ def target_arrays(
 def _arrays(task: AuxiliaryTask, targets: dict[str, np.ndarray]) -> dict[str, tuple[tuple[int, ...], str]]:
     if "mask" in targets or not all(isinstance(array, np.ndarray) for array in targets.values()):
         raise ConfigError(f"task {task.name!r}: targets() must return NumPy arrays by name, and none may be 'mask'")
+    for name, array in targets.items():
+        if array.dtype == np.float64:  # losses are float32, and TensorFlow does not mix them
+            raise ConfigError(f"task {task.name!r}: target {name!r} is float64; return float32")
     return {name: (array.shape, array.dtype.name) for name, array in targets.items()}

@@ -176,6 +176,10 @@ def test_recorded_keys_are_checked_before_anything_starts():
     halves = RecordedField("lives", (), "uint8", lambda lives: lives / 2)
     with pytest.raises(ConfigError, match="but ALE/Pong-v5 has float64 of shape"):
         check_recorded(pong, [halves])
+    too_large = RecordedField("lives", (), "uint8", lambda lives: lives.astype(int) + 300)
+    with pytest.raises(ConfigError, match="records 'lives' as uint8 of shape .*, but ALE/Pong-v5 has int64"):
+        check_recorded(pong, [too_large])
+    check_recorded(pong, [too_large._replace(dtype="int16")])
 
 
 class Wrong(gymnasium.Env):
@@ -185,6 +189,8 @@ class Wrong(gymnasium.Env):
 
     def __init__(self, mistake=""):
         self.mistake, self.time = mistake, 0
+        if mistake == "no file":
+            raise FileNotFoundError("no map")
         image, vector = gymnasium.spaces.Box(0, 255, (20, 30, 3), np.uint8), gymnasium.spaces.Box(-1, 1, (3,))
         self.observation_space = vector if "vector" in mistake else image
 
@@ -193,6 +199,8 @@ class Wrong(gymnasium.Env):
         match self.mistake:
             case "floats":
                 return image / 255
+            case "unpacks too many":
+                _, _ = 1, *image[:2]
             case "size":
                 return image[:10]
             case "vector of one number":
@@ -228,6 +236,7 @@ gymnasium.register("WrongWithLimit-v0", Wrong, max_episode_steps=9, kwargs={"mis
         ("list", r"returned the reward \[1.0\]; rewards must be finite numbers"),
         ("array", r"returned the reward array\(\[1.\]\); rewards must be finite numbers"),
         ("exit", "fails in its first step: SystemExit: 0"),
+        ("unpacks too many", r"fails in its first step: ValueError: too many values to unpack .*test_make.py:\d+\)$"),
         ("floats", r"returned float64 of shape \(20, 30, 3\), but its observation space is uint8 of shape"),
         ("size", r"returned uint8 of shape \(10, 30, 3\), but"),
         ("no info", r":Wrong.reset\(\) returned 1 value; Gymnasium's reset returns \(observation, info\)$"),
@@ -246,6 +255,13 @@ def test_a_mistake_of_an_environment_is_one_line_before_anything_starts(mistake,
     with pytest.raises(ConfigError, match=message) as error:
         try_reset(Config(env=f"{__name__}:Wrong", env_args={"mistake": mistake}))
     assert "\n" not in str(error.value)
+
+
+def test_an_environment_that_does_not_open_is_one_line():
+    with pytest.raises(
+        ConfigError, match=r":Wrong cannot be opened: FileNotFoundError: no map \(.*test_make.py:\d+\)$"
+    ):
+        describe(Config(env=f"{__name__}:Wrong", env_args={"mistake": "no file"}))
 
 
 def test_a_time_limit_does_not_hide_that_a_step_returns_four_values():

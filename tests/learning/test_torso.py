@@ -68,6 +68,19 @@ def test_a_new_episode_forgets_a_state_that_is_not_finite(network):
     assert np.isfinite(outputs).all()
 
 
+def test_large_rewards_do_not_saturate_the_cell(network):
+    rng = np.random.default_rng(0)
+    hidden, past = rng.normal(size=(COUNT, STEPS, UNITS)).astype(np.float32), make_past(rng)
+
+    def outputs(reward):
+        return network.torso.unroll(hidden, past._replace(last_reward=np.full_like(past.last_reward, reward)))[
+            0
+        ].numpy()
+
+    np.testing.assert_array_equal(outputs(1e4), outputs(10))
+    assert np.ptp(outputs(1e4), axis=0).min() > 1e-3 and np.abs(outputs(9) - outputs(10)).max() > 1e-3
+
+
 def test_unroll_against_slow_numpy(network):
     rng = np.random.default_rng(0)
     hidden, past = rng.normal(size=(COUNT, STEPS, UNITS)).astype(np.float32), make_past(rng)

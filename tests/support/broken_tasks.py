@@ -107,6 +107,11 @@ class Infinite(ValueReplay):
         return {"returns": np.full(replay.spec.t_max, np.inf, np.float32)}
 
 
+class Doubles(ValueReplay):
+    def targets(self, replay, sequence, bootstrap):
+        return {"returns": np.zeros(replay.spec.t_max)}
+
+
 class NamesMask(ValueReplay):
     def targets(self, replay, sequence, bootstrap):
         return {"mask": np.zeros(replay.spec.t_max, np.float32)}

@@ -52,6 +52,7 @@ def test_recorded_fields():
         (broken_tasks.NothingEver, "sample\\(\\) found nothing in"),
         (broken_tasks.Ragged, "use fixed shapes and types"),
         (broken_tasks.Infinite, "'returns' of steps .* is not finite"),
+        (broken_tasks.Doubles, "'returns' is float64: return float32"),
         (broken_tasks.NamesMask, "targets\\(\\) returned 'mask'"),
         (broken_tasks.NoArray, "'returns' is a list: return a NumPy array"),
         (broken_tasks.IgnoresTermination, "'returns' depends on what follows an episode's termination"),

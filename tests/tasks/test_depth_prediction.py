@@ -7,6 +7,7 @@ import tensorflow as tf
 from gradients import reached
 
 import gunreal
+from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import RESET
 from gunreal.experience.spec import Spec
 from gunreal.experience.synthetic import synthetic_segment
@@ -81,6 +82,8 @@ def test_only_the_points_are_stored():
     maps = np.random.default_rng(0).integers(256, size=(3, 84, 84)).astype(np.uint8)
     assert (field.key, field.shape, field.dtype) == ("depth", (4, 16), "uint8")
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(field)).convert(maps), subsample(maps, 4, 16))
+    with pytest.raises(ConfigError, match="depth needs a uint8 depth map, but this one is uint16; scale it"):
+        field.convert(maps.astype(np.uint16))
 
 
 def test_a_sequence_starts_on_no_reset_and_ends_with_a_truncation():

@@ -38,6 +38,10 @@ def test_target_arrays_of_tasks_that_give_none():
         def targets(self, replay, sequence, bootstrap):
             return {"class": 1}
 
+    class Doubles(RewardPrediction):
+        def targets(self, replay, sequence, bootstrap):
+            return {"class": np.zeros(3)}
+
     class Masks(RewardPrediction):
         def targets(self, replay, sequence, bootstrap):
             return {"mask": np.zeros(3, np.float32)}
@@ -53,3 +57,5 @@ def test_target_arrays_of_tasks_that_give_none():
     for task in (Lists(), Masks()):
         with pytest.raises(ConfigError, match=r"'rp': targets\(\) must return NumPy arrays by name, and none may be"):
             target_arrays(task, SPEC)
+    with pytest.raises(ConfigError, match="'rp': target 'class' is float64; return float32"):
+        target_arrays(Doubles(), SPEC)
