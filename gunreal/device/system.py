@@ -124,9 +124,9 @@ class DeviceSystem(BaseSystem):
 
     def _turn(self) -> None:
         config, program = self.config, self.program
-        self._taken += config.agents * program.block
         now = rates(config, self._taken)
         begun = self._taken / (config.dqn_exploration_share * config.steps)
+        self._taken += config.agents * program.block
         self.loop, turn = program.turn(self.loop, self._number, now, anneal(1.0, config.dqn_exploration, begun))
         self._turns.append((turn, now.learning_rate))
         self._number += 1

@@ -13,6 +13,7 @@ import jax  # noqa: E402
 from device_runs import KnownLearner, configure, interface  # noqa: E402
 
 from gunreal.acting.pool import AgentFailure  # noqa: E402
+from gunreal.config.derived import first_rate  # noqa: E402
 from gunreal.config.schema import ConfigError  # noqa: E402
 from gunreal.device import system  # noqa: E402
 from gunreal.device.sharding import Places  # noqa: E402
@@ -80,6 +81,21 @@ def test_a_reward_that_is_not_finite_ends_the_run(monkeypatch, tmp_path, script)
     with pytest.raises(AgentFailure, match=":Broken returned a reward that is not finite; rewards must be finite num"):
         made.run(lambda: None)
     assert made._taken < 10**4
+
+
+def test_the_first_turn_has_the_first_learning_rate(monkeypatch, tmp_path):
+    """A run of a single turn would learn nothing with the last one, which is 0."""
+    config = configure(steps=1)
+    learner = KnownLearner(interface(config))
+    monkeypatch.setattr(system, "JaxLearner", KnownLearner)
+    monkeypatch.setattr(system, "build_learner", lambda *_: learner)
+    made = system.DeviceSystem(config, interface(config), (), tmp_path, None)
+    seen = []
+    turn = made.program.turn
+    monkeypatch.setattr(made.program, "turn", lambda loop, *args: seen.append(args) or turn(loop, *args))
+    made.run(lambda: None)
+    ((_, now, exploration),) = seen
+    assert now.learning_rate == first_rate(config) > 0 and exploration == 1
 
 
 def test_other_errors_of_the_device_are_not_hidden():

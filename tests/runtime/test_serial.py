@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -10,6 +11,7 @@ from trained import short_run
 from training import Training
 
 import gunreal
+from gunreal.config.schema import Config
 from gunreal.records import checkpoint, metrics
 from gunreal.train import main
 
@@ -66,6 +68,17 @@ def test_same_seed_same_weights_stopped_or_not(tmp_path, config, stop_at):
     with Training(tmp_path, "--resume", "stopped") as run:
         assert run.end() == 0, run.stderr
     assert last_line(tmp_path, "stopped") == whole, json.dumps(stopped)
+
+
+def test_a_small_budget_can_be_raised(tmp_path):
+    """A batch of a small budget is smaller, and so is the number of rollouts that may wait for it."""
+    config = Config(env="gunreal/Catch-v0", serial=True, agents=4, t_max=5, min_batch=80, hidden=16, steps=60)
+    run = gunreal.train(dataclasses.replace(config, logdir=str(tmp_path), name="run"), show=False)
+    assert run.metrics[-1]["updates"] == 0
+    lines: list[dict] = []
+    options = {"metrics_seconds": 0.5, "on_metrics": lambda line: lines.append(line) or len(lines) > 200}
+    gunreal.resume(run.path, steps=400, show=False, **options)
+    assert lines[-1]["stopped_by"] == "steps" and lines[-1]["updates"] > 0
 
 
 def test_a_failed_run_saves_no_half_round(tmp_path):
