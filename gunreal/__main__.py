@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from gunreal import __version__
 from gunreal.config.schema import ConfigError, close_match
@@ -50,8 +50,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         warn(str(error))
         return 2
     except BrokenPipeError:  # as in `gunreal envs | head`
+        if not _is_closed(sys.stdout):
+            raise  # by something else, such as an environment
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for the flush at the exit
         return 1
+
+
+def _is_closed(stream: TextIO | None) -> bool:
+    """Whether a program that reads the stream has ended. The text that it has not read is still in the buffer."""
+    try:
+        if stream is not None:
+            stream.flush()
+    except BrokenPipeError:
+        return True
+    return False
 
 
 def usage(program: str) -> str:

@@ -79,7 +79,8 @@ def _distinct(parent: Path, parents: Sequence[Path]) -> Path:
 
 def _matches(glob: str, logdir: str) -> list[Path]:
     """The runs that a pattern names, from here or under `logdir`."""
-    for pattern in (glob, str(Path(logdir, glob))):
+    patterns = [os.path.expanduser(pattern) for pattern in (glob, Path(logdir, glob))]
+    for pattern in patterns if "/" in glob else reversed(patterns):
         found = sorted(path for path in map(Path, iglob(pattern)) if (path / folders.CONFIG).is_file())
         if found:
             return found

@@ -55,7 +55,7 @@ def _row(run_dir: Path) -> dict[str, Any]:
         "seed": config.seed,
         "step": last["step"],
         "steps": config.steps,
-        "minutes": round(last["seconds"] / 60, 1),
+        "minutes": round((last.get("seconds") or 0.0) / 60, 1),
         "score": scores[-1] if scores else None,
         "state": _state(run_dir, config, last.get("stopped_by", "")),
     }

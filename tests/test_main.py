@@ -84,6 +84,17 @@ def test_a_closed_pipe_is_no_error():
     assert done.stdout == "Small games of gunreal\n" and done.stderr == ""
 
 
+def test_a_pipe_that_an_environment_breaks_is_an_error(monkeypatch, capsys):
+    """It is not the closed output of the command."""
+
+    def run(command, argv):
+        raise BrokenPipeError("the game has gone")
+
+    monkeypatch.setattr(command, "_run", run)
+    with pytest.raises(BrokenPipeError, match="the game has gone"):
+        command.main(["gunreal", "evaluate", "run"])
+
+
 def test_resume_finds_the_run(tmp_path, capsys):
     folders.prepare_run_dir(Config(logdir=str(tmp_path), name="catch"))
     done = run("resume", "catch", "--logdir", str(tmp_path), "--discount", "0.5")

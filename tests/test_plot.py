@@ -54,6 +54,17 @@ def test_labels_with_patterns(tmp_path, monkeypatch):
     assert plot.group(["both=o*", "b=new-s2"], str(tmp_path)) == {"both": [old, other], "b": [new]}
     monkeypatch.chdir(tmp_path)
     assert plot.group(["both=*-s?"]) == {"both": [Path("new-s2"), Path("old-s1")]}
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
+    home = f"~/{tmp_path.name}"
+    assert plot.group(["a=new*"], home) == plot.group([f"a={home}/new*"]) == {"a": [new]}  # a shell leaves this ~
+
+
+def test_a_pattern_is_first_looked_up_in_logdir(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    (here,), (there,) = (make_runs(tmp_path / name, "run-s1") for name in ("here", "there"))
+    monkeypatch.chdir(here.parent)
+    assert plot.group(["a=run*"], str(there.parent)) == {"a": [there]}
 
 
 def test_a_name_with_an_equals_sign_is_a_run(tmp_path):

@@ -77,6 +77,12 @@ def test_a_run_that_has_just_begun_and_one_that_cannot_be_read(make, capsys):
     assert runs.main(["gunreal runs", "--logdir", str(logdir)]) == 0
 
 
+def test_a_line_without_its_time(make):
+    logdir = make("interrupted", (10,))
+    (row,) = runs.table(str(logdir))
+    assert row["step"] == 10 and row["minutes"] == 0
+
+
 def test_a_trained_run(tmp_path_factory):
     run_dir = catch_run(tmp_path_factory.getbasetemp())
     row = next(row for row in runs.table(str(run_dir.parent)) if row["run"] == "catch")

@@ -27,7 +27,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.command_line import Parser, check_positive, positive_count, say, stopped, without_gpus
+from common.command_line import Parser, check_positive, folder, positive_count, say, stopped, without_gpus
 from experiments import dispatcher
 from experiments.jobs import Job
 from peers import contestants
@@ -59,7 +59,9 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[Contestant]]:
         metavar="N",
         help="training time at which to compare, in minutes (default: that of the shortest finished run)",
     )
-    parser.add_argument("--logdir", type=Path, default=Path("runs/atari"), help="folder of runs (default: runs/atari)")
+    parser.add_argument(
+        "--logdir", type=folder, default=Path("runs/atari"), help="folder of runs (default: runs/atari)"
+    )
     parser.add_argument("--draw", action="store_true", help="draw existing runs, finished or not, without training")
     options = parser.parse_args(argv[:end])
     for name in ("seeds", "parallel", "minutes"):

@@ -34,6 +34,7 @@ from common.command_line import (
     Parser,
     check_positive,
     check_writable,
+    folder,
     on_cores,
     positive_count,
     say,
@@ -99,7 +100,9 @@ def _parser(names: Sequence[str], driver: str) -> Parser:
     )
     learn.add_argument("--minutes", type=float, metavar="M", help="longest run, in minutes (default: no limit)")
     learn.add_argument("--seeds", type=int, metavar="N", help="number of seeds (default: 1)")
-    learn.add_argument("--logdir", metavar="FOLDER", help="folder of runs and results (default: runs/learn-GAME)")
+    learn.add_argument(
+        "--logdir", type=folder, metavar="FOLDER", help="folder of runs and results (default: runs/learn-GAME)"
+    )
     return parser
 
 
@@ -119,7 +122,7 @@ def _check_learning(args: argparse.Namespace) -> None:
     if len(chosen) > 1:
         raise ConfigError(f"--env takes one game, not {args.env!r}; run the command once for each game")
     (args.env,) = chosen
-    args.logdir = Path(args.logdir or f"runs/learn-{args.env}")
+    args.logdir = args.logdir or Path(f"runs/learn-{args.env}")
     args.steps = positive_count("steps", args.steps) if args.steps else 0
 
 

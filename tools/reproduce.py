@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -111,7 +112,10 @@ def _parser() -> Parser:
     )
     parser.add_argument("--settings", default="", metavar="A,B", help="comma-separated settings (default: all)")
     parser.add_argument(
-        "--logdir", default="", help="folder of runs and results (default: runs/ENVIRONMENT, or runs/EXPERIMENT)"
+        "--logdir",
+        type=os.path.expanduser,
+        default="",
+        help="folder of runs and results (default: runs/ENVIRONMENT, or runs/EXPERIMENT)",
     )
     parser.add_argument("--draw", action="store_true", help="draw existing results, finished or not, without running")
     learning = parser.add_argument_group("options of learning experiments")

@@ -29,6 +29,7 @@ from common.command_line import (
     Parser,
     check_positive,
     check_writable,
+    folder,
     handled,
     positive_count,
     stop_signals,
@@ -198,7 +199,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[Run]]:
     )
     add(
         "--logdir",
-        type=Path,
+        type=folder,
         default=Path("runs/steps_to_score"),
         help="folder of runs (default: runs/steps_to_score)",
     )

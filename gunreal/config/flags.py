@@ -5,6 +5,7 @@ The flags live in their own `FlagValues`. Importing this library adds nothing to
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import re
@@ -194,17 +195,25 @@ def parse_pairs(text: str, example: str = "frameskip=4") -> dict[str, Any]:
       ValueError: a `=` is missing, or a value is Python's True, False or None.
     """
     found: dict[str, Any] = {}
-    for pair in re.split(r",(?=\s*[\w.:-]+\s*=)", text):  # commas inside lists and strings don't end a pair
-        key, equals, value = (part.strip() for part in pair.partition("="))
+    rest: str | None = text
+    while rest is not None:
+        key, equals, rest = (part.strip() for part in rest.partition("="))
         if not equals or not key:
-            raise ValueError(f"{pair!r} is not of the form key=value, as in {example}")
-        if value in ("True", "False", "None"):
-            raise ValueError(f"{pair!r}: write true or false; None is not supported")
-        try:
-            found[key] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            found[key] = value
+            raise ValueError(f"{key!r} is not of the form key=value, as in {example}")
+        found[key], rest = _value(key, rest)
     return found
+
+
+def _value(key: str, text: str) -> tuple[Any, str | None]:
+    """The value at the beginning of `text`, and the text after its comma, or None at the end."""
+    ends = [match.start() for match in re.finditer(r",(?=\s*[\w.:-]+\s*=)", text)] + [len(text)]
+    values = [text[:end].strip() for end in ends]
+    if values[0] in ("True", "False", "None"):
+        raise ValueError(f"'{key}={values[0]}': write true or false; None is not supported")
+    for end, value in zip(ends, values, strict=True):
+        with contextlib.suppress(tomllib.TOMLDecodeError):  # a comma inside a table, a list or a string
+            return tomllib.loads(f"value = {value}")["value"], text[end + 1 :] if end < len(text) else None
+    return values[0], text[ends[0] + 1 :] if ends[0] < len(text) else None
 
 
 def _check_flat(name: str, pairs: dict[str, Any]) -> None:

@@ -148,14 +148,15 @@ def find(name: str, logdir: str = Config.logdir) -> Path:
     """The folder of an existing run.
 
     Args:
-      name: path of the folder, or name of a run under `logdir`.
+      name: path of the folder, or name of a run under `logdir`. A name without a slash is looked up there first.
       logdir: folder of runs.
 
     Raises:
       ConfigError: the run does not exist.
     """
     under = expanded(logdir)
-    for path in (expanded(name), under / name):
+    places = [expanded(name), under / name]
+    for path in places if "/" in name else reversed(places):
         with contextlib.suppress(OSError):  # such as a name that is too long
             if name and (path / CONFIG).is_file():
                 return path.resolve()

@@ -69,9 +69,7 @@ class Config:
         low=-1,
     )
     # Tasks
-    tasks: tuple[str, ...] = field(
-        (), "Auxiliary tasks, separated by commas: names from `gunreal tasks`, or module:Class"
-    )
+    tasks: tuple[str, ...] = field((), "Auxiliary tasks, separated by commas: names of `gunreal tasks` or module:Class")
     task: dict[str, dict[str, Any]] = field({}, "Task options, as in pc.weight=0.05,pc.discount=0.95")
     task_share: float = field(
         1.0,
@@ -89,9 +87,7 @@ class Config:
     # Run
     logdir: str = field("runs", "Folder of all runs")
     name: str = field("", "Name of this run's folder. If empty, it is made from the environment, tasks and time")
-    init: str = field(
-        "", "Run, or file of a checkpoint, with the initial weights. Layers of another shape keep random weights"
-    )
+    init: str = field("", "Run or checkpoint file with the initial weights, as far as the shapes of the layers fit")
     steps: int = field(1_000_000, "Training budget, in agent steps", low=1)
     seed: int = field(1, "Random seed", low=0, high=2**31 - 1)
     runner: str = field(
@@ -215,9 +211,7 @@ class Config:
     dqn_updates: int = field(4, "Number of DQN updates per turn of a device run", low=1, high=1000)
     dqn_steps: int = field(3, "Number of steps n in DQN's n-step returns", low=1, high=100)
     dqn_target: int = field(100, "Number of updates between copies of the weights to DQN's target network", low=1)
-    dqn_double: bool = field(
-        True, "Double DQN, in which the current network chooses actions and the target network evaluates them"
-    )
+    dqn_double: bool = field(True, "Double DQN: the current network chooses actions, the target network evaluates them")
     dqn_priority: float = field(0.0, "Exponent of DQN's replay priorities. 0 samples uniformly", low=0, high=1)
     dqn_exploration: float = field(0.02, "Final probability of a random action in DQN. It starts at 1", low=0, high=1)
     dqn_exploration_share: float = field(

@@ -80,7 +80,7 @@ def library_path() -> Path:
     if (of_wheel := Path(__file__).parent / "lib" / name).exists():
         return of_wheel
     path = cache_folder() / name
-    return path if path.exists() else compile_library(path)
+    return path if os.path.exists(path) else compile_library(path)  # Path.exists raises in a folder of another user
 
 
 def cached(name: str, source: str, flags: tuple[str, ...] = (), version: str = "", cuda: str = "") -> Path:
@@ -98,7 +98,7 @@ def cached(name: str, source: str, flags: tuple[str, ...] = (), version: str = "
     """
     used = (*CUDA_FLAGS, cuda) if cuda else processor_flags()
     path = cache_folder() / f"{name}-{source_hash(version, *used)}.so"
-    if path.exists():
+    if os.path.exists(path):
         return path
     if not cuda:
         return compile_library(path, flags, source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -39,14 +40,16 @@ class Display:
 
     def __init__(self, config: Config, name: str = "", console: Console | None = None):
         self._config, self._name = config, name or config.name
-        self._console = console or _Console()
+        # The variable FORCE_COLOR makes rich take a file for a terminal.
+        is_file = sys.stdout is None or not sys.stdout.isatty()
+        self._console = console or _Console(force_terminal=False if is_file else None)
         self._scores: deque[float] = deque(maxlen=_POINTS)
         self._first: tuple[int, float] | None = None  # step and seconds at the first snapshot since the start or resume
         self._live: Live | None = None
         self._broken = False
 
     def __enter__(self) -> Display:
-        if self._console.is_terminal:
+        if self._console.is_terminal and not self._console.is_dumb_terminal:  # on which rich would draw nothing
             with self._guard():
                 self._live = Live(console=self._console, auto_refresh=False, transient=False)
                 self._live.start()

@@ -66,6 +66,21 @@ def test_pairs():
     }
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('a={b="1", c="2"},d=3', {"a": {"b": "1", "c": "2"}, "d": 3}),
+        ("a={b=[1, 2], c=[3]}", {"a": {"b": [1, 2], "c": [3]}}),
+        ('a="x,b=3"', {"a": "x,b=3"}),
+        ("a=tcp://h/?b=1,c=2", {"a": "tcp://h/?b=1", "c": 2}),
+        ("a=x,y,b=1", {"a": "x,y", "b": 1}),
+        ("a=", {"a": ""}),
+    ],
+)
+def test_a_value_is_read_whole(text, value):
+    assert parse_pairs(text) == value
+
+
 def test_later_ones_win():
     assert parse("--agents=8", "--agents=4")[0].agents == 4
     assert parse("--env_args=a=1,b=2", "--env_args=a=3")[0].env_args == {"a": 3, "b": 2}

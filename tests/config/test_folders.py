@@ -61,6 +61,14 @@ def test_find(tmp_path):
         folders.prepare_run_dir(Config(logdir="~nobody-here/runs"))
 
 
+def test_a_name_is_first_looked_up_in_logdir(tmp_path, monkeypatch):
+    """Also if the current folder has a run of this name."""
+    here, there = (folders.prepare_run_dir(Config(logdir=str(tmp_path / x), name="run")) for x in ("here", "there"))
+    monkeypatch.chdir(here.parent)
+    assert folders.find("run", str(there.parent)) == there.resolve()
+    assert folders.find("run") == folders.find("./run", str(there.parent)) == here.resolve()
+
+
 def test_resume_takes_what_does_not_define_the_run(tmp_path):
     config = Config(logdir=str(tmp_path), name="a", tasks=("vr",), task={"vr": {"weight": 0.5}}, t_max=5)
     path = folders.prepare_run_dir(config).rename(tmp_path / "moved")

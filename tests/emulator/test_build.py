@@ -60,6 +60,23 @@ def test_a_missing_compiler_is_an_error_of_one_line(tmp_path, monkeypatch):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("get", [build.library_path, lambda: build.cached("libjax", "ffi.cpp")])
+def test_a_cache_of_another_user_is_one_line(get, tmp_path, monkeypatch):
+    """As with HOME=/root in a container that runs as another user."""
+    monkeypatch.setenv("GUNREAL_CACHE", str(tmp_path / "cache"))
+
+    def refuse(path, *_, **__):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(
+        build.Path, "stat", lambda path, **_: refuse(path) if tmp_path in path.parents else os.stat(path)
+    )
+    monkeypatch.setattr(build.Path, "mkdir", refuse)
+    with pytest.raises(EmulatorUnavailable, match="Permission denied") as error:
+        get()
+    assert "\n" not in str(error.value)
+
+
 def test_a_damaged_library_is_one_line(tmp_path):
     (tmp_path / "empty.so").touch()
     with pytest.raises(EmulatorUnavailable, match="can't load .*empty.so .*; delete it, or set GUNREAL_CACHE"):

@@ -135,6 +135,17 @@ def test_a_closed_output_never_stops_the_run(is_terminal, capsys):
     assert warning.count("\n") == 1 and "the display stopped" in warning
 
 
+@pytest.mark.parametrize("variable", ["FORCE_COLOR", "TERM"])
+def test_a_file_and_a_dumb_terminal_get_plain_lines(variable, monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    dumb = variable == "TERM" and Console(file=sys.stdout, force_terminal=True, _environ={"TERM": "dumb"})
+    with Display(CONFIG, console=dumb or None) as display:
+        for line in snapshots(3):
+            display.update(line)
+    out = capsys.readouterr().out
+    assert out.count("\n") == 3 and "20k/1M" in out and "\x1b[2K" not in out
+
+
 def test_a_reader_that_goes_away_never_stops_the_run(monkeypatch, capsys):
     """As in `gunreal train | head`."""
     out = unread()

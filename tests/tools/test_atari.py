@@ -7,9 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import atari
+import compare_peers
 import pytest
+import reproduce
+import steps_to_score
 from peer_standins import TOOLS, learner, leave, lines
 from peers import contestants
 from peers.table import LEARNING
@@ -38,6 +42,16 @@ def planned(tmp_path, labels="gunreal-tasks,sb3-ppo:envs=4", rest=(), **options)
     known = {system.label: {"settings": system.settings, "versions": {}} for system in chosen}
     given = {"steps": 1000, "seeds": 2, "logdir": tmp_path, "known": known} | options
     return plan.plan(chosen, ["Pong", "Qbert"], **given)
+
+
+def test_the_home_folder_of_a_logdir(monkeypatch):
+    """Which a shell leaves as it is in `--logdir=~/runs`. The trainings would find it, but not their results."""
+    monkeypatch.setenv("HOME", "/home/me")
+    path = Path("/home/me/runs")
+    assert atari.parse(["--logdir=~/runs"])[0].logdir == path
+    assert compare_peers.parse(["--learn", "--logdir=~/runs"])[0].logdir == path
+    assert reproduce.parse(["fig10", "--logdir=~/runs"])[0].logdir == str(path)
+    assert steps_to_score.parse(["--score", "1", "--env", "gunreal/Catch-v0", "--logdir=~/runs"])[0].logdir == path
 
 
 def test_plan(tmp_path):
