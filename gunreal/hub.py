@@ -105,7 +105,8 @@ def load_from_hub(repo_id: str, *, revision: str | None = None, token: str | Non
 
 def write(run: Run, folder: Path, repo_id: str, played: Iterator[Episode]) -> None:
     """Plays the episodes, and writes what `push_to_hub` uploads to an empty folder."""
-    config = dataclasses.replace(run.config, logdir=Config.logdir, init=Config.init)
+    # The folders and machines of the run are nobody else's.
+    config = dataclasses.replace(run.config, **{name: getattr(Config, name) for name in ("logdir", "init", "cluster")})
     scores = summarize(list(played))
     save(config, folder / folders.CONFIG)
     for name in (interface.FILE, metrics.FILE):
