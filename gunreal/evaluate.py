@@ -11,12 +11,14 @@ episodes.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 from absl import flags
@@ -25,7 +27,7 @@ from gunreal.acting.episodes import MAX_STEPS, Episode, play
 from gunreal.config import folders
 from gunreal.config.flags import read
 from gunreal.config.schema import FIELDS, Config, ConfigError
-from gunreal.records.video import Recorder
+from gunreal.records.video import NotWritten, Recorder
 from gunreal.records.warning import warn
 from gunreal.run import Run, load
 
@@ -105,22 +107,30 @@ def _open(name: str, values: flags.FlagValues) -> Run:
     return run
 
 
-def evaluate(name: str, values: flags.FlagValues) -> dict[str, Any]:
-    """Plays the episodes. Returns the dict that `--json` prints."""
-    run = _open(name, values)
+def evaluate(
+    name: str, values: flags.FlagValues, on_step: Callable[[], object] | None = None
+) -> tuple[dict[str, Any], NotWritten | None]:
+    """Plays the episodes. Returns the dict that `--json` prints, and why there is no video, if there should be one."""
+    try:
+        run = _open(name, values)
+        about = {"run": str(run.path), "env": run.config.env, "checkpoint": str(run.checkpoint), "step": run.step}
+    except FileNotFoundError as error:  # of a checkpoint; one that an environment raises is a failure of its own
+        raise ConfigError(str(error)) from error
+    about |= {"policy": values.policy, "protocol": run.config.protocol, "seed": values.seed}
     recorder = None
     if values.video:
         recorder = Recorder(values.video, run)  # rejects a bad path before anything slow starts
     learner, sample = run.actor_critic, values.policy == "sample"
-    options = {"seed": values.seed, "sample": sample, "max_steps": values.max_steps}
-    played = []
-    with recorder or contextlib.nullcontext():
-        for episode in play(learner, run.config, run.spec, values.episodes, watch=recorder, **options):
-            played.append(episode)
-            _show_progress(len(played), values.episodes)
-    about = {"run": str(run.path), "env": run.config.env, "checkpoint": str(run.checkpoint), "step": run.step}
-    about |= {"policy": values.policy, "protocol": run.config.protocol, "seed": values.seed}
-    return about | summarize(played)
+    options = {"seed": values.seed, "sample": sample, "max_steps": values.max_steps, "on_step": on_step}
+    played, failure = [], None
+    try:
+        with recorder or contextlib.nullcontext():
+            for episode in play(learner, run.config, run.spec, values.episodes, watch=recorder, **options):
+                played.append(episode)
+                _show_progress(len(played), values.episodes)
+    except NotWritten as error:
+        failure = error
+    return about | summarize(played), failure
 
 
 def _show_progress(played: int, episodes: int) -> None:
@@ -144,17 +154,69 @@ def _table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command. Returns the exit code: 0 for success, 2 for invalid input, 130 if interrupted."""
+@contextlib.contextmanager
+def _prints_to_stderr() -> Iterator[None]:
+    """Sends to standard error what environments print to standard output, in Python, in C or in other processes."""
+    with open(os.devnull, "w") as nowhere:
+        errors = nowhere if sys.stderr is None else sys.stderr
+        target = 2 if _is_open(sys.__stderr__) else nowhere.fileno()
+        with _descriptor_1_as(target, sys.stdout), contextlib.redirect_stdout(errors):
+            yield
+
+
+@contextlib.contextmanager
+def _descriptor_1_as(target: int, stdout: TextIO | None) -> Iterator[None]:
+    if not _is_open(sys.__stdout__):  # the number may be that of any other file
+        yield
+        return
+    _flush(stdout)
+    kept = os.dup(1)
+    try:
+        os.dup2(target, 1)
+        yield
+    finally:
+        _flush(stdout)
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def _is_open(stream: TextIO | None) -> bool:
+    return stream is not None and not stream.closed
+
+
+def _flush(stdout: TextIO | None) -> None:
+    """Writes out what Python and C hold back, which would otherwise appear once descriptor 1 is another file."""
+    with contextlib.suppress(OSError, ValueError):  # its reader is gone, or it is closed
+        if stdout is not None:
+            stdout.flush()
+    with contextlib.suppress(OSError, ValueError):  # the C library has another name for it
+        library = ctypes.CDLL(None)
+        library.fflush(ctypes.c_void_p.in_dll(library, "stdout"))
+
+
+def main(argv: Sequence[str] | None = None, on_step: Callable[[], object] | None = None) -> int:
+    """Runs the command.
+
+    Args:
+      argv: the command line.
+      on_step: function called after each step of an environment.
+
+    Returns:
+      The exit code: 0 for success, 1 if the video could not be written, 2 for invalid input, 130 if interrupted.
+    """
     try:
         name, values = _parse(argv or ["python -m gunreal.evaluate", *sys.argv[1:]])
-        result = evaluate(name, values)
-    except (ConfigError, FileNotFoundError) as error:
+        with _prints_to_stderr() if values.json else contextlib.nullcontext():
+            result, failure = evaluate(name, values, on_step)
+    except ConfigError as error:
         warn(str(error))
         return 2
     except KeyboardInterrupt:
         return 130
     print(json.dumps(result) if values.json else _table(result))
+    if failure:
+        warn(str(failure))
+        return 1
     if values.video and not values.json:
         print(f"video of the first episode: {values.video}")
     return 0

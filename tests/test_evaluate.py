@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import ctypes
 import json
+import os
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -8,7 +11,7 @@ import numpy as np
 import pytest
 from trained import catch_run
 
-from gunreal.acting.episodes import Episode
+from gunreal.acting.episodes import Episode, play
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.make import describe
 from gunreal.evaluate import main, summarize
@@ -46,6 +49,103 @@ def test_command_prints_json(folder, capsys):
     assert (found["env"], found["policy"], found["seed"]) == ("gunreal/Catch-v0", "sample", 3)
 
 
+def noisy(*arguments, **options):
+    """Plays in an environment that prints: in Python, in C, where text waits in a buffer, and in another process."""
+    print("a python")
+    ctypes.CDLL(None).puts(b"a sea")
+    subprocess.run(["echo", "a shell"], check=True)
+    yield from play(*arguments, **options)
+
+
+@pytest.fixture
+def c_holds_text_back():
+    """As by default when the output is a file or a pipe, but not with PYTHONUNBUFFERED."""
+    library, buffer = ctypes.CDLL(None), ctypes.create_string_buffer(4096)
+    stdout, fully, not_at_all = ctypes.c_void_p.in_dll(library, "stdout"), 0, 2
+    library.setvbuf(stdout, buffer, fully, ctypes.c_size_t(len(buffer)))
+    yield
+    library.setvbuf(stdout, None, not_at_all, ctypes.c_size_t(0))
+
+
+def test_json_is_all_that_the_command_prints(folder, capfd, monkeypatch, c_holds_text_back):
+    monkeypatch.setattr("gunreal.evaluate.play", noisy)
+    monkeypatch.setattr(sys, "stdout", sys.__stdout__)  # that of a command, which writes to the descriptor
+    assert command(folder, "--episodes", 2, "--json") == 0
+    sys.stdout.flush()
+    ctypes.CDLL(None).fflush(None)  # as when the process ends
+    output = capfd.readouterr()
+    assert json.loads(output.out)["episodes"] == 2
+    assert sorted(output.err.splitlines()) == ["a python", "a sea", "a shell"]
+    os.write(1, b"back")
+    assert capfd.readouterr().out == "back"
+
+
+def test_json_is_all_that_the_command_prints_to_a_program_that_captures_it(folder, capsys, monkeypatch):
+    monkeypatch.setattr("gunreal.evaluate.play", noisy)
+    assert command(folder, "--episodes", 2, "--json") == 0
+    output = capsys.readouterr()
+    assert json.loads(output.out)["episodes"] == 2 and output.err == "a python\n"
+
+
+@pytest.mark.parametrize("streams", [["stdout"], ["stderr"], ["stdout", "stderr"]])
+def test_json_with_closed_streams(folder, capfd, monkeypatch, streams):
+    """Python has None in their place then, and their numbers may be those of files that something else has opened."""
+
+    def files():
+        return [(os.fstat(number).st_dev, os.fstat(number).st_ino) for number in (1, 2)]
+
+    def watched(*arguments, **options):
+        sys.stdout.write("a python\n")  # which None has not
+        sys.stdout.flush()
+        os.write(1, b"an fd ")
+        during.extend(files())
+        return play(*arguments, **options)
+
+    monkeypatch.setattr("gunreal.evaluate.play", watched)
+    before, during = files(), []
+    with monkeypatch.context() as patch:
+        for stream in streams:
+            patch.setattr(sys, stream, None)
+            patch.setattr(sys, f"__{stream}__", None)
+        assert command(folder, "--episodes", 2, "--json") == 0
+    assert files() == before and during[1] == before[1]
+    if "stdout" in streams:
+        assert during[0] == before[0] and capfd.readouterr().out == "an fd "
+    else:
+        null = os.stat(os.devnull)
+        assert during[0] == (null.st_dev, null.st_ino) and json.loads(capfd.readouterr().out)["episodes"] == 2
+
+
+def test_what_environments_print_stays_where_it_is_without_json(folder, capsys, monkeypatch):
+    monkeypatch.setattr("gunreal.evaluate.play", noisy)
+    assert command(folder, "--episodes", 2) == 0
+    assert capsys.readouterr().out.startswith("a python\ncatch: ")
+
+
+def test_a_file_that_an_environment_lacks_is_not_taken_for_one_of_the_run(folder, monkeypatch):
+    def lacking(*_, **__):
+        raise FileNotFoundError(2, os.strerror(2), "level.wad")
+
+    monkeypatch.setattr("gunreal.evaluate.play", lacking)
+    with pytest.raises(FileNotFoundError, match=r"level\.wad"):
+        command(folder)
+
+
+def test_a_run_without_a_checkpoint(folder, tmp_path, capsys):
+    (tmp_path / "config.toml").write_bytes((folder / "config.toml").read_bytes())
+    assert command(tmp_path) == 2
+    assert (
+        capsys.readouterr().err
+        == f"gunreal: {tmp_path} has no checkpoint yet; wait for the first one, or resume the run\n"
+    )
+
+
+def test_steps_are_reported(folder):
+    steps = []
+    assert main(["evaluate", str(folder), "--episodes", "2"], on_step=lambda: steps.append(1)) == 0
+    assert len(steps) == 2 * 9
+
+
 def test_command_prints_a_table(folder, capsys):
     arguments = ("--episodes", 3, "--checkpoint", "best", "--policy", "argmax", "--max_steps", 5)
     assert command("catch", "--logdir", folder.parent, *arguments) == 0
@@ -76,20 +176,28 @@ def test_video(folder, tmp_path, capsys):
     )  # the map, and the frame's edge that it leaves out
 
 
-def test_a_video_that_ffmpeg_could_not_finish(folder, tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize("at", [2, 100])  # the picture at which ffmpeg ends; an episode has ten
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_video_that_ffmpeg_could_not_finish_costs_no_scores(folder, tmp_path, capsys, monkeypatch, as_json, at):
     ffmpeg = pytest.importorskip("imageio_ffmpeg")
 
     def full_disk(path, *_, **__):
         open(path, "wb").close()
-        while True:
+        for _ in range(at):
             yield
+        raise OSError("[Errno 32] Broken pipe\n\nFFMPEG COMMAND:\nffmpeg")
 
     path = tmp_path / "first.mp4"
     path.write_bytes(b"an earlier video")
     monkeypatch.setattr(ffmpeg, "write_frames", full_disk)
-    assert command(folder, "--episodes", 1, "--video", path) == 2
-    assert "could not write the video" in capsys.readouterr().err
-    assert path.read_bytes() == b"an earlier video"
+    arguments = (folder, "--episodes", 3, *(["--json"] if as_json else []))
+    assert command(*arguments) == 0
+    wanted = capsys.readouterr().out
+    assert command(*arguments, "--video", path) == 1
+    output = capsys.readouterr()
+    assert output.out == wanted
+    assert output.err == f"gunreal: ffmpeg could not write the video {path}; check the free space of the disk\n"
+    assert path.read_bytes() == b"an earlier video" and list(tmp_path.iterdir()) == [path]
 
 
 def test_video_of_a_run_that_has_none(tmp_path, monkeypatch):

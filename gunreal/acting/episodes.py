@@ -48,6 +48,7 @@ def play(
     sample: bool = True,
     max_steps: int = MAX_STEPS,
     watch: Watch | None = None,
+    on_step: Callable[[], object] | None = None,
 ) -> Iterator[Episode]:
     """Plays episodes in several environments at the same time and yields them as they end.
 
@@ -64,6 +65,7 @@ def play(
       max_steps: maximum length of an episode, in agent steps.
       watch: function called with each observation `[*spec.observation]` of episode 0, the score so far, and the past
         of a recurrent network (otherwise None).
+      on_step: function called after each step of an environment.
 
     Returns:
       The episodes, in the order in which they end.
@@ -73,7 +75,7 @@ def play(
     """
     if episodes < 1:
         raise ValueError(f"cannot play {episodes} episodes; play at least 1")
-    return _play(learner, config, spec, episodes, seed, sample, max_steps, watch)
+    return _play(learner, config, spec, episodes, seed, sample, max_steps, watch, on_step)
 
 
 def _play(
@@ -85,8 +87,10 @@ def _play(
     sample: bool,
     max_steps: int,
     watch: Watch | None,
+    on_step: Callable[[], object] | None,
 ) -> Iterator[Episode]:
-    count = min(episodes, _ENVIRONMENTS)
+    # Some environments allow only one per process. An episode depends on its number only, so scores stay the same.
+    count = 1 if config.agents_per_process == 1 else min(episodes, _ENVIRONMENTS)
     with contextlib.ExitStack() as stack:
         players = []
         for first in range(count):
@@ -101,6 +105,8 @@ def _play(
                 if episode := player.step(action, max_steps):
                     yield episode
                     player.begin()
+                if on_step:
+                    on_step()
             players = [player for player in players if player.playing]
 
 

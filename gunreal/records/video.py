@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gunreal.config.folders import remedy
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
@@ -21,6 +22,10 @@ from gunreal.tasks.pixel_control import PixelControl
 _SIDE = 336  # pixels to which small frames are enlarged, by a whole factor
 _TEXT, _CURVE = 28, 64  # heights of the strips above and below the frame, in pixels
 _WHITE = (255, 255, 255)
+
+
+class NotWritten(ConfigError):
+    """The episodes were played, but there is no video of them, for example because the disk is full."""
 
 
 class TrainedRun(Protocol):
@@ -58,6 +63,8 @@ class Recorder:
       path: path of the `.mp4` file. An existing file is replaced when the video is complete.
       run: run whose network is used.
 
+    If ffmpeg fails, the episodes go on, and `NotWritten` is raised at the end.
+
     Raises:
       ConfigError: imageio-ffmpeg is missing, `path` is not writable, or observations are not images.
     """
@@ -78,12 +85,16 @@ class Recorder:
         self._q_max = 1e-6
         self._writer: Any = None
         self._count = 0  # pictures written
+        self._is_broken = False  # whether ffmpeg has ended
 
     def __enter__(self) -> Recorder:
         import imageio_ffmpeg
 
         fps = _agent_steps_per_second(self._run.config)
-        self._folder = tempfile.TemporaryDirectory(prefix=".gunreal-video-", dir=self._path.parent)
+        try:
+            self._folder = tempfile.TemporaryDirectory(prefix=".gunreal-video-", dir=self._path.parent)
+        except OSError as error:
+            raise ConfigError(self._refusal(error)) from error
         self._written = Path(self._folder.name, "video.mp4")
         self._writer = imageio_ffmpeg.write_frames(str(self._written), self.size, fps=fps, macro_block_size=2)
         self._writer.send(None)
@@ -93,24 +104,35 @@ class Recorder:
         with self._folder:
             self._writer.close()
             if kind is None:
-                self._check_complete()
-                os.replace(self._written, self._path)
+                if not self._is_complete():
+                    raise NotWritten(f"ffmpeg could not write the video {self._path}; check the free space of the disk")
+                try:
+                    os.replace(self._written, self._path)
+                except OSError as error:
+                    raise NotWritten(self._refusal(error)) from error
+
+    def _refusal(self, error: OSError) -> str:
+        return f"cannot write the video {self._path}: {error.strerror}; {remedy(self._path.parent, error)}"
 
     def __call__(self, observation: np.ndarray, score: float, past: Past | None = None) -> None:
         """Adds a picture for an observation `[*spec.observation]` and the past of a recurrent network."""
-        self._writer.send(self.draw(observation, score, past))
-        self._count += 1
+        if self._is_broken:
+            return
+        picture = self.draw(observation, score, past)
+        try:
+            self._writer.send(picture)
+            self._count += 1
+        except OSError:  # its pipe is broken
+            self._is_broken = True
 
-    def _check_complete(self) -> None:
+    def _is_complete(self) -> bool:
         """The writer does not tell whether ffmpeg has ended well, for example on a full disk."""
         import imageio_ffmpeg
 
         try:
-            complete = imageio_ffmpeg.count_frames_and_secs(str(self._written))[0] >= self._count
+            return not self._is_broken and imageio_ffmpeg.count_frames_and_secs(str(self._written))[0] >= self._count
         except RuntimeError:  # there is no video in the file
-            complete = False
-        if not complete:
-            raise ConfigError(f"ffmpeg could not write the video {self._path}; check the free space of the disk")
+            return False
 
     def draw(self, observation: np.ndarray, score: float, past: Past | None = None) -> np.ndarray:
         """Draws the next picture, uint8 `[height, width, 3]` in RGB."""

@@ -18,6 +18,7 @@ import tempfile
 import time
 from typing import IO, Any
 
+from gunreal.config.derived import is_device
 from gunreal.config.folders import remedy
 from gunreal.records import checkpoint
 from gunreal.records.warning import warn
@@ -27,21 +28,25 @@ KEYS = ("eval_step", "eval_score_mean", "eval_score_std", "eval_length_mean")
 _FOLDER = "evaluation"
 _KEPT = 2**20  # bytes of output
 _RESULT = '{"run": '  # the beginning of the result
+# Seconds added to the environment's timeout, before the first step and after it. Next to a busy process of normal
+# priority, one of the lowest gets 1/70 of a processor, and next to several even less. Seconds of work then take
+# minutes, such as compiling the network for fewer environments, and loading the backend may take most of an hour.
+_STARTING, _STARVED = 3600.0, 900.0
 # Ends with the server, as agent processes do.
 _BOOT = """import os, pickle, sys, threading
 os.nice(19)
-sys.path[:], command = pickle.load(sys.stdin.buffer)
+sys.path[:], command, alive = pickle.load(sys.stdin.buffer)
 from gunreal.acting.process import exit_with_the_server
 threading.Thread(target=exit_with_the_server, daemon=True).start()
 from gunreal.evaluate import main
-sys.exit(main(command))"""
+sys.exit(main(command, on_step=lambda: os.utime(alive)))"""
 
 
 class Evaluation:
     """Starts evaluations when they are due, and collects their scores.
 
     With `eval_steps` they are due at multiples of it, also after a resume. An evaluation that is due while another one
-    runs waits for it, and then uses the newest weights.
+    runs waits for it, and then uses the newest weights. One that takes no step for too long is killed.
     """
 
     def __init__(self, system: BaseSystem):
@@ -52,6 +57,9 @@ class Evaluation:
         self._popen: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        # The process sets the time of this file after each step.
+        self._alive: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        self._last_sign, self._heard, self._patience = 0, 0.0, 0.0
         self._step = system.metrics.step  # of the newest weights that need no evaluation
         self._found: list[dict[str, Any]] = []
 
@@ -63,6 +71,8 @@ class Evaluation:
         """Called about ten times a second. Takes the result of an evaluation that has ended, and starts one if due."""
         if self._popen and self._popen.poll() is not None:
             self._collect(self._popen)
+        elif self._popen:
+            self._supervise()
         if not self._popen and self._is_due():
             self._start()
 
@@ -85,15 +95,34 @@ class Evaluation:
 
     def close(self) -> None:
         """Ends the current evaluation, if there is one, and removes its files."""
+        self._kill()
+        for file in (self._output, self._errors, self._alive):
+            file.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _kill(self) -> None:
         if self._popen:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._popen.pid, signal.SIGKILL)
             self._popen.wait()
             _close_input(self._popen)
             self._popen = None
-        self._output.close()
-        self._errors.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _supervise(self) -> None:
+        """Ends a process that has not taken a step for too long."""
+        now, sign = time.monotonic(), self._sign()
+        if sign != self._last_sign:
+            self._last_sign, self._heard, self._patience = sign, now, self._config.env_timeout + _STARVED
+        elif now - self._heard > self._patience:
+            self._kill()
+            fix = "raise --env_timeout if its environment is that slow"
+            if is_device(self._config):
+                fix = f"to see where it hangs, run gunreal evaluate {self._system.run_dir}"
+            warn(f"the evaluation at step {self._step} failed: no step within {self._patience:g} s; {fix}")
+
+    def _sign(self) -> int:
+        """The time of the process's last step, by the clock of the file."""
+        return os.fstat(self._alive.fileno()).st_mtime_ns
 
     def _is_due(self) -> bool:
         minutes, step = self._config.eval_minutes, self._system.metrics.step
@@ -116,13 +145,15 @@ class Evaluation:
         for file in (self._output, self._errors):
             os.ftruncate(file.fileno(), 0)
             file.seek(0)
+        self._last_sign, self._heard = self._sign(), time.monotonic()
+        self._patience = self._config.env_timeout + _STARTING
         try:
             self._popen = self._process()
         except OSError as error:
             warn(f"no evaluation at step {self._step}: {error}; free some memory, or stop other processes")
             return
         with contextlib.suppress(BrokenPipeError):  # it died immediately, which `tick` reports
-            self._popen.stdin.write(pickle.dumps((sys.path, command)))  # type: ignore[union-attr]
+            self._popen.stdin.write(pickle.dumps((sys.path, command, self._alive.fileno())))  # type: ignore[union-attr]
             self._popen.stdin.flush()  # type: ignore[union-attr]
 
     def _process(self) -> subprocess.Popen[bytes]:
@@ -131,6 +162,7 @@ class Evaluation:
             stdin=subprocess.PIPE,
             stdout=self._output,
             stderr=self._errors,
+            pass_fds=(self._alive.fileno(),),
             process_group=0,  # not a session of its own: Linux weighs nice values within a session only
             env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu"},
         )
@@ -159,7 +191,7 @@ def _end(file: IO[bytes]) -> str:
 
 
 def _result(text: str) -> dict[str, Any] | None:
-    """What `gunreal evaluate --json` has printed. Environments may have printed something before and after it."""
+    """What `gunreal evaluate --json` has printed. Libraries may print when they are loaded, and when a process ends."""
     with contextlib.suppress(ValueError):
         found: dict[str, Any] = json.JSONDecoder().raw_decode(text, text.rindex(_RESULT))[0]
         return found

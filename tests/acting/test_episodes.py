@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from rings import episodes, make_replay
@@ -49,6 +51,29 @@ def test_environments_have_their_share_whatever_the_length(monkeypatch):
     monkeypatch.setattr("gunreal.acting.episodes._ENVIRONMENTS", 1)
     assert tens(20) == three
     assert tens(5) == three[:5]
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        ({}, 16),
+        ({"agents_per_process": 3}, 16),
+        ({"agents_per_process": 1}, 1),
+    ],
+)
+def test_an_environment_may_be_the_only_one_of_its_process(options, count):
+    Tens.still_open = 0
+    config = dataclasses.replace(TENS, **options)
+    playing = play(Fixed(0, 0, 0), config, describe(config), 40)
+    played = [next(playing)]
+    assert Tens.still_open == count
+    assert sorted([*played, *playing]) == tens(40)
+
+
+def test_every_step_is_reported():
+    steps = []
+    played = tens(40, on_step=lambda: steps.append(1))
+    assert len(steps) == sum(episode.length for episode in played)
 
 
 def test_idle_environments_are_not_predicted_for():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from types import SimpleNamespace
 
@@ -25,11 +26,15 @@ class Fixed:
         return (self.q[None],) if head == "pc" else (np.zeros((1, 2), np.float32), np.array([0.5], np.float32))
 
 
-def draw(tmp_path, observation, spec, tasks=(), q=None):
+def recorder(path, spec, tasks=(), q=None):
     from gunreal.records.video import Recorder
 
     run = SimpleNamespace(spec=spec, config=Config(), tasks=tasks, learner=Fixed(q), actor_critic=Fixed())
-    return Recorder(tmp_path / "a.mp4", run).draw(observation, 3.0)
+    return Recorder(path, run)
+
+
+def draw(tmp_path, observation, spec, tasks=(), q=None):
+    return recorder(tmp_path / "a.mp4", spec, tasks, q).draw(observation, 3.0)
 
 
 @pytest.mark.parametrize("stack", [1, 4])
@@ -75,3 +80,41 @@ def test_a_file_that_is_not_writable_is_refused(tmp_path, monkeypatch):
     path.touch()
     with pytest.raises(ConfigError, match=r"a\.mp4; make it writable, or choose another file$"):
         draw(tmp_path, np.zeros(spec.observation, np.uint8), spec)
+
+
+def broken(path, *_, **__):
+    """As `imageio_ffmpeg.write_frames` when ffmpeg ends, for example because the disk is full."""
+    yield
+    raise OSError("[Errno 32] Broken pipe\n\nFFMPEG COMMAND:\nffmpeg")
+
+
+def test_pictures_that_ffmpeg_does_not_take_are_dropped_and_the_end_says_so(tmp_path, monkeypatch):
+    spec = Spec((1, 64, 64), 1, "uint8", 2)
+    monkeypatch.setattr("imageio_ffmpeg.write_frames", broken)
+    reached = False
+    with (
+        pytest.raises(ConfigError, match=r"^ffmpeg could not write the video .*; check the free space of the disk$"),
+        recorder(tmp_path / "a.mp4", spec) as one,
+    ):
+        for _ in range(3):
+            one(np.zeros(spec.observation, np.uint8), 0.0)
+        reached = True
+    assert reached and not list(tmp_path.iterdir())
+
+
+def test_a_video_that_cannot_be_moved_to_its_place(tmp_path):
+    spec, path = Spec((1, 64, 64), 1, "uint8", 2), tmp_path / "a.mp4"
+    with pytest.raises(ConfigError, match=r"a\.mp4: Is a directory; make .* writable$"), recorder(path, spec) as one:
+        one(np.zeros(spec.observation, np.uint8), 0.0)
+        path.mkdir()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_disk_that_is_full_before_the_video_begins(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    one = recorder(tmp_path / "a.mp4", Spec((1, 64, 64), 1, "uint8", 2))
+    monkeypatch.setattr("tempfile.TemporaryDirectory", full)
+    with pytest.raises(ConfigError, match=r"a\.mp4: No space left on device; free some space in "), one:
+        pass

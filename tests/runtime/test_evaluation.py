@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -21,14 +22,12 @@ from gunreal.runtime import evaluation
 from gunreal.runtime.evaluation import KEYS, Evaluation
 
 RESULT = {"run": "catch", "step": 7, "mean": 1.5, "std": 0.5, "mean_length": 9.0}
-
-
 PRINTS = f"print('noise'); print({json.dumps(RESULT)!r})"
 BOOT = evaluation._BOOT
 
 
 def boot(text):
-    return f"import json, pickle, sys; path, command = pickle.load(sys.stdin.buffer); {text}"
+    return f"import json, pickle, sys; path, command, alive = pickle.load(sys.stdin.buffer); {text}"
 
 
 @pytest.fixture
@@ -204,12 +203,76 @@ def test_a_signal_ends_the_wait_and_nothing_is_left(make, tmp_path):
     assert is_gone(pid) and not list(tmp_path.iterdir())
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    """The time that passes for an evaluation."""
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now, sleep=time.sleep)
+    monkeypatch.setattr(evaluation, "time", clock)
+    return clock
+
+
+def expect_end(one, system, clock, capfd, seconds):
+    """The process is killed when it is silent for longer than that, and the next evaluation is as any other."""
+    pid = one._popen.pid
+    clock.now += seconds
+    one.tick()
+    assert one._popen.pid == pid and not is_gone(pid)
+    clock.now += 0.1
+    one.tick()
+    assert one._popen is None and is_gone(pid)
+    error = f"the evaluation at step 10 failed: no step within {seconds:g} s; raise --env_timeout if its environment "
+    assert capfd.readouterr().err == f"gunreal: {error}is that slow\n" and one.left() == 0
+    evaluation._BOOT = boot(PRINTS)
+    system.metrics.step = 20
+    one.finish()
+    assert one.take()["eval_score_mean"] == 1.5
+
+
+def test_a_process_that_takes_no_first_step_is_killed(make, clock, capfd):
+    one, system = make("import time; time.sleep(600)", eval_steps=10, env_timeout=30.0)
+    system.metrics.step = 10
+    one.tick()
+    expect_end(one, system, clock, capfd, 30 + evaluation._STARTING)
+
+
+def test_a_process_that_takes_no_further_step_is_killed(make, clock, capfd):
+    """Each step gives it new time."""
+    steps = "[(sys.stdin.buffer.read(1), os.utime(alive, (step, step))) for step in (1, 2)]"
+    one, system = make(f"import os, time; {steps}; time.sleep(600)", eval_steps=10, env_timeout=30.0)
+    system.metrics.step = 10
+    one.tick()
+    for seconds in (evaluation._STARTING, 30 + evaluation._STARVED):
+        clock.now += seconds
+        before = one._sign()
+        one._popen.stdin.write(b"x")
+        one._popen.stdin.flush()
+        wait_until(lambda before=before: one._sign() != before)
+        one.tick()
+        assert one._popen
+    expect_end(one, system, clock, capfd, 30 + evaluation._STARVED)
+
+
+def test_the_wait_at_the_end_does_not_last_for_ever(make, monkeypatch, capfd):
+    monkeypatch.setattr(evaluation, "_STARTING", 0)
+    one, system = make("import time; time.sleep(600)", eval_steps=10, env_timeout=0.1, runner="device")
+    system.metrics.step = 10
+    one.finish()
+    assert capfd.readouterr().err.endswith(f" 0.1 s; to see where it hangs, run gunreal evaluate {system.run_dir}\n")
+
+
+def test_the_process_shows_each_step(make):
+    one, system = make(eval_steps=10)
+    evaluation._BOOT = BOOT.replace("from gunreal.evaluate import main", "main = lambda _, on_step: on_step()")
+    system.metrics.step = 10
+    one.tick()
+    wait_until(lambda: one._sign() != one._last_sign)
+
+
 def test_the_process_ends_with_the_server(make):
     """The one that plays: with its own boot, and a command that waits."""
     one, system = make(eval_steps=10)
-    evaluation._BOOT = BOOT.replace(
-        "from gunreal.evaluate import main", "import time; main = lambda _: time.sleep(600)"
-    )
+    waits = "import time; main = lambda *_, **__: time.sleep(600)"
+    evaluation._BOOT = BOOT.replace("from gunreal.evaluate import main", waits)
     system.metrics.step = 10
     one.tick()
     one._popen.stdin.close()
