@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import select
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,13 +58,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _is_closed(stream: TextIO | None) -> bool:
-    """Whether a program that reads the stream has ended. The text that it has not read is still in the buffer."""
+    """Whether the program that reads the stream has ended."""
     try:
-        if stream is not None:
-            stream.flush()
-    except BrokenPipeError:
-        return True
-    return False
+        descriptor = stream.fileno()  # type: ignore[union-attr]
+    except (AttributeError, OSError, ValueError):  # it is None, closed or not a file
+        return False
+    poll = select.poll()
+    poll.register(descriptor, 0)  # errors are reported in any case
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def usage(program: str) -> str:
