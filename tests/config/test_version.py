@@ -6,7 +6,7 @@ import inspect
 from pathlib import Path
 
 import gunreal
-from gunreal.cluster import node
+from gunreal.cluster import node, reducer
 from gunreal.config.version import VERSION
 
 ROOT = Path(__file__).parents[2]
@@ -20,6 +20,8 @@ def test_it_is_that_of_the_distribution():
 
 def test_nodes_do_not_ask_for_an_installed_distribution():
     """A checkout that is not installed has none."""
-    tree = ast.parse(inspect.getsource(node))
-    imported = {name.name for x in ast.walk(tree) if isinstance(x, ast.Import) for name in x.names}
-    assert "importlib.metadata" not in imported and node.VERSION == VERSION
+    for module in (node, reducer):
+        tree = ast.parse(inspect.getsource(module))
+        imported = {name.name for x in ast.walk(tree) if isinstance(x, ast.Import) for name in x.names}
+        assert "importlib.metadata" not in imported
+    assert reducer.VERSION == VERSION
