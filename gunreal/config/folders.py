@@ -54,7 +54,9 @@ def prepare_run_dir(config: Config) -> Path:
         save(dataclasses.replace(config, name=path.name), path / CONFIG)
     except OSError as error:
         where = error.filename or config.logdir
-        raise ConfigError(f"cannot write to {where}: {error.strerror}; choose another folder with --logdir") from error
+        too_long = error.errno == errno.ENAMETOOLONG
+        fix = "shorten --name or --logdir" if too_long else "choose another folder with --logdir"
+        raise ConfigError(f"cannot write to {where}: {error.strerror}; {fix}") from error
     return path
 
 

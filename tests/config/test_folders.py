@@ -35,6 +35,8 @@ def test_a_logdir_that_cannot_be_written(tmp_path):
     for name in ("", "mine"):
         with pytest.raises(ConfigError, match="cannot write to .*; choose another folder with --logdir"):
             folders.prepare_run_dir(Config(logdir=str(tmp_path / "file"), name=name))
+    with pytest.raises(ConfigError, match="cannot write to .*x: File name too long; shorten --name or --logdir"):
+        folders.prepare_run_dir(Config(logdir=str(tmp_path), name="x" * 300))
 
 
 def test_find(tmp_path):
