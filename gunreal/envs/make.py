@@ -101,7 +101,8 @@ def check_recorded(config: Config, fields: Collection[RecordedField]) -> None:
         lossy = value.dtype.kind == "f" and stored.kind != "f"  # 0.5 would become 0
         lossy |= stored.kind in "iu" and not np.array_equal(value.astype(stored), value)  # 300 would become 44
         if lossy or value.shape[1:] != field.shape:
-            span = f" with values from {value.min()} to {value.max()}" if value.size else ""
+            number = value.size and value.dtype.kind in "biuf"
+            span = f" with values from {value.min()} to {value.max()}" if number else ""
             raise ConfigError(
                 f"a task records {field.key!r} as {field.dtype} of shape {field.shape}, but {config.env} has "
                 f"{value.dtype} of shape {value.shape[1:]}{span}; convert it in the environment, or leave out the task"

@@ -178,10 +178,13 @@ def test_recorded_keys_are_checked_before_anything_starts():
         check_recorded(pong, [halves])
     too_large = RecordedField("lives", (), "uint8", lambda lives: lives.astype(int) + 300)
     with pytest.raises(
-        ConfigError, match=r"as uint8 of shape \(\), but .* int64 of shape \(\) with values from 300 to 300;"
+        ConfigError, match=r"records 'lives' as uint8 of shape \(\), but ALE/Pong-v5 has int64 .* from 300 to 300;"
     ):
         check_recorded(pong, [too_large])
     check_recorded(pong, [too_large._replace(dtype="int16")])
+    words = RecordedField("lives", (2,), "float32", lambda lives: lives.astype(str))
+    with pytest.raises(ConfigError, match=r"has <U\d+ of shape \(\); convert it"):
+        check_recorded(pong, [words])
 
 
 class Wrong(gymnasium.Env):
