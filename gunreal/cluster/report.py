@@ -52,7 +52,8 @@ class Report:
         self._rounds += 1
         self._means["round_ms"].add(1000 * seconds)
         if computing:
-            self._means["overhead_ms"].add(1000 * (seconds - max(computing)))
+            # With `sync off`, a gradient may have begun before the round.
+            self._means["overhead_ms"].add(1000 * max(0.0, seconds - max(computing)))
             self._means["contributions"].add(len(computing))
 
     def line(self, metrics: RunMetrics, members: Sequence[Member], replaced: int) -> dict[str, Any]:

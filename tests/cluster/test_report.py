@@ -49,3 +49,10 @@ def test_totals_stay_and_the_rest_begins_anew():
     line = report.line(metrics, [one], 0)
     assert line["late"] == line["node0_missed"] == 1
     assert line["node0_pps"] == 0 and line["round_ms"] is line["traffic_mb"] is line["node0_lag"] is None
+
+
+def test_a_gradient_that_began_before_its_round_leaves_no_overhead():
+    report = Report()
+    report.ended(0.1, [0.3])
+    report.ended(0.2, [0.1])
+    assert report.line(RunMetrics(), [], 0)["overhead_ms"] == pytest.approx(50)
