@@ -94,7 +94,7 @@ def _check(options: argparse.Namespace, config: Config, resumed: bool) -> None:
             "--resume is not supported here; use --config runs/NAME/config.toml to measure a run's settings"
         )
     if config.serial or config.scheduler != "off":
-        raise ConfigError("--serial and --scheduler can't be measured here; leave them out")
+        raise ConfigError("--serial and --scheduler can't be measured here; leave them out, or set --scheduler off")
     check_processes(config)
     check_writable(*([options.toml] if options.tune else [options.json, options.png]))
     if options.png:

@@ -1,4 +1,4 @@
-"""The coordinator: it controls the rounds and writes metrics and checkpoints. It never handles weights or gradients."""
+"""The coordinator: it controls the rounds and writes metrics and checkpoints. It never handles gradients."""
 
 from __future__ import annotations
 
