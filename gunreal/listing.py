@@ -12,6 +12,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import gymnasium
 
@@ -94,9 +95,10 @@ def _fit(config: Config) -> Callable[[type], str]:
 
     spec, _ = interface(config)
 
-    def verdict(cls: type) -> str:
+    def verdict(cls: type[Any]) -> str:
         try:
-            check_fit(config, spec, registry.load_tasks([f"{cls.__module__}:{cls.__qualname__}"]))
+            options = {cls.name: config.task.get(cls.name, {})}
+            check_fit(config, spec, registry.load_tasks([f"{cls.__module__}:{cls.__qualname__}"], options))
         except ConfigError as error:
             return f"does not fit: {str(error).partition(f'does not fit {config.env}: ')[2] or error}"
         return f"fits {config.env}"

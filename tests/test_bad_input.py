@@ -13,7 +13,29 @@ TOML = {
     "range.toml": 'env = "CartPole-v1"\nt_max = 0\n',
     "broken.toml": "env = \n",
 }
+PLUGINS = {
+    "broken_plugin.py": "import gunreal\n1 / 0\n",
+    "strict_plugin.py": """
+import dataclasses
+from gunreal.tasks import AuxiliaryTask
+
+@dataclasses.dataclass(frozen=True)
+class Strict(AuxiliaryTask):
+    name = "strict"
+    units: int = 8
+
+    def __post_init__(self):
+        if self.units % 2:
+            raise ValueError(f"units is {self.units}; choose an even number")
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Open(AuxiliaryTask):
+    name = "open"
+    units: int
+""",
+}
 CARTPOLE = "--env CartPole-v1"
+CATCH = "--env gunreal/Catch-v0"
 
 BAD = [  # flags, and what the line has to say
     ("--config none.toml", "cannot read none.toml"),
@@ -47,6 +69,13 @@ BAD = [  # flags, and what the line has to say
     ),
     (f"{CARTPOLE} --tasks scripted_env:Scripted", "is not a subclass of gunreal.tasks.base.AuxiliaryTask"),
     (f"{CARTPOLE} --tasks broken_plugin:Task", "broken_plugin.py:2"),
+    (
+        f"{CARTPOLE} --tasks strict_plugin:Strict --task strict.units=3",
+        "task 'strict' does not accept its options: units is 3; choose an even number",
+    ),
+    (f"{CARTPOLE} --tasks strict_plugin:Open", "does not accept its options: Open.__init__() missing"),
+    (f"{CATCH} --network impala --network_args width=0", "impala.width is 0, but must be at least 1"),
+    (f"{CATCH} --network impala --first_stride 2", "first_stride has no effect on the impala network"),
     (f"{CARTPOLE} --tasks vr --task vr.speed=3", "task 'vr' has no option 'speed'"),
     (f"{CARTPOLE} --tasks vr --task_weight vr=-1", "task.vr.weight is -1"),
     (
@@ -64,14 +93,13 @@ def test_bad_input(tmp_path, monkeypatch, capfd, flags, message):
     """One line that says what to mend, exit code 2, and nothing is left."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    for name, text in TOML.items():
+    for name, text in (TOML | PLUGINS).items():
         (tmp_path / name).write_text(text)
     (tmp_path / "a_file").touch()
-    (tmp_path / "broken_plugin.py").write_text("import gunreal\n1 / 0\n")
     assert main(["train", *flags.split()]) == 2
     out, err = capfd.readouterr()
     assert err.startswith("gunreal: ") and err.count("\n") == 1 and message in err and out == ""
-    assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == {*TOML, "a_file", "broken_plugin.py"}
+    assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == {*TOML, *PLUGINS, "a_file"}
 
 
 def test_network_that_does_not_fit(tmp_path, monkeypatch, capfd):

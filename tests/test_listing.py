@@ -52,6 +52,13 @@ def test_a_task_that_is_given_is_listed(capsys):
     assert [text.partition(":")[0] for text in installed] == sorted(plugins.available(registry.TASK))
 
 
+def test_a_verdict_depends_on_the_options_of_the_task():
+    config = Config(env="gunreal/Catch-v0", tasks=("pc",), task={"pc": {"cell": 50}})
+    found = paragraphs(listing.tasks(config))
+    assert re.search(r"\n  does not fit: pc.cell is 50: leave it out, or choose 1 to 21", found["pc"])
+    assert found["vr"].endswith("\n  fits gunreal/Catch-v0")
+
+
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help(capsys, flag):
     assert listing.main("tasks", ["gunreal tasks", flag]) == 0

@@ -144,8 +144,6 @@ def _check_learner(config: Config) -> None:
     for name in ("entropy", "entropy_end", "reward_clip"):
         if -1 < (value := getattr(config, name)) < 0:
             raise ConfigError(f"{name} is {value}, but must be at least 0, or -1 for the default")
-    if config.first_stride != 4 and config.network != "large":
-        raise ConfigError("first_stride applies to the large network only; add --network large or leave it out")
     for name in ("rms_decay", "rms_initial"):
         if getattr(config, name) != FIELDS[name].default and config.optimizer != "rmsprop":
             raise ConfigError(f"{name} has no effect on {config.optimizer}; leave it out or use --optimizer rmsprop")

@@ -235,14 +235,21 @@ def _nested(pairs: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def _merge(file: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     """The values of the file, overridden by the flags. Tables are merged by key.
 
-    A task that the file names and the flags leave out is dropped together with its options.
+    If the flags name another environment than the file, the file's `env_args` are dropped. A task that the file names
+    and the flags leave out is dropped together with its options. The options of a task written as module:Class stay if
+    the flags name such a task, too, since the names of both are unknown until they are loaded.
     """
+    if "env" in file and found.get("env", file["env"]) != file["env"]:
+        file = {name: value for name, value in file.items() if name != "env_args"}
     merged = file | found
     for table in ("env_args", "network_args"):
         if table in file:
             merged[table] = file[table] | found.get(table, {})
     if "task" in file:
-        dropped = set(file.get("tasks", ())) - set(merged.get("tasks", ()))
+        tasks = merged.get("tasks", ())
+        dropped = set(file.get("tasks", ())) - set(tasks)
+        if ":" in "".join(dropped) and ":" not in "".join(tasks):
+            dropped |= file["task"].keys() - set(tasks)  # with the names of the dropped classes, which are unknown here
         kept = {task: options for task, options in file["task"].items() if task not in dropped}
         asked = found.get("task", {})
         merged["task"] = {task: kept.get(task, {}) | asked.get(task, {}) for task in [*kept, *asked]}

@@ -123,7 +123,11 @@ def _lost(cls: type, name: str) -> str:
 
 
 def build(kind: Kind, cls: type[Any], options: Mapping[str, Any]) -> Any:
-    """Makes a plug-in with its `options`. Raises ConfigError if an option is unknown or has the wrong type."""
+    """Makes a plug-in with its `options`.
+
+    Raises:
+      ConfigError: an option is unknown or has the wrong type, or the plug-in itself does not accept the options.
+    """
     types_by_name = typing.get_type_hints(cls)
     allowed = [field.name for field in dataclasses.fields(cls) if field.init]
     for option, value in options.items():
@@ -135,7 +139,10 @@ def build(kind: Kind, cls: type[Any], options: Mapping[str, Any]) -> Any:
             type_name = wanted.__name__ if isinstance(wanted, type) else wanted
             finite = " and finite" if wanted is float else ""
             raise ConfigError(f"{cls.name}.{option} is {value!r}, but must be of type {type_name}{finite}")
-    return cls(**options)
+    try:
+        return cls(**options)
+    except (TypeError, ValueError) as error:  # a check in `__post_init__`, or an option without a default is missing
+        raise ConfigError(f"{kind.noun} {cls.name!r} does not accept its options: {error}") from error
 
 
 def listed(names: Iterable[str]) -> str:

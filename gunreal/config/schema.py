@@ -239,7 +239,7 @@ class Config:
     threads: int = field(
         0,
         "CPU threads per network operation. 0 means all cores with PPO, --serial and in device runs, and a quarter of "
-        "them otherwise",
+        "them otherwise. With JAX, all numbers above 1 mean all cores",
         low=0,
     )
     transfer: str = field(

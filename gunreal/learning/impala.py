@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar
 
+from gunreal.experience.spec import Spec
 from gunreal.learning.architecture import Architecture
 
 
@@ -18,6 +19,11 @@ class Impala(Architecture):
 
     name: ClassVar[str] = "impala"
     width: int = 1
+
+    def check(self, spec: Spec) -> None:
+        """Raises ValueError if the convolutions would have no filters."""
+        if self.width < 1:
+            raise ValueError(f"{self.name}.width is {self.width}, but must be at least 1")
 
     def body(self, x: Any, seed: int) -> Any:
         """See `Architecture.body`."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gunreal.config import folders
@@ -110,6 +112,34 @@ def test_a_task_that_a_flag_leaves_out_takes_the_files_options_with_it(tmp_path)
     path.write_text('tasks = ["pc", "vr"]\n[task.pc]\nweight = 0.05\n[task.vr]\nweight = 2\n')
     assert parse(f"--config={path}", "--tasks=vr")[0].task == {"vr": {"weight": 2}}
     assert "task.pc" in error(f"--config={path}", "--tasks=vr", "--task=pc.weight=1")
+
+
+def test_the_options_of_a_class_that_a_flag_leaves_out_are_dropped_if_no_other_class_is_left(tmp_path):
+    """Its name is unknown before it is loaded."""
+    path = tmp_path / "some.toml"
+    path.write_text('tasks = ["mine:T", "pc"]\n[task.pc]\nweight = 0.05\n[task.t]\nweight = 2\n')
+    assert parse(f"--config={path}", "--tasks=pc")[0].task == {"pc": {"weight": 0.05}}
+    assert parse(f"--config={path}", "--tasks=")[0].task == {}
+    for tasks in ("mine:T", "other:U"):
+        assert parse(f"--config={path}", f"--tasks={tasks}")[0].task == {"t": {"weight": 2}}
+
+
+def test_another_environment_drops_the_files_env_args(tmp_path):
+    path = tmp_path / "some.toml"
+    path.write_text('env = "ALE/SpaceInvaders-v5"\n[env_args]\nframeskip = 3\n')
+    config, extras = parse(f"--config={path}", "--env=ALE/Pong-v5")
+    assert config.env_args == {} and "env_args" not in extras.given
+    assert parse(f"--config={path}", "--env=ALE/Pong-v5", "--env_args=mode=1")[0].env_args == {"mode": 1}
+    assert parse(f"--config={path}", "--env=ALE/SpaceInvaders-v5")[0].env_args == {"frameskip": 3}
+    path.write_text("[env_args]\nframeskip = 3\n")  # for any environment
+    assert parse(f"--config={path}", "--env=ALE/Breakout-v5")[0].env_args == {"frameskip": 3}
+
+
+def test_the_configuration_of_deepmind_lab_is_also_one_of_the_vizdoom_maze():
+    path = Path(__file__).parents[2] / "configs" / "dmlab_nav_maze_static_01.toml"
+    assert "--env gunreal/NavMazeStatic-v0" in path.read_text()
+    assert parse(f"--config={path}")[0].env_args
+    assert parse(f"--config={path}", "--env=gunreal/NavMazeStatic-v0")[0].env_args == {}
 
 
 @pytest.mark.parametrize(

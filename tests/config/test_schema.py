@@ -38,7 +38,6 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"image_key": 3}, "a string"),
         ({"frame_stack": 0}, "at least 1"),
         ({"first_stride": 5, "network": "large"}, "at least 1 and at most 4"),
-        ({"first_stride": 2}, "--network large"),
         ({"reward_clip": -2.0}, "at least -1"),
         ({"reward_clip": -0.5}, "reward_clip is -0.5, but must be at least 0, or -1 for the default"),
         ({"entropy": -0.01}, "entropy is -0.01, but must be at least 0, or -1 for the default"),

@@ -31,6 +31,12 @@ def test_built_in_networks_get_the_settings():
     assert load(network="networks:Strided", network_args={"filters": 3}, hidden=5).filters == 3
 
 
+def test_a_field_with_the_name_of_a_setting_gets_its_value_in_every_network():
+    config = Config(network=Large, first_stride=2)
+    check(config)
+    assert registry.load_network(config, IMAGES) == Large(first_stride=2)
+
+
 def test_a_class_becomes_its_name():
     config = Config(network=Impala, network_args={"width": 2})
     check(config)
@@ -54,7 +60,9 @@ def test_a_class_becomes_its_name():
         (IMAGES, {"network": "networks:Misnamed"}, "Misnamed.name is 'my network'; choose an identifier"),
         (IMAGES, {"network_args": {"width": 2}}, "network 'small' has no option 'width'; available: hidden"),
         (IMAGES, {"network": "impala", "network_args": {"width": 2.5}}, "impala.width is 2.5, but must be of type int"),
+        (IMAGES, {"network": "impala", "network_args": {"width": -1}}, "impala.width is -1, but must be at least 1"),
         (IMAGES, {"network_args": {"hidden": 2}}, "network_args has hidden, .*use --hidden"),
+        (IMAGES, {"first_stride": 2}, "first_stride has no effect on the small network; .* use --network large"),
         (VECTOR, {"network": "small"}, "the small network needs images, not vectors of 3; use --network mlp"),
         (Spec((1, 10, 84), 4, "uint8", 3), {"network": "large"}, "too small for the large network; use larger frames"),
         (IMAGES, {"network": "networks:Refusing"}, "it is for other observations"),
