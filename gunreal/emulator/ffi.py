@@ -126,7 +126,8 @@ class DeviceAtari:
     ) -> tuple[AtariState, jax.Array, jax.Array, jax.Array, jax.Array]:
         """Plays one agent step in each console, or resets it if its last step ended an episode.
 
-        The state may be a part of the consoles, such as one device's.
+        The state may be a part of the consoles, such as one device's. Only its shapes are checked. A state of other
+        games may have the same shapes, and its steps are then meaningless.
 
         Args:
           state: of `n` consoles.
@@ -137,7 +138,7 @@ class DeviceAtari:
           episode has terminated and whether it was truncated, bool `[n]`.
 
         Raises:
-          ValueError: the state is of other games, or the number of actions is wrong.
+          ValueError: the shapes of the state are not those of these games, or the number of actions is wrong.
         """
         self._check(state)
         n, actions = len(state.players), jnp.asarray(actions, jnp.int32)

@@ -13,6 +13,8 @@ The emulator evaluates the compiled rules with a stack machine. Rules may use
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -52,12 +54,12 @@ def _emit(node: ast.AST) -> tuple[list[int], int]:
                 raise ValueError(f"{ast.unparse(node)}: the addresses must ascend from 0x80 to 0xFF")
             return [_HAS, first & 127 | (last & 127) << 8 | value << 16], 1
         case ast.BinOp(left=left, op=operator, right=right):
-            return _join([left, right], _BINARY[type(operator)])
+            return _join([left, right], _operation(_BINARY, operator, node))
         case ast.UnaryOp(op=operator, operand=operand):
             code, depth = _emit(operand)
-            return [*code, _UNARY[type(operator)]], depth
+            return [*code, _operation(_UNARY, operator, node)], depth
         case ast.Compare(left=left, ops=[operator], comparators=[right]):
-            return _join([left, right], _COMPARE[type(operator)])
+            return _join([left, right], _operation(_COMPARE, operator, node))
         case ast.Compare(left=left, ops=operators, comparators=rights):
             pairs = zip([left, *rights[:-1]], operators, rights, strict=True)
             return _emit(ast.BoolOp(ast.And(), [ast.Compare(a, [op], [b]) for a, op, b in pairs]))
@@ -69,6 +71,12 @@ def _emit(node: ast.AST) -> tuple[list[int], int]:
             return [*code, _SELECT], max(k + depth for k, (_, depth) in enumerate(parts))
         case _:
             raise ValueError(f"{ast.unparse(node)!r} is not allowed in a rule")
+
+
+def _operation(table: Mapping[Any, int], operator: ast.AST, node: ast.AST) -> int:
+    if type(operator) not in table:
+        raise ValueError(f"{ast.unparse(node)!r}: the operator {type(operator).__name__} is not allowed in a rule")
+    return table[type(operator)]
 
 
 def _join(nodes: list[ast.expr], operation: int) -> tuple[list[int], int]:

@@ -1,8 +1,11 @@
 """Expressions over memory: what the library computes against Python's own evaluation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from gunreal.emulator import console
 from gunreal.emulator.build import library
 from gunreal.emulator.games import find_game, games
 from gunreal.emulator.rules import VARIABLES, compile_rule
@@ -42,6 +45,26 @@ def test_a_games_rules_mean_what_they_say(game):
 def test_invalid_rules_are_rejected(bad):
     with pytest.raises(ValueError):
         compile_rule(bad)
+
+
+@pytest.mark.parametrize("bad, name", [("~m(0x80)", "Invert"), ("+m(0x80)", "UAdd"), ("m(0x80) / 2", "Div"),
+                                       ("m(0x80) is 1", "Is"), ("0 < m(0x80) in 3", "In")])  # fmt: skip
+def test_an_operator_that_is_not_supported_is_named(bad, name):
+    with pytest.raises(ValueError, match=f"operator {name} is not allowed"):
+        compile_rule(bad)
+
+
+def test_a_rule_goes_on_behind_an_operand_of_zero(monkeypatch):
+    """Such as that of this `has`, which holds its addresses and its value. As an operation, zero ends a rule."""
+    game = replace(find_game("boxing"), lives="has(0x80, 0x80, 0) * 100 + 7")
+    monkeypatch.setattr(console, "load_game", lambda *_: console.LoadedGame(game))
+    alone, seen = console.Console(game.name), set()
+    alone.start_game()
+    for _ in range(600):
+        alone.act(0)
+        assert alone.lives() == (107 if alone.getRAM()[0] == 0 else 7)
+        seen.add(alone.lives())
+    assert len(seen) == 2
 
 
 def test_the_stack_is_bounded():

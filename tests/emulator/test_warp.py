@@ -69,3 +69,17 @@ def test_the_lanes_of_a_warp_play_what_the_cpu_plays(warp_steps, games, lanes, o
             np.testing.assert_array_equal(got, want)
         ends, rewards = ends + (wanted[2] | wanted[3]).sum(), rewards + (wanted[1] != 0).sum()
     assert ends and rewards
+
+
+def test_a_game_that_the_pack_lacks_is_the_first_one(warp_steps):
+    """Its index is that of a state of consoles with more games."""
+    env = VectorAtari("pong", 3, max_num_frames_per_episode=200)
+    env.reset(seed=3)
+    ours, ends = Consoles(["pong"], [env], {"max_num_frames_per_episode": 200}), 0
+    ours.arrays["players"][:, player_offset("game")] = 0, 1, 255
+    for _ in range(60):
+        wanted = env.step(np.zeros(3, int))[:4]
+        for got, want in zip(ours.step(warp_steps, 0, 2), wanted, strict=True):
+            np.testing.assert_array_equal(got, want)
+        ends += wanted[3].sum()
+    assert ends

@@ -30,7 +30,7 @@ struct OwnedGame {
     if (!code) return out;
     for (const int32_t* at = code; *at != kEnd; at++) {
       out.push_back(*at);
-      if (*at > kEnd && *at <= kVariable) out.push_back(*++at);
+      if (*at > kEnd && *at <= kHas) out.push_back(*++at);
     }
     out.push_back(kEnd);
     return out;

@@ -55,8 +55,6 @@ class Table {
   explicit Table(const Pack& pack) : pack_(pack), eyes_(pack.games) {
     for (int k = 0; k < pack.games; k++) games_.push_back(pack.unpack(k));
   }
-  // The game of a console, or the first one if the state is of consoles with more games.
-  int index(const Player& p) const { return p.game < pack_.games ? p.game : 0; }
   const Game& game(int k) const { return games_[k]; }
   Eye& eye(int k) {
     if (!eyes_[k]) eyes_[k] = std::make_unique<Eye>(games_[k], pack_.protocol, pack_.game(k)->palette);
@@ -76,7 +74,7 @@ ffi::Error observe(ffi::ThreadPool pool, Bytes packed, Bytes players, Bytes scre
   share(pool, count(players), [&](int first, int last) {
     Table table(pack);
     for (int k = first; k < last; k++) {
-      const int which = table.index(from[k]);
+      const int which = pack.index(from[k].game);
       const size_t half = game_screens_size(table.game(which)) / 2;
       table.eye(which).look(data<uint8_t>(screens) + k * pack.screens_size() + from[k].s.buffer * half, nullptr,
                                    data<uint8_t>(*frames) + k * frame_size(pack.protocol));
@@ -93,8 +91,7 @@ ffi::Error init(ffi::ThreadPool pool, Bytes packed, Words games, Seeds seeds, ff
   share(pool, count(*players), [&](int first, int last) {
     for (int k = first; k < last; k++) {
       Player& p = data<Player>(*players)[k];
-      const int32_t game = games.typed_data()[k];
-      p.game = uint8_t(game >= 0 && game < pack.games ? game : 0);
+      p.game = uint8_t(pack.index(games.typed_data()[k]));
       packed_episode(p, pack, data<uint8_t>(*screens) + k * pack.screens_size(), seeded_random(seeds.typed_data()[k]));
     }
   });
@@ -112,8 +109,7 @@ ffi::Error step(ffi::ThreadPool pool, Bytes packed, Bytes players_in, Bytes scre
     Table table(pack);
     for (int k = first; k < last; k++) {
       Player& p = players[k];
-      const int which = table.index(p);
-      p.game = uint8_t(which);
+      const int which = pack.index(p.game);
       const Game& game = table.game(which);
       uint8_t* const pictures = screens + k * pack.screens_size();
       const uint8_t* before = nullptr;

@@ -68,7 +68,7 @@ __global__ void init_kernel(const Pack* pack, const int32_t* games, const uint32
   const int k = int(blockIdx.x);
   if (threadIdx.x == 0) {
     Player& p = players[k];
-    p.game = uint8_t(games[k] >= 0 && games[k] < pack->games ? games[k] : 0);
+    p.game = uint8_t(pack->index(games[k]));
     rest = Rest{};
     rest.screens = screens + k * pack->screens_size();
     rest.game = p.game;

@@ -29,7 +29,9 @@ struct Pack {
   int32_t rows;           // of the largest screen; the pictures of each console take 2 * rows * 160 bytes
   int64_t bytes;
 
-  ATARI_FN const PackedGame* game(int k) const { return reinterpret_cast<const PackedGame*>(this + 1) + k; }
+  // The index of a game, or of the first one if there is no such game, as in a state of consoles with more games.
+  ATARI_FN int index(int k) const { return k >= 0 && k < games ? k : 0; }
+  ATARI_FN const PackedGame* game(int k) const { return reinterpret_cast<const PackedGame*>(this + 1) + index(k); }
   template <class T>
   ATARI_FN const T* at(int64_t offset) const {
     return offset ? reinterpret_cast<const T*>(reinterpret_cast<const uint8_t*>(this) + offset) : nullptr;

@@ -46,7 +46,7 @@ extern "C" void atari_warp_steps(const atari::Batch* batch, int lanes) {
     for (int k = 0; k < batch->pack->games; k++) games.push_back(batch->pack->unpack(k));
     for (int lane = 0; lane < kLanes; lane++) {
       const int k = lane < lanes && first + lane < batch->n ? first + lane : -1;
-      all.push_back(std::make_unique<Lane>(*batch, games[k < 0 ? 0 : batch->players[k].game], k));
+      all.push_back(std::make_unique<Lane>(*batch, games[k < 0 ? 0 : batch->pack->index(batch->players[k].game)], k));
     }
     CpuWarp warp(all);
     agent_steps(warp, *batch->pack);
