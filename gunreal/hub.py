@@ -85,7 +85,8 @@ def load_from_hub(repo_id: str, *, revision: str | None = None, token: str | Non
       trust: whether a run may name modules. Look at its `config.toml` first.
 
     Returns:
-      The run, as `gunreal.load` returns it. To resume it, copy its folder first.
+      The run, as `gunreal.load` returns it. To resume a parallel run, copy its folder first. Serial and device runs are
+      uploaded without their agents and cannot be resumed. Start a new run from one of them with `--init`.
 
     Raises:
       ConfigError: the package is missing, the Hub cannot be reached, there is no such run, or it names modules and is

@@ -140,8 +140,7 @@ class Run:
           seed: random seed of the sampled actions.
 
         Raises:
-          ConfigError: as `actor_critic`.
-          FileNotFoundError: there is no intact checkpoint.
+          ConfigError, FileNotFoundError: as `actor_critic`.
           ValueError: `num_envs` is less than 1.
         """
         return Policy(self.actor_critic, self.config, *self._interface, num_envs, sample=sample, seed=seed)
@@ -168,6 +167,7 @@ class Run:
           Actions, int32 `[]` or `[n]`.
 
         Raises:
+          ConfigError, FileNotFoundError: as `actor_critic`.
           ValueError: the observation has the wrong shape or type, or the network is recurrent.
         """
         batch, lead = stacked(self.spec, observation)
@@ -185,7 +185,7 @@ class Run:
           Features, float32 `[F]` or `[n, F]`.
 
         Raises:
-          ValueError: as `act`.
+          ConfigError, FileNotFoundError, ValueError: as `act`.
         """
         batch, lead = stacked(self.spec, observation)
         (features,) = self._torso.predict(TorsoFeatures.name, batch)
@@ -207,8 +207,7 @@ class Run:
           max_steps: maximum length of an episode, in agent steps.
 
         Raises:
-          ConfigError: as `actor_critic`.
-          FileNotFoundError: there is no intact checkpoint.
+          ConfigError, FileNotFoundError: as `actor_critic`.
           ValueError: there are no episodes to play.
         """
         ended = play(self.actor_critic, self.config, self.spec, episodes, seed=seed, sample=sample, max_steps=max_steps)
@@ -225,7 +224,8 @@ class Run:
           The path.
 
         Raises:
-          ConfigError: the package is missing, the file cannot be written, or observations are not images.
+          ConfigError: the package is missing, the file cannot be written, observations are not images, or as `learner`.
+          FileNotFoundError: there is no intact checkpoint.
         """
         from gunreal.records.video import Recorder
 
@@ -248,6 +248,7 @@ class Run:
 
         Raises:
           ConfigError: the file has another suffix or cannot be written, a package is missing, or as `actor_critic`.
+          FileNotFoundError: there is no intact checkpoint.
         """
         from gunreal.runtime import exporting
 
@@ -267,7 +268,7 @@ class Run:
           The path. In a notebook, `IPython.display.Image(run.plot())` shows it.
 
         Raises:
-          ConfigError: the package is missing, or the run has no such values.
+          ConfigError: the package is missing, the run has no such values, or `smooth` is even or below 1.
           OSError: the picture cannot be written.
           ValueError: the picture format is unknown.
         """

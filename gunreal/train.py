@@ -112,7 +112,8 @@ def train(config: Config, *, show: bool = True, on_metrics: OnMetrics | None = N
       ConfigError: the configuration is invalid. Nothing has been started.
       AgentFailure: the environment keeps failing.
       OSError: the last checkpoint could not be written.
-      KeyboardInterrupt: a signal came before training began.
+      KeyboardInterrupt: a signal came before training began, or a second Ctrl-C before the run had ended. The
+        latter saves nothing.
     """
     if is_device(config):
         config = dataclasses.replace(config, backend="jax")
@@ -133,11 +134,11 @@ def resume(run: str | Path | Run, *, show: bool = True, on_metrics: OnMetrics | 
       The run, as returned by `gunreal.load`.
 
     Raises:
-      ConfigError: the run does not exist, its checkpoints are gone, or an override changes its environment, tasks,
-        network or learning.
+      ConfigError: the run does not exist, its checkpoints are gone, its budget is used up, another process trains it,
+        or an override changes its environment, tasks, network or learning.
       AgentFailure: the environment keeps failing.
       OSError: the last checkpoint could not be written.
-      KeyboardInterrupt: a signal came before training began.
+      KeyboardInterrupt: as in `train`.
     """
     from gunreal.run import Run
 
@@ -222,6 +223,8 @@ def _run(system: BaseSystem, show: bool, on_metrics: OnMetrics | None) -> None:
             run.run(ticker)
             ticker.wait()
         except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and system.in_haste:
+                run = None  # a second signal does not wait for the checkpoint
             system.fail(error)
         finally:
             _close(system, run, ticker)
@@ -232,7 +235,7 @@ def _run(system: BaseSystem, show: bool, on_metrics: OnMetrics | None) -> None:
 
 
 def _close(system: BaseSystem, run: Runner | None, ticker: Ticker | None) -> None:
-    """Writes a checkpoint and the last line of metrics and frees everything, whatever ended the run."""
+    """Writes a checkpoint and the last line of metrics, unless there is no `run`, and frees everything."""
     try:
         if run and ticker and (system.metrics.step or not system.failure):
             system.drain_episodes()

@@ -68,6 +68,13 @@ def test_there_and_back(run, repositories):
     assert scores["scores"] == run.evaluate(4, seed=5).tolist()
 
 
+def test_a_serial_run_cannot_be_resumed_from_the_hub(run, repositories):
+    gunreal.push_to_hub(run, "me/catch", episodes=1, token="secret")
+    loaded = gunreal.load_from_hub("me/catch")
+    with pytest.raises(gunreal.ConfigError, match=f"lacks the agents .* start a new run with --init {loaded.path}$"):
+        gunreal.resume(loaded, steps=800, show=False)
+
+
 def test_an_earlier_checkpoint_replaces_a_later_one(run, repositories):
     """The scores of the card are those of the checkpoint that is loaded."""
     folder = repositories / "me" / "catch"

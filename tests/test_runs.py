@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 
 import pytest
-from trained import catch_run
+from trained import catch_run, short_run
 
+import gunreal
 from gunreal import runs
 from gunreal.__main__ import main
 from gunreal.config import folders
@@ -63,6 +65,24 @@ def test_states(make, stopped_by, age, state):
     line = (10, 6.0, 1.0, stopped_by) if stopped_by else (10, 6.0, 1.0)
     (row,) = runs.table(str(make("x", line, age=age)))
     assert row["state"] == state
+
+
+def test_a_run_goes_on_from_the_moment_of_its_resume(tmp_path, monkeypatch):
+    run = short_run(tmp_path, "x", steps=40, keep_checkpoints=1)
+    seen = []
+
+    def look(*_):
+        seen.append(runs.table(str(tmp_path))[0]["state"])
+        raise KeyboardInterrupt
+
+    for steps in (80, 120):  # from one that has finished, and from one that a signal has stopped
+        monkeypatch.setattr(sys.modules["gunreal.train"], "_run", look)
+        with pytest.raises(KeyboardInterrupt):
+            gunreal.resume(run, steps=steps, show=False)
+        monkeypatch.undo()
+        gunreal.resume(run, steps=steps, show=False, on_metrics=lambda _: True, metrics_seconds=0.01)
+        seen.append(runs.table(str(tmp_path))[0]["state"])
+    assert seen == ["running", "stopped"] * 2
 
 
 def test_a_run_that_has_just_begun_and_one_that_cannot_be_read(make, capsys):

@@ -20,7 +20,9 @@ from gunreal.config import folders
 from gunreal.config.files import save
 from gunreal.config.schema import Config
 from gunreal.records import checkpoint, interface
-from gunreal.train import _close, command, main, prepare
+from gunreal.runtime import signals
+from gunreal.runtime.base import BaseSystem
+from gunreal.train import _close, _run, command, main, prepare
 
 CARTPOLE = "--env CartPole-v1"
 
@@ -44,7 +46,7 @@ def saved_run(folder, blobs=None, **options):
     [
         ("damaged", {}, "", "has no readable checkpoint"),
         ({"serial": b""}, {}, "", "a serial run can only be resumed as a serial run"),
-        ({}, {"serial": True}, "", "a serial run can only be resumed as a serial run"),
+        ({}, {"serial": True}, "", "lacks the agents of this serial run"),
         ({"serial": b""}, {"serial": True}, "--agents 16", "a serial run cannot change agents from 24"),
         ({}, {}, "--discount 0.5", "a resumed run cannot change discount from 0.99 to 0.5"),
     ],
@@ -119,6 +121,31 @@ def test_a_last_checkpoint_that_cannot_be_written_is_a_failure(tmp_path, monkeyp
     *_, last = output.err.splitlines()
     assert last.startswith("gunreal: the weights of step 1") and "No space left" in last
     assert "finished" not in output.out
+
+
+@pytest.mark.parametrize("signals_before", [0, 1])
+def test_a_second_ctrl_c_does_not_wait_for_the_checkpoint(monkeypatch, signals_before):
+    """Other interrupts, such as one that the caller's function raises, end a run in order."""
+    calls = []
+    system = BaseSystem(Config(), SimpleNamespace(step=1), None, None)
+
+    def run(tick):
+        for _ in range(signals_before):
+            signal.raise_signal(signal.SIGINT)
+        assert system.stopped_by == "SIGINT" * signals_before
+        if signals_before:
+            signal.raise_signal(signal.SIGINT)
+        raise KeyboardInterrupt
+
+    runner = SimpleNamespace(run=run, save=lambda: calls.append("checkpoint"))
+    ticker = SimpleNamespace(finish=lambda: calls.append("last line"), close=lambda: calls.append("close"))
+    monkeypatch.setattr(sys.modules["gunreal.train"], "_runner", lambda _: runner)
+    monkeypatch.setattr("gunreal.runtime.ticker.Ticker", lambda *_: ticker)
+    monkeypatch.setattr(signals, "_AT_ONCE", -1.0)
+    with signals.handled() as interruption, pytest.raises(KeyboardInterrupt):
+        interruption.stops(system.stop)
+        _run(system, False, None)
+    assert calls == [*["checkpoint", "last line"] * (not signals_before), "close"]
 
 
 def test_everything_is_closed_if_the_ticker_cannot_be():

@@ -37,6 +37,8 @@ from gunreal.tasks import registry
 
 _EVERY = 5  # updates between two that are measured
 _ENDLESS = 10**12  # agent steps
+# The copy must not add to the run's curves at Weights & Biases, whose id it has, nor start evaluations.
+_ALONE: dict[str, Any] = {"track": "off", "eval_steps": 0, "eval_minutes": 0.0}
 
 _compute = Learner.gradient  # not the replacement
 
@@ -104,7 +106,7 @@ def measure(run: Run, updates: int) -> list[dict[str, np.ndarray]]:
         copy = gunreal.load(shutil.copytree(run.path, Path(folder) / run.path.name))
         probe = Probe(copy, updates)
         with mock.patch.object(Learner, "gradient", lambda learner, batch, entropy: probe.gradient(learner, batch)):
-            gunreal.resume(copy, show=False, steps=_ENDLESS)
+            gunreal.resume(copy, show=False, steps=_ENDLESS, **_ALONE)
     return probe.found
 
 

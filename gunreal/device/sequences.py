@@ -55,7 +55,16 @@ def replay(kept: store.Store, spec: Spec, size: int, group: Any) -> BatchReplay:
     """The replays of a group. The newest row of the store is the state after their newest sequence."""
     end = kept["end"] - 1
     oldest = jnp.maximum(end - size, kept["start"])
-    return BatchReplay(lambda name, steps: store.take(kept, name, group, steps), spec, size, end, oldest)
+    return BatchReplay(lambda name, steps: _read(kept, name, group, steps), spec, size, end, oldest)
+
+
+def _read(kept: store.Store, name: str, group: Any, steps: Any) -> Any:
+    """Steps of one array as a task reads them, with the types of `gunreal.experience.replay.Replay.get`."""
+    if name == "version":  # all agents act together, so the store has it without their axis
+        version = kept[name][steps % len(kept[name])]
+        return jnp.broadcast_to(version, (kept["age"].shape[2], steps.shape[1]))
+    found = store.take(kept, name, group, steps)
+    return jnp.minimum(found, 255).astype("uint8") if name == "age" else found
 
 
 def _targets(

@@ -33,18 +33,20 @@ class GenericEnv:
     """`num_envs` copies of a Gymnasium environment that step one after the other. See `VectorEnv`."""
 
     def __init__(self, config: Config, num_envs: int, extra_keys: Sequence[str] = ()):
-        self._name, self._envs = config.env, [open_env(config) for _ in range(num_envs)]
-        self.num_envs = num_envs
-        env = self._envs[0]
+        self._name, self.num_envs = config.env, num_envs
+        self._envs: list[gymnasium.Env] = []
         try:
+            for _ in range(num_envs):
+                self._envs.append(open_env(config))
+            env = self._envs[0]
             _check_spaces(config, env)
             first_action, self.num_actions = _discrete(config, env.action_space)
             space, key = choose(config, env.observation_space)
             names = list(env.observation_space) if isinstance(env.observation_space, spaces.Dict) else []
             self.raw = Raw(space, key, first_action, tuple(name for name in names if name != key))
             self.frame, self.dtype, self._convert = converter(config, self.raw.space)
-        except ConfigError:
-            self.close()
+        except BaseException:
+            self.close()  # also those that were opened before another one failed
             raise
         self._extra_keys = extra_keys
 

@@ -110,6 +110,7 @@ class Engine:
             try:
                 game.init()
             except Exception as e:  # ViZDoom's exceptions have no common base class
+                self._maps.close()
                 raise RuntimeError(f"ViZDoom does not start: {e}") from e
             for memory in Path("/dev/shm").glob(f"ViZDoom*{game.get_instance_id()}"):
                 memory.unlink(missing_ok=True)

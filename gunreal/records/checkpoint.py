@@ -214,7 +214,7 @@ def _read(path: Path) -> Checkpoint:
     blobs: dict[str, bytes] = {}
     with zipfile.ZipFile(path) as archive:
         meta = json.loads(archive.read(_META))
-        written = meta.pop(_SHA256, None)  # version 0.1.0 wrote none
+        written = meta.pop(_SHA256, None)  # none was written before the first release
         digest = _digest(meta)
         for name in archive.namelist():
             if name == _META:

@@ -14,6 +14,7 @@ import numpy as np
 
 from gunreal.config.folders import unwritable
 from gunreal.config.schema import ConfigError
+from gunreal.config.values import is_number
 from gunreal.records.metrics import FILE, read
 from gunreal.records.tensorboard import EventFile
 from gunreal.records.tracker import Tracker
@@ -29,7 +30,7 @@ class MetricsWriter:
     Args:
       run_dir: folder of the run.
       step: step at which the run starts or resumes. Lines of later steps are removed, because the run will take these
-        steps again.
+        steps again, and so is what the last line says about the end of the run.
       tracker: receives the lines too.
 
     Raises:
@@ -100,7 +101,13 @@ class MetricsWriter:
 
 
 def _rewind(path: Path, step: int) -> None:
-    kept = [line for line in read(path) if line["step"] <= step]
+    lines = read(path)
+    for number, line in enumerate(lines, 1):
+        if not is_number(line["step"]):
+            raise ValueError(f"line {number} has the step {line['step']!r}, which is not a number")
+    kept = [line for line in lines if line["step"] <= step]
+    for line in kept:
+        line.pop("stopped_by", None)  # the run goes on
     temporary = path.with_suffix(".tmp")
     temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
     os.replace(temporary, path)

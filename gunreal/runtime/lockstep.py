@@ -1,4 +1,8 @@
-"""The state that a serial run saves in addition to its arrays. It is JSON, so reading a checkpoint executes no code."""
+"""The state that a serial run saves in addition to its arrays.
+
+Reading a checkpoint executes no code, because the state is JSON. A checkpoint from before the first release has pickled
+state, of which only a few harmless classes are accepted.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ def unpack(blob: bytes) -> Any:
       ConfigError: the blob has another format.
     """
     try:
-        if blob.startswith(pickle.PROTO):  # version 0.1.0
+        if blob.startswith(pickle.PROTO):  # from before the first release
             return _Unpickler(io.BytesIO(blob)).load()
         return json.loads(blob, object_hook=_restored)
     except (ValueError, pickle.UnpicklingError) as error:
@@ -60,7 +64,7 @@ def _restored(found: dict[str, Any]) -> Any:
 
 
 class _SavedGroup(dict):
-    """The attributes of a group of agents, which version 0.1.0 saved as an object."""
+    """The attributes of a group of agents, which was saved as an object before the first release."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.update(state)
@@ -85,7 +89,7 @@ _HARMLESS = {
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads the pickled state of version 0.1.0. It only accepts the few harmless classes that this version saved."""
+    """Reads pickled state from before the first release. It only accepts the few harmless classes that were saved."""
 
     def find_class(self, module: str, name: str) -> Any:
         """The class of a pickled object."""

@@ -28,14 +28,23 @@ def start(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:
     if resumed.step >= config.steps:
         taken = f"{resumed.step:,} of {config.steps:,} steps"
         raise ConfigError(f"{run_dir} has already taken {taken}; raise the budget with --steps")
-    if config.serial != ("serial" in resumed.blobs):
+    if "serial" in resumed.blobs and not config.serial:
         raise ConfigError("a serial run can only be resumed as a serial run, and a parallel one as a parallel one")
-    saved = resumed.extra["config"]
+    saved, kind = resumed.extra["config"], "serial" if config.serial else "device" if is_device(config) else ""
+    if kind and not _has_agents(resumed):
+        raise ConfigError(
+            f"{resumed.path} lacks the agents of this {kind} run, as all checkpoints from the Hub do; start a new run "
+            f"with --init {run_dir}"
+        )
     for name in ("agents", "agents_per_process"):
-        if (config.serial or is_device(config)) and getattr(config, name) != saved[name]:
-            kind = "serial" if config.serial else "device"
+        if kind and getattr(config, name) != saved[name]:
             raise ConfigError(f"a {kind} run cannot change {name} from {saved[name]}; leave {name} out")
     return resumed
+
+
+def _has_agents(resumed: checkpoint.Checkpoint) -> bool:
+    """Whether a checkpoint has the agents of a serial or a device run, without which neither goes on exactly."""
+    return "serial" in resumed.blobs or any(name.startswith(checkpoint.DEVICE) for name in resumed.state)
 
 
 def warn_without_update(config: Config, resumed: checkpoint.Checkpoint | None) -> None:

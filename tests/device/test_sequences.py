@@ -13,6 +13,7 @@ from device_runs import configure, interface, keras_on_jax, make_acting, value_o
 
 from gunreal.device import sequences, store  # noqa: E402
 from gunreal.experience.replay import FIRST, RESET, TRUNCATED  # noqa: E402
+from gunreal.experience.segment import Layout  # noqa: E402
 from gunreal.tasks.batched import uniform_sequences  # noqa: E402
 from gunreal.tasks.value_replay import ValueReplay  # noqa: E402
 
@@ -45,9 +46,9 @@ def play(blocks):
     acting, spec = make_acting(config, state=2), interface(config, state=2)
     actors, found, act = jax.jit(acting.start)(), [], jax.jit(acting.play, static_argnums=2)
     kept = store.blank(spec, store.ring_size(spec, SIZE, 2), GROUPS, config.agents)
-    for _ in range(blocks):
+    for version in range(blocks):
         actors, block, _ = act(WEIGHTS, actors, 2)
-        kept = store.append(kept, block, 0)
+        kept = store.append(kept, block, version)
         found.append(block)
     steps = {name: np.concatenate([block[name] for block in found]).swapaxes(0, 1)[1::2] for name in found[0]}
     return config, spec, kept, steps
@@ -88,6 +89,23 @@ def test_sequences_come_from_the_newest_steps_with_what_they_need():
             np.testing.assert_allclose(probe["bootstraps"][agent], value, rtol=1e-5)
             np.testing.assert_array_equal(past.state[agent], rows["state"][first])
     assert len(seen) == SIZE and cut
+
+
+def test_tasks_read_the_arrays_of_the_rings():
+    """With the shapes and types of `Replay.get`, on which a task relies."""
+    _, spec, kept, steps = play(11)
+    long = kept | {"age": kept["age"] + 250}  # of episodes that are longer than the rings count
+    replay = sequences.replay(long, spec, SIZE, 1)
+    rings = Layout(spec, agents=1, groups=1, replay_size=SIZE, extra={}, slots=1, mailboxes={}).arrays()
+    first = np.array([12, 18, 15, 10], np.int32)
+    rows = np.arange(4)[:, None], first[:, None] + np.arange(3)
+    expected = {name: array[rows] for name, array in steps.items()} | {"version": rows[1] // 2}
+    expected["age"] = np.minimum(expected["age"] + 250, 255)
+    assert expected["age"].min() < 255 == expected["age"].max()
+    for name in ("frame", "action", "reward", "flags", "age", "log_mu", "value", "version"):
+        found, window = replay.get(name, first, 3), replay.window(name)
+        np.testing.assert_array_equal(found, expected[name], err_msg=name)
+        assert found.dtype == window.dtype == rings[name][1] and window.shape[:2] == (4, SIZE), name
 
 
 @pytest.mark.parametrize("blocks", [1, 2])

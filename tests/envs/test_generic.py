@@ -9,6 +9,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from gunreal.config.schema import Config, ConfigError
+from gunreal.envs.generic import GenericEnv
 from gunreal.envs.make import describe, make
 
 IMAGE = spaces.Box(0, 255, (20, 30, 3), np.uint8)
@@ -37,6 +38,13 @@ class Fake(gymnasium.Env):
         self.time += 1
         observation, info = self._observe(action)
         return observation, 2.5, self.time == 3, self.time >= 3, info
+
+
+class Closing(Fake):
+    closed = False
+
+    def close(self):
+        self.closed = True
 
 
 class WithoutActions(gymnasium.Env):
@@ -182,6 +190,21 @@ def test_image_key_selects_the_entry():
     np.testing.assert_array_equal(frames["depth"][0], space.sample()["depth"][..., 0])
     np.testing.assert_array_equal(frames[""], frames["rgb"])
     assert (frames["rgb"] != frames["depth"]).any()
+
+
+def test_environments_that_were_opened_before_one_that_fails_are_closed(monkeypatch):
+    opened = []
+
+    def open_env(config):
+        if len(opened) == 2:
+            raise OSError("too many open files")
+        opened.append(Closing(VECTOR))
+        return opened[-1]
+
+    monkeypatch.setattr("gunreal.envs.generic.open_env", open_env)
+    with pytest.raises(OSError, match="too many open files"):
+        GenericEnv(fake(VECTOR), 3)
+    assert [env.closed for env in opened] == [True, True]
 
 
 def test_missing_extra_is_named():

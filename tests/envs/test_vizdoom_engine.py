@@ -77,6 +77,17 @@ def test_an_engine_that_dies_is_an_error():
     env.close()
 
 
+def test_an_engine_that_does_not_start_leaves_no_file_open(monkeypatch):
+    def fail(game):
+        raise ValueError("no display")
+
+    monkeypatch.setattr("vizdoom.DoomGame.init", fail)
+    with pytest.raises(RuntimeError, match="ViZDoom does not start: no display") as error:
+        NavMaze().reset(seed=0)
+    files = [os.path.realpath(file) for file in Path("/proc/self/fd").iterdir()]
+    assert error.traceback and not any("gunreal-vizdoom" in file for file in files)  # the traceback holds the engine
+
+
 def test_without_vizdoom_the_error_says_what_to_install(monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "vizdoom"]:
         monkeypatch.delitem(sys.modules, name)

@@ -160,7 +160,7 @@ def test_changed_content_with_a_valid_crc_is_detected(tmp_path):
         checkpoint.load(tmp_path, path)
 
 
-def test_version_0_1_0_wrote_no_digest(tmp_path):
+def test_a_checkpoint_from_before_the_first_release_has_no_digest(tmp_path):
     path = checkpoint.save(tmp_path, 7, STATE, {"x": 1}, {"c": b"ab"})
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}

@@ -49,7 +49,7 @@ def test_no_checkpoint_runs_code(tmp_path):
         lockstep.unpack(b"{")
 
 
-def test_pickled_state_of_version_0_1_0_is_read():
+def test_pickled_state_from_before_the_first_release_is_read():
     rng = np.random.default_rng([3, 4])
     state = {"rng": rng, "score": np.arange(3.0), "awaited": {1}, "waiting": np.zeros(2, queues.ROLLOUT)}
     found = lockstep.unpack(pickle.dumps(state | {"first": np.int64(5)}))
@@ -57,8 +57,8 @@ def test_pickled_state_of_version_0_1_0_is_read():
     assert found["waiting"].dtype == queues.ROLLOUT and found["first"] == 5
 
 
-def test_objects_of_version_0_1_0_are_read_as_plain_values(monkeypatch):
-    """Its checkpoints hold groups and sequences as objects of `gunreal.agent` and `gunreal.tasks.base`."""
+def test_objects_from_before_the_first_release_are_read_as_plain_values(monkeypatch):
+    """Such checkpoints hold groups and sequences as objects of `gunreal.agent` and `gunreal.tasks.base`."""
 
     class Group:
         def __init__(self, sequences):

@@ -1,8 +1,11 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import task_gradients
 
 import gunreal
+from gunreal.config.files import save
 
 
 def test_medians_by_hand():
@@ -16,8 +19,11 @@ def test_medians_by_hand():
 
 
 @pytest.mark.timeout(300)
-def test_a_run_is_taken_apart_and_stays_as_it_is(tmp_path, capsys):
-    """A task without a weight has no gradient. One that is given as a class appears with its name."""
+def test_a_run_is_taken_apart_and_stays_as_it_is(tmp_path, capsys, monkeypatch):
+    """A task without a weight has no gradient. One that is given as a class appears with its name.
+
+    Nothing is sent to Weights & Biases, and no evaluation starts.
+    """
     cls = "gunreal.tasks.reward_prediction:RewardPrediction"
     run = gunreal.train(
         gunreal.Config(
@@ -26,6 +32,9 @@ def test_a_run_is_taken_apart_and_stays_as_it_is(tmp_path, capsys):
         ),
         show=False,
     )  # fmt: skip
+    save(dataclasses.replace(run.config, track="wandb", eval_steps=10, eval_minutes=0.001), run.path / "config.toml")
+    for name in ("records.tracker.Tracker", "runtime.ticker.Evaluation"):
+        monkeypatch.setattr(f"gunreal.{name}", lambda *_: pytest.fail("a measurement has side effects"))
     before = sorted(path.name for path in run.path.rglob("*"))
     assert task_gradients.main([str(run.path), "--updates", "3"]) == 0
     rows = {cells[1]: list(map(float, cells[2:5])) for line in capsys.readouterr().out.splitlines()[2:]
