@@ -29,9 +29,12 @@ import numpy as np
 from common.command_line import Parser, check_positive, check_processes
 
 import gunreal
+from gunreal.acting.pool import AgentFailure
+from gunreal.config.derived import rates
 from gunreal.config.schema import ConfigError
 from gunreal.learning.learner import Gradient, Learner
 from gunreal.run import Run
+from gunreal.runtime import trainer
 from gunreal.runtime.system import build_learner
 from gunreal.tasks import registry
 
@@ -65,22 +68,22 @@ class Probe:
                 options[task]["weight"] = 0.0
             self._learners[part] = build_learner(run.config, run.spec, registry.load_tasks(run.config.tasks, options))
 
-    def gradient(self, learner: Learner, batch: Mapping[str, Any]) -> Gradient:
+    def gradient(self, learner: Learner, batch: Mapping[str, Any], entropy: float | None) -> Gradient:
         """Replaces `Learner.gradient`."""
         self._seen += 1
         if len(self.found) < self._updates and self._seen % _EVERY == 0 and all(task in batch for task in self._tasks):
-            self.found.append(self._apart(learner, batch))
+            self.found.append(self._apart(learner, batch, entropy))
             if len(self.found) == self._updates:
                 os.kill(os.getpid(), signal.SIGINT)
-        return _compute(learner, batch)
+        return _compute(learner, batch, entropy)
 
-    def _apart(self, learner: Learner, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def _apart(self, learner: Learner, batch: Mapping[str, Any], entropy: float | None) -> dict[str, np.ndarray]:
         state = learner.get_state()
         arrays = [array for name, array in state.items() if name.startswith(("weights/", "statistics/"))]
         gradients = {}
         for part, one in self._learners.items():
             one.assign(arrays, learner.version)
-            values = zip(one.network.names, _compute(one, batch).values, strict=True)
+            values = zip(one.network.names, _compute(one, batch, entropy).values, strict=True)
             shared = [np.asarray(value).ravel() for name, value in values if name.startswith("torso/")]
             gradients[part] = np.concatenate(shared)
         return {part: values - (part != "base") * gradients["base"] for part, values in gradients.items()}
@@ -104,14 +107,17 @@ def measure(run: Run, updates: int) -> list[dict[str, np.ndarray]]:
     """The gradients of some updates, as `Probe.found`. There are fewer if the user interrupts the training."""
     with tempfile.TemporaryDirectory() as folder:
         copy = gunreal.load(shutil.copytree(run.path, Path(folder) / run.path.name))
-        probe = Probe(copy, updates)
-        with mock.patch.object(Learner, "gradient", lambda learner, batch, entropy: probe.gradient(learner, batch)):
+        probe, now = Probe(copy, updates), rates(run.config, run.step)  # with the larger budget, they would begin anew
+        with (
+            mock.patch.object(trainer, "rates", lambda *_: now),
+            mock.patch.object(Learner, "gradient", lambda *args: probe.gradient(*args)),
+        ):
             gunreal.resume(copy, show=False, steps=_ENDLESS, **_ALONE)
     return probe.found
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code: 0 on success, 2 for bad input, 130 if interrupted."""
+    """Runs the command and returns its exit code: 0 on success, 1 for failures, 2 for bad input, 130 if interrupted."""
     try:
         parser = Parser("task_gradients.py", __doc__)
         parser.add_argument("run", metavar="RUN", help="folder of a run with auxiliary tasks")
@@ -126,6 +132,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ConfigError, FileNotFoundError) as error:
         print(f"task_gradients.py: {error}", file=sys.stderr)
         return 2
+    except (AgentFailure, OSError) as error:
+        print(f"task_gradients.py: {error}", file=sys.stderr)
+        return 1
     if len(found) < options.updates:
         return 130
     print(table(found))
