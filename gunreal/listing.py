@@ -6,8 +6,7 @@ Nothing here loads a framework, and only `gunreal tasks --env` opens an environm
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
-import importlib.util
+import importlib
 import inspect
 import re
 import textwrap
@@ -17,6 +16,7 @@ from typing import Any
 import gymnasium
 
 from gunreal.config import flags, plugins
+from gunreal.config.checks import is_installed
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.dmlab_levels import LEVELS
 from gunreal.learning.registry import NETWORK
@@ -143,7 +143,7 @@ def _family(title: str, missing: str, names: Iterable[str]) -> str:
 
 
 def _missing(module: str, remedy: str) -> str:
-    return "" if importlib.util.find_spec(module) else f" (not installed: {remedy})"
+    return "" if is_installed(module) else f" (not installed: {remedy})"
 
 
 def _registered(module: str, pattern: str) -> list[str]:

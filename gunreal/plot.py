@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from glob import iglob
 from pathlib import Path
 
@@ -43,16 +43,14 @@ def group(names: Sequence[str], logdir: str = "runs", suffix: str = SEED) -> dic
     for name in names:
         label, equals, glob = name.partition("=")
         if equals and not (Path(name).exists() or Path(logdir, name).exists()):
-            groups.setdefault((None, label), []).extend(_matches(glob, logdir))
+            _add(groups.setdefault((None, label), []), _matches(glob, logdir))
             continue
         found = folders.find(name, logdir)
         own = Path(name).name or found.name  # not the name of a link's target, which may be another experiment's
         label = pattern.sub("", own) if suffix else own
         key = _parent(name, found, logdir), label
         full[key] = own
-        paths = groups.setdefault(key, [])
-        if found not in paths:
-            paths.append(found)
+        _add(groups.setdefault(key, []), [found])
     titled: dict[str, list[Path]] = {}
     for (parent, label), paths in groups.items():
         parents = [other for other, same in groups if same == label and other]
@@ -60,8 +58,17 @@ def group(names: Sequence[str], logdir: str = "runs", suffix: str = SEED) -> dic
         title = full[parent, label] if parent and alone else label
         if parent and len(parents) > 1:
             title = f"{_distinct(parent, parents)}/{title}"
-        titled.setdefault(title, []).extend(paths)
+        _add(titled.setdefault(title, []), paths)
     return titled
+
+
+def _add(paths: list[Path], more: Iterable[Path]) -> None:
+    """Adds runs, but none a second time, such as by a link to it, because it would count as another seed."""
+    known = {path.resolve() for path in paths}
+    for path in more:
+        if (target := path.resolve()) not in known:
+            known.add(target)
+            paths.append(path)
 
 
 def _parent(name: str, found: Path, logdir: str) -> Path:
@@ -99,7 +106,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         curves.check_smoothing(options.smooth)
         curves.check_matplotlib()
         groups = group(options.runs, options.logdir, options.group)
-        drawn = curves.panels(groups, [(x, options.y) for x in options.x.split(",")], options.smooth)
+        keys = options.x or ("eval_step,seconds" if options.y.startswith("eval_") else "step,seconds")
+        drawn = curves.panels(groups, [(x, options.y) for x in keys.split(",")], options.smooth)
         note = f"Line: {curves.STATISTIC}." if any(len(paths) > 1 for paths in groups.values()) else ""
         curves.draw(drawn, options.out, options.title, note, options.smooth)
     except (ConfigError, OSError, ValueError) as error:  # matplotlib raises ValueError for an unknown picture format
@@ -117,8 +125,9 @@ def _parser(program: str) -> Arguments:
     add("--logdir", default="runs", help="folder of runs (default: runs)")
     add(
         "--x",
-        default="step,seconds",
-        help="step, seconds, or other keys of metrics.jsonl, with a panel for each (default: step,seconds)",
+        default="",
+        help="step, seconds, or other keys of metrics.jsonl, with a panel for each (default: step,seconds; for the "
+        "results of evaluations eval_step,seconds)",
     )
     add("--y", default="score_mean", help="a key of metrics.jsonl (default: score_mean)")
     add("--smooth", type=int, default=1, metavar="N", help="width of the moving mean in points, odd (default: 1)")

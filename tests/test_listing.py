@@ -93,12 +93,19 @@ def test_environments_by_family():
 
 
 def test_missing_packages_are_listed_with_their_remedy(monkeypatch):
-    monkeypatch.setattr(listing.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(listing, "is_installed", lambda name: False)
     monkeypatch.setitem(sys.modules, "vizdoom.gymnasium_wrapper", None)
     found = "\n\n".join(listing.envs())
     assert "in ViZDoom (not installed: pip install 'gunreal[vizdoom]')\n  gunreal/NavMazeStatic-v0" in found
     assert "ViZDoom's scenarios (not installed: pip install 'gunreal[vizdoom]')\n\n" in found
     assert "(not installed: build it from https://github.com/google-deepmind/lab)\n  dmlab/" in found
+
+
+def test_a_folder_of_the_same_name_is_not_the_package(tmp_path, monkeypatch):
+    (tmp_path / "no_such_package").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")  # as in `python -m gunreal`
+    assert listing._missing("no_such_package", "buy it") == " (not installed: buy it)"
 
 
 def test_environments_of_other_packages(monkeypatch):

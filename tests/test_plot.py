@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,13 @@ def test_a_run_that_is_given_twice_is_drawn_once(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path)
     twice = ["pong-s1", str(path), f"{tmp_path}/link/pong-s1"]
     assert plot.group(twice, str(tmp_path)) == {"pong-s1": [path]}
+
+
+def test_a_link_is_not_another_seed(tmp_path):
+    one, two = make_runs(tmp_path, "base-s1", "base-s2")
+    (tmp_path / "newest-base-s1").symlink_to(one.name)
+    assert plot.group(["base=*base-s?"], str(tmp_path)) == {"base": [one, two]}
+    assert plot.group(["base=*base-s?", "base=base-s*", "base-s2"], str(tmp_path)) == {"base": [one, two]}
 
 
 def test_groups_can_be_switched_off(tmp_path):
@@ -91,6 +99,19 @@ def test_command_draws(tmp_path, capsys):
     assert picture.shape == (750, 1200, 3) and picture.std() > 5
     assert plot.main(["plot", "$a_=*", "--title", "$b_$", "--smooth", "3", *common]) == 0  # steps and time side by side
     assert cv2.imread(str(out)).shape == (750, 1800, 3)
+
+
+def test_evaluations_are_drawn_at_the_step_of_their_weights(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    path, found = make_run(tmp_path, "a", [0, 1]), []
+    lines = [{"step": 30, "seconds": 3, "eval_step": 20, "eval_score_mean": 1.0}]
+    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    monkeypatch.setattr(plot.curves, "draw", lambda drawn, *_: found.append(drawn))
+    for options in (["--y", "eval_score_mean"], ["--y", "eval_score_mean", "--x", "step"], ["--y", "seconds"]):
+        assert plot.main(["plot", str(path), *options]) == 0
+    evaluated, given, other = ([(panel.x, panel.curves[0].x.tolist()) for panel in drawn] for drawn in found)
+    assert evaluated == [("eval_step", [20]), ("seconds", [3])] and given == [("step", [30])]
+    assert [x for x, _ in other] == ["step", "seconds"]
 
 
 def test_bad_input(tmp_path, capsys):

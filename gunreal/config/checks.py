@@ -23,6 +23,16 @@ _OF_ALGORITHMS = {
 }
 
 
+def is_installed(package: str) -> bool:
+    """Whether a package is installed. It is not imported. A plain folder of the same name does not count.
+
+    Python takes such a folder for a namespace package. One is in many working directories: `wandb`, which that package
+    itself writes.
+    """
+    spec = importlib.util.find_spec(package)
+    return spec is not None and spec.origin is not None  # a namespace package may have a loader, but has no origin
+
+
 def check(config: Config, given: Collection[str] = frozenset(FIELDS)) -> None:
     """Raises ConfigError for the first invalid value. The message is one line that names the fix.
 
@@ -170,7 +180,7 @@ def _check_learner(config: Config) -> None:
 def _check_cluster(config: Config) -> None:
     if not is_cluster(config):
         return
-    if importlib.util.find_spec("ray") is None:
+    if not is_installed("ray"):
         raise ConfigError('several nodes need Ray; install it with pip install "gunreal[cluster]"')
     if config.serial:
         raise ConfigError("serial runs on one machine; leave out serial, or leave out nodes and cluster")
@@ -212,7 +222,7 @@ def _is_set(config: Config, name: str, given: Collection[str]) -> bool:
 
 
 def _check_device(config: Config) -> None:
-    if importlib.util.find_spec("jax") is None:
+    if not is_installed("jax"):
         raise ConfigError('device runs need JAX; install it with pip install "gunreal[device]"')
     if config.devices != "all" and not (config.devices.isdecimal() and int(config.devices) > 0):
         raise ConfigError(f"devices is {config.devices!r}, but must be a number of at least 1, or all")

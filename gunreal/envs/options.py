@@ -11,7 +11,8 @@ from gunreal.config.values import is_number
 
 def check(name: str, value: Any, allowed: range) -> None:
     """Raises ConfigError unless the value is a whole number and allowed."""
-    if not isinstance(value, Integral) or value not in allowed:  # 9.0 is in range(10) but cannot be an index
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)  # True is an Integral
+    if not is_whole or value not in allowed:  # 9.0 is in range(10) but cannot be an index
         odd = "odd and " if allowed.step == 2 else ""
         raise ConfigError(f"{name} is {value!r}, but must be {odd}{allowed[0]} to {allowed[-1]}")
 

@@ -19,6 +19,7 @@ from gunreal.records import metrics
 
 LABELS = {
     "step": "agent steps",
+    "eval_step": "agent steps",
     "score_mean": "score (mean of the last 100 episodes)",
     "score_max": "score (best of the last 100 episodes)",
     "pps": "agent steps acted a second",
@@ -181,12 +182,14 @@ def draw(drawn: Sequence[Panel], out: Path, title: str = "", note: str = "", wid
     columns = len(drawn)
     size = (8 if columns == 1 else 6 * columns, 5)  # inches
     with picture(columns, size, out, note) as (figure, row):
+        styles = _styles(drawn)
         for axes, panel in zip(row, drawn, strict=True):
-            _draw_panel(axes, panel, width)
-        lines, labels = row[0].get_legend_handles_labels()
+            _draw_panel(axes, panel, width, styles)
+        entries = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in row]
+        shown = {name: line for pairs in entries for line, name in pairs}  # every curve once, in whichever panels it is
         # The legend carries the title, because the layout reserves no space for a title above a legend.
         legend = figure.legend(
-            lines, labels, loc="outside upper center", ncols=size[0] // 4, frameon=False, title=title or None
+            shown.values(), shown, loc="outside upper center", ncols=size[0] // 4, frameon=False, title=title or None
         )
         legend.get_title().set(fontsize=12, multialignment="center")
 
@@ -213,15 +216,35 @@ def picture(columns: int, size: tuple[float, float], out: Path, note: str = "") 
         figure.savefig(out, dpi=150)
 
 
-def _draw_panel(axes: Any, panel: Panel, width: int) -> None:
+def _styles(drawn: Iterable[Panel]) -> dict[str, tuple[str, str]]:
+    """For the label of every curve its name in the legend and its color, which are the same in all panels."""
+    runs: dict[str, list[int]] = {}
+    for panel in drawn:
+        for curve in panel.curves:
+            runs.setdefault(curve.label, []).append(curve.runs)
+    return {label: (_name(label, runs[label]), color) for label, color in zip(runs, _cycle(), strict=False)}
+
+
+def _name(label: str, runs: Sequence[int]) -> str:
+    least, most = min(runs), max(runs)  # panels may have different numbers of seeds
+    if most == 1:
+        return label
+    return f"{label}, {most} seeds" if least == most else f"{label}, {least} to {most} seeds"
+
+
+def _draw_panel(axes: Any, panel: Panel, width: int, styles: Mapping[str, tuple[str, str]]) -> None:
     from matplotlib.ticker import EngFormatter
 
     scale, label = _x_axis(panel)
-    for curve, color in zip(panel.curves, _cycle(), strict=False):
-        name = f"{curve.label}, {curve.runs} seeds" if curve.runs > 1 else curve.label
-        axes.plot(curve.x / scale, curve.y, color=color, label=name, linewidth=1.8)
+    for curve in panel.curves:
+        name, color = styles[curve.label]
+        is_point = len(curve.x) == 1  # of which a line and an area would show nothing
+        axes.plot(curve.x / scale, curve.y, color=color, label=name, linewidth=1.8, marker="o" if is_point else None)
         if curve.low is not None and curve.high is not None:
-            axes.fill_between(curve.x / scale, curve.low, curve.high, color=color, alpha=0.18, linewidth=0)
+            if is_point:
+                axes.vlines(curve.x / scale, curve.low, curve.high, color=color, linewidth=1.2)
+            else:
+                axes.fill_between(curve.x / scale, curve.low, curve.high, color=color, alpha=0.18, linewidth=0)
         for x, y in curve.tails:
             axes.plot(x / scale, y, color=color, linewidth=0.8, alpha=0.7)
     smoothing = f",\nmoving mean over {width} lines of metrics" if width > 1 else ""

@@ -235,9 +235,10 @@ def _number(value: Any, digits: int = 2) -> str:
 
 
 def _count(value: float) -> str:
+    rounded = float(f"{value:.3g}")  # before the unit is chosen, because 999,500 is 1M and not 1000k
     for scale, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= scale:
-            return f"{value / scale:.3g}{unit}"
+        if rounded >= scale:
+            return f"{rounded / scale:.3g}{unit}"
     return f"{value:.0f}"
 
 

@@ -31,14 +31,13 @@ class EventFile:
         self._writer: EventsWriter | None = None
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """Writes the numbers of one line at `line["step"]`."""
+        """Writes the numbers of one line at `line["step"]`, and those of an evaluation at the step of its weights."""
         if self._writer is None:
             self._writer = self._open()
-        event = Event(wall_time=time.time(), step=line["step"])
-        for name, value in line.items():
-            if isinstance(value, int | float) and name != "step":
-                event.summary.value.add(tag=tag(name), simple_value=value)
-        self._writer.write_event(event)
+        evaluated = {name: value for name, value in line.items() if name.startswith("eval_")}
+        _write(self._writer, "step", {name: value for name, value in line.items() if name not in evaluated})
+        if evaluated.get("eval_step") is not None:
+            _write(self._writer, "eval_step", evaluated)
         self._writer.flush()
 
     def _open(self) -> EventsWriter:
@@ -54,6 +53,15 @@ class EventFile:
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
+
+
+def _write(writer: EventsWriter, at: str, values: Mapping[str, Any]) -> None:
+    """Writes the numbers as one event at the step `values[at]`."""
+    event = Event(wall_time=time.time(), step=values[at])
+    for name, value in values.items():
+        if isinstance(value, int | float) and name != at:
+            event.summary.value.add(tag=tag(name), simple_value=value)
+    writer.write_event(event)
 
 
 def tag(name: str) -> str:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gunreal.config.checks import is_installed
 from gunreal.config.schema import Config, ConfigError
 
 _FOLDER, _ID = "wandb", "gunreal-id.txt"
+_EVALUATED = ("eval_score_mean", "eval_score_std", "eval_length_mean")  # by the step of the evaluated weights
 
 
 def check(config: Config) -> None:
     """Raises ConfigError if the tracker's package is missing."""
-    if config.track == "wandb" and importlib.util.find_spec("wandb") is None:
+    if config.track == "wandb" and not is_installed("wandb"):
         raise ConfigError('--track wandb needs the package wandb; run pip install "gunreal[wandb]"')
 
 
@@ -57,6 +58,8 @@ class Tracker:
                 settings=wandb.Settings(console="off", silent=True),  # the display is on the console
             )
             self._run.define_metric("*", step_metric="step")  # a resumed run may take some steps again
+            for name in _EVALUATED:  # not "eval_*": of two patterns that match, W&B takes either
+                self._run.define_metric(name, step_metric="eval_step")
         except wandb.Error as error:
             raise ConfigError(f"--track wandb: {error}; run wandb login, or set WANDB_MODE=offline") from error
         kept.parent.mkdir(exist_ok=True)

@@ -118,7 +118,7 @@ def test_device_runs_name_the_package_that_they_need(monkeypatch):
 
 
 def test_several_nodes_are_not_serial(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)  # as if Ray were installed
+    monkeypatch.setattr("gunreal.config.checks.is_installed", lambda name: True)  # as if Ray were
     assert "leave out serial, or leave out nodes and cluster" in error(nodes=2, serial=True)
 
 

@@ -12,6 +12,9 @@ def test_counts(text):
 
 def test_counts_are_exact():
     assert parse_count(str(2**53 + 1)) == 2**53 + 1
+    assert parse_count(f"{2**99 + 1}K") == (2**99 + 1) * 1000
+    for hundredths in range(1, 1000):  # as floats, 34 of them are not whole, such as 4.1 * 10**6
+        assert parse_count(f"{hundredths / 100:.2f}M") == hundredths * 10_000
 
 
 @pytest.mark.parametrize(
@@ -27,19 +30,28 @@ def test_counts_are_exact():
         ("2TB", 2 * 10**12),
         ("5MiB", 5 * 2**20),
         ("1TiB", 2**40),
+        ("1.1GiB", 1_181_116_006),  # 1181116006.4
+        ("0.7KiB", 717),  # 716.8
+        ("0", 0),
     ],
 )
 def test_sizes(text, size):
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "M", "1.5", "8X", "8MB", "nan", "inf", "1e400", "eight"])
+@pytest.mark.parametrize("text", ["", "M", "0.5", "1.5", "1.2345k", "8X", "8MB", "8__0", "eight"])
 def test_invalid_counts_are_rejected(text):
     with pytest.raises(ValueError, match="is not a whole number such as"):
         parse_count(text)
 
 
-@pytest.mark.parametrize("text", ["", "800M", "2 lots", "0.3B", "GB"])
+@pytest.mark.parametrize("text", ["nan", "snan", "inf", "1e400", "1e300G", "1e999999999", "1e-9999", f"1e-{10**20}"])
+def test_numbers_beyond_all_floats_are_rejected(text):
+    with pytest.raises(ValueError, match="is not a whole number such as"):
+        parse_count(text)
+
+
+@pytest.mark.parametrize("text", ["", "800M", "2 lots", "0.3B", "0.0001KB", "GB"])
 def test_invalid_sizes_are_rejected(text):
     with pytest.raises(ValueError, match="is not a size such as"):
         parse_size(text)

@@ -14,12 +14,13 @@ def test_whole_numbers_in_the_range_are_allowed(value):
     check("rows", value, range(5, 26, 2))
 
 
-@pytest.mark.parametrize("value", [3, 27, 6, 7.0, 7.5, "7", None, float("nan")])
+@pytest.mark.parametrize("value", [3, 27, 6, 7.0, 7.5, "7", None, float("nan"), True])
 def test_all_others_are_refused_with_the_range(value):
     with pytest.raises(ConfigError, match=f"^rows is {value!r}, but must be odd and 5 to 25$"):
         check("rows", value, range(5, 26, 2))
-    with pytest.raises(ConfigError, match="^rows is -1, but must be 0 to 9$"):
-        check("rows", -1, range(10))
+    for other in (-1, True):
+        with pytest.raises(ConfigError, match=f"^rows is {other}, but must be 0 to 9$"):
+            check("rows", other, range(10))
 
 
 def test_shares_are_numbers_from_0_to_1():

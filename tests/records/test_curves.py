@@ -77,22 +77,57 @@ def test_time_has_a_unit_that_suits_it():
         assert curves._x_axis(panel)[1] == f"training time ({unit})"
 
 
-def test_axes_say_what_they_show(tmp_path, monkeypatch):
+@pytest.fixture
+def figures(monkeypatch):
+    """The figures that are drawn. None is written."""
+    module, drawn = pytest.importorskip("matplotlib.figure"), []
+    monkeypatch.setattr(module.Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+    return drawn
+
+
+def names(figure) -> list[str]:
+    """The texts of its legend."""
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_axes_say_what_they_show(tmp_path, figures):
     """Labels with units and the smoothing, one legend, a color for each curve, the same in both panels."""
-    module = pytest.importorskip("matplotlib.figure")
     paths = [make_run(tmp_path, name, [0, i, 2 * i, 1]) for i, name in enumerate(("a-s1", "a-s2", "b"))]
     drawn = curves.panels({"all": paths[:2], "b": paths[2:]}, [("step", "score_mean"), ("seconds", "score_mean")], 3)
-    figures = []
-    monkeypatch.setattr(module.Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
     curves.draw(drawn, tmp_path / "a.svg", title="a title", note="a note", width=3)
     left, right = figures[0].axes
     assert (left.get_xlabel(), right.get_xlabel()) == ("agent steps", "training time (seconds)")
     assert left.get_ylabel() == "score (mean of the last 100 episodes),\nmoving mean over 3 lines of metrics"
-    assert [text.get_text() for text in figures[0].legends[0].get_texts()] == ["all, 2 seeds", "b"]
+    assert names(figures[0]) == ["all, 2 seeds", "b"]
     colors = [[line.get_color() for line in axes.lines] for axes in (left, right)]
     assert colors[0] == colors[1] and len(set(colors[0])) == 2
     assert left.lines[0].get_ydata() == pytest.approx([0.25, 0.5, 5 / 6, 1])
     assert figures[0].legends[0].get_title().get_text() == "a title" and figures[0].get_supxlabel() == "a note"
+
+
+def test_a_curve_that_a_panel_lacks(tmp_path, figures):
+    """The others keep their colors, and the legend has every curve once."""
+    x = np.array([0.0, 1])
+    a, b, c = (Curve(label, x, x) for label in "abc")
+    curves.draw(
+        [curves.Panel("step", "y", [b, c]), curves.Panel("step", "y", [a, b._replace(runs=3)])], tmp_path / "a.svg"
+    )
+    assert names(figures[0]) == ["b, 1 to 3 seeds", "c", "a"]
+    left, right = ([line.get_color() for line in axes.lines] for axes in figures[0].axes)
+    assert left[0] == right[1] and len({*left, *right}) == 3
+    shown = [line.get_color() for line in figures[0].legends[0].get_lines()]
+    assert shown == [*left, right[0]]
+
+
+def test_a_single_point_is_visible_with_its_band(tmp_path, figures):
+    at, y = np.array([5.0]), np.array([2.0])
+    x = np.array([0.0, 9])
+    drawn = [Curve("point", at, y, y - 1, y + 2), Curve("alone", at, y), Curve("line", x, x, x - 1, x + 1)]
+    curves.draw([curves.Panel("step", "y", drawn)], tmp_path / "a.svg")
+    (axes,) = figures[0].axes
+    assert [line.get_marker() for line in axes.lines] == ["o", "o", "None"]
+    bar, _ = axes.collections
+    assert bar.get_segments()[0].tolist() == [[5, 1], [5, 4]]
 
 
 def test_without_matplotlib(monkeypatch):

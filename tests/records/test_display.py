@@ -9,7 +9,7 @@ from broken_pipes import unread
 from rich.console import Console
 
 from gunreal.config.schema import Config
-from gunreal.records.display import Display, sparkline
+from gunreal.records.display import Display, _count, sparkline
 from gunreal.records.metrics import RunMetrics
 
 CONFIG = Config(env="ALE/Breakout-v5", tasks=("pc", "vr"), steps=1_000_000, name="my-run")
@@ -101,6 +101,24 @@ def test_plain_lines_are_aligned():
     assert {line.index("pc=0.2500") for line in lines} == {lines[0].index("pc=0.2500")}
     for expected in ("240k/1M", "24%", "0:02:00", "left", "score    70.00", "max   120.00", "N 32/2/1", "lag   3.0"):
         assert expected in lines[-1], expected
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (999, "999"),
+        (1000, "1k"),
+        (12_345, "12.3k"),
+        (999_499, "999k"),
+        (999_500, "1M"),
+        (999_999, "1M"),
+        (1_234_567, "1.23M"),
+        (999_499_999, "999M"),
+        (999_500_000, "1G"),
+    ],
+)
+def test_the_unit_of_a_count_suits_the_rounded_number(value, shown):
+    assert _count(value) == shown
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])

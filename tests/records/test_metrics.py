@@ -178,7 +178,12 @@ def test_a_resumed_run_drops_lines_of_later_steps(tmp_path):
 def test_an_unwritable_folder_is_reported_at_the_start(tmp_path):
     with pytest.raises(ConfigError, match=r"cannot write to .*/none/metrics\.jsonl: .*/none and its files writable$"):
         MetricsWriter(tmp_path / "none")
-    for text, reason in (("no json\n{}\n", "Expecting value"), ('{"step": 1}\n{}\n', "line 2 has no step")):
+    for text, reason in (
+        ("no json\n{}\n", "Expecting value"),
+        ('{"step": 1}\n{}\n', "line 2 has no step"),
+        ('{"step": 1}\n{"step": null}\n', "line 2 has the step None, which is not a number; move it away"),
+        ('{"step": "x"}\n', "line 1 has the step 'x', which is not a number; move it away"),
+    ):
         (tmp_path / FILE).write_text(text)
         with pytest.raises(ConfigError, match=f"is damaged: {reason}"):
             MetricsWriter(tmp_path)

@@ -31,6 +31,15 @@ def test_numbers_become_scalars(tmp_path):
     assert {value.tag: value.simple_value for value in event.summary.value} == {"loss/pc": 0.5, "pps": 3.0}
 
 
+def test_results_of_an_evaluation_are_at_the_step_of_its_weights(tmp_path):
+    file = EventFile(tmp_path)
+    file.add({"step": 30, "pps": 1.0, "eval_step": 20, "eval_score_mean": 0.5})
+    file.add({"step": 40, "pps": 2.0, "eval_step": None, "eval_score_mean": None})
+    file.close()
+    found = [(event.step, {v.tag: v.simple_value for v in event.summary.value}) for event in events(tmp_path)[1:]]
+    assert found == [(30, {"pps": 1.0}), (20, {"eval/score_mean": 0.5}), (40, {"pps": 2.0})]
+
+
 def test_a_resumed_run_marks_where_it_goes_on(tmp_path):
     file = EventFile(tmp_path, step=20)
     file.add({"step": 25, "pps": 1.0})

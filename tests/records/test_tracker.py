@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ from training import wait_until
 from gunreal.config.schema import Config, ConfigError
 from gunreal.records import tracker
 from gunreal.records.lines import MetricsWriter
+from gunreal.runtime.evaluation import KEYS
 from gunreal.train import prepare
 
 TRACKED = Config(env="CartPole-v1", track="wandb", entropy=0.5)
@@ -28,10 +30,10 @@ class Recorded:
     """Stands for the run that `wandb.init` returns."""
 
     def __init__(self):
-        self.logged, self.finished = [], 0
+        self.logged, self.finished, self.defined = [], 0, {}
 
-    def define_metric(self, *names, **options):
-        self.defined = names, options
+    def define_metric(self, name, step_metric):
+        self.defined[name] = step_metric
 
     def log(self, line):
         self.logged.append(line)
@@ -68,7 +70,8 @@ def test_tracked_values(stub, tmp_path):
     opened = tracker.open_tracker(TRACKED, tmp_path)
     (given,) = stub.given
     assert given["project"] == "gunreal" and given["name"] == tmp_path.name and given["config"]["entropy"] == 0.5
-    assert stub.run.defined == (("*",), {"step_metric": "step"})
+    at, *evaluated = KEYS
+    assert stub.run.defined == {"*": "step"} | dict.fromkeys(evaluated, at)
     opened.add({"step": 10, "score_mean": 1.0, "wait_ms": None})
     assert stub.run.logged == [{"step": 10, "score_mean": 1.0}]
     opened.close()
@@ -103,6 +106,15 @@ def test_a_refusal_is_one_line_and_leaves_nothing(offline, tmp_path, monkeypatch
     with pytest.raises(ConfigError, match=r"^--track wandb: api_key not configured \(no-tty\); run wandb login, or"):
         tracker.open_tracker(TRACKED, tmp_path)
     assert not any(tmp_path.iterdir())
+
+
+def test_a_folder_of_the_same_name_is_not_the_package(tmp_path, monkeypatch):
+    """The package writes to such a folder, and Python would import it in place of a package that is missing."""
+    (tmp_path / "wandb").mkdir()
+    monkeypatch.delitem(sys.modules, "wandb", raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    with pytest.raises(ConfigError, match="needs the package wandb"):
+        tracker.check(TRACKED)
 
 
 def test_a_missing_package_is_found_before_anything_starts(monkeypatch):
