@@ -107,8 +107,8 @@ def _parser(names: Sequence[str], driver: str) -> Parser:
 
 
 def _check_speed(args: argparse.Namespace) -> None:
-    if args.rounds < 1 or args.seconds <= 0 or args.warmup < 0:
-        raise ConfigError("--rounds must be at least 1, --seconds positive and --warmup not negative")
+    if args.rounds < 1 or not 0 < args.seconds < math.inf or not 0 <= args.warmup < math.inf:
+        raise ConfigError("--rounds must be at least 1, --seconds positive, --warmup not negative, and all finite")
     check_writable(args.json)
 
 

@@ -13,6 +13,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -43,7 +44,8 @@ def stepper(config: Config, count: int) -> Callable[[np.ndarray], None]:
 
 def bare(config: Config, count: int) -> Callable[[np.ndarray], None]:
     """Returns a function that takes one agent step in each bare engine."""
-    envs = [gymnasium.make(config.env, pixels=config.observation, **config.env_args).unwrapped for _ in range(count)]
+    args: dict[str, Any] = {"pixels": config.observation} | config.env_args
+    envs = [gymnasium.make(config.env, **args).unwrapped for _ in range(count)]
     games = []
     for seed, env in enumerate(envs):
         env.reset(seed=seed)
@@ -82,6 +84,14 @@ def compare(config: Config, seconds: float) -> tuple[int, float, float]:
     return count, env, engine
 
 
+def _is_in_vizdoom(env: str) -> bool:
+    """Whether an environment is one of gunreal's ViZDoom environments. Gymnasium only knows some environments."""
+    try:
+        return vizdoom_maze.__name__ in str(gymnasium.spec(env).entry_point)
+    except gymnasium.error.Error:
+        return False
+
+
 def main(argv: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
     try:
@@ -96,7 +106,7 @@ def main(argv: Sequence[str]) -> int:
         options, config, _ = parser.parse_with_training_flags(["--env", "gunreal/NavMazeStatic-v0", *argv])
         check_positive("seconds", options.seconds)
         prepare(config)
-        if vizdoom_maze.__name__ not in str(gymnasium.spec(config.env).entry_point):
+        if not _is_in_vizdoom(config.env):
             raise ConfigError(f"{config.env} is not one of gunreal's ViZDoom environments; choose one with --env")
         count, env, engine = compare(config, options.seconds)
     except ConfigError as error:

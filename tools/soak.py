@@ -9,7 +9,7 @@ annealing scheduler, every 5 s). Three checks follow:
   requests  every prediction request has been answered and counted
   left      no thread or process is left after the run
 
-Exit codes: 0 if all checks pass, 1 if one fails, 2 for bad input, 130 if stopped.
+Exit codes: 0 if all checks pass, 1 if one or the training fails, 2 for bad input, 130 if stopped.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pathlib import Path
 from common.command_line import Parser, check_processes, check_writable, say
 from measuring import endurance
 
+from gunreal.acting.pool import AgentFailure
 from gunreal.config.schema import Config, ConfigError
 
 
@@ -56,6 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"soak.py: {error}", file=sys.stderr)
         return 2
+    except (AgentFailure, OSError) as error:
+        reason = str(error).strip().rpartition("\n")[2]  # the last line of an agent's traceback
+        print(f"soak.py: {reason}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:  # a part of a test is no result
         print("soak.py: interrupted", file=sys.stderr)
         return 130

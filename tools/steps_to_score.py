@@ -39,7 +39,7 @@ from common.command_line import (
 from gunreal.config import folders
 from gunreal.config.derived import is_device
 from gunreal.config.flags import from_flags
-from gunreal.config.schema import ConfigError
+from gunreal.config.schema import Config, ConfigError
 from gunreal.learning import devices
 from gunreal.records import metrics
 from gunreal.train import prepare
@@ -154,12 +154,22 @@ def plan(options: argparse.Namespace, rest: Sequence[str]) -> list[Run]:
       rest: the flags for all trainings.
     """
     runs = []
+    settings = options.settings.split(";")
     for seed in range(1, options.seeds + 1):
-        for setting in options.settings.split(";"):
+        for setting in settings:
             arguments = ["--env", options.env, "--tasks", setting, "--seed", str(seed), "--steps", str(options.steps)]
             name = f"{options.env.split('/')[-1]}-{_label(setting)}-s{seed}"
-            runs.append(Run(setting, seed, name, [*arguments, "--metrics_seconds", "2", *rest]))
+            arguments += ["--metrics_seconds", "2", *rest]
+            runs.append(Run(setting, seed, name, arguments if setting else _with_task_share(arguments, settings)))
     return runs
+
+
+def _with_task_share(arguments: list[str], settings: Sequence[str]) -> list[str]:
+    """Returns flags for a setting without tasks, which reset a task_share that is meant for the other settings."""
+    tasks = next(filter(None, settings), "")
+    if not tasks or from_flags(["train", *arguments, "--tasks", tasks])[0].task_share == Config.task_share:
+        return arguments
+    return [*arguments, "--task_share", str(Config.task_share)]
 
 
 def _label(setting: str) -> str:

@@ -133,7 +133,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"task_gradients.py: {error}", file=sys.stderr)
         return 2
     except (AgentFailure, OSError) as error:
-        print(f"task_gradients.py: {error}", file=sys.stderr)
+        reason = str(error).strip().rpartition("\n")[2]  # the last line of an agent's traceback
+        print(f"task_gradients.py: {reason}", file=sys.stderr)
         return 1
     if len(found) < options.updates:
         return 130

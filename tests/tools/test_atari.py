@@ -21,7 +21,7 @@ from scores import plan
 from training import wait_until
 
 from gunreal.config.files import save
-from gunreal.config.schema import ConfigError
+from gunreal.config.schema import Config, ConfigError
 
 LEARNS = """
 curve.start()
@@ -70,6 +70,22 @@ def test_plan(tmp_path):
     assert words[5:] == ["--game", "Qbert", "--steps", "1000", "--seed", "2", "--out", str(tmp_path / jobs[7].name)]
     with pytest.raises(ConfigError, match="--seed is set by this command"):
         planned(tmp_path, rest=["--seed", "5"])
+
+
+def test_flags_of_gunreal(tmp_path):
+    default = planned(tmp_path)[0].config
+    given = planned(tmp_path, rest=["--runner", "device", "--metrics_seconds", "1"])[0].config
+    assert (default.backend, default.metrics_seconds) == ("tensorflow", 5.0)
+    assert (given.backend, given.metrics_seconds) == ("jax", 1.0)
+
+
+@pytest.mark.parametrize("name", ["gunreal", "gunreal-tasks"])
+def test_settings_of_an_existing_run_are_not_taken_over(tmp_path, name):
+    run = tmp_path / "run"
+    run.mkdir()
+    save(Config(env="ALE/Pong-v5", tasks=("pc", "vr", "rp") if name == "gunreal-tasks" else ()), run / "config.toml")
+    with pytest.raises(ConfigError, match="--resume can't be used here; leave it out"):
+        planned(tmp_path, name, rest=["--resume", str(run)])
 
 
 @pytest.mark.parametrize("ended", [True, False])

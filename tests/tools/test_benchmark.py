@@ -69,6 +69,13 @@ def test_task_sets():
     assert [of.task for of in found.values()] == [{"vr": {"weight": 0.5}}, {"rp": {"weight": 2.0}}, {}]
 
 
+def test_a_share_of_updates_is_for_sets_with_tasks():
+    found = benchmark.variants(Config(tasks=("vr",), task_share=0.5), "base vr")
+    assert [of.task_share for of in found.values()] == [1.0, 0.5]
+    found = benchmark.variants(Config(tasks=("vr",), task_share=0.5), "base")
+    assert [of.task_share for of in found.values()] == [0.5]  # which is refused
+
+
 def test_the_limit_is_of_cores_that_are_never_idle_or_of_a_gpu():
     parts = [measure.Rate(1000.0, 0.3), measure.Rate(2000.0, 0.2), measure.Rate(500.0, 0.5)]
     assert measure.limit(*parts, cores=2) == pytest.approx(2000.0)

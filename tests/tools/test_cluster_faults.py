@@ -9,6 +9,8 @@ from measuring import namespaces
 from measuring.cluster_run import Back
 from measuring.faults import Result, fill
 
+from gunreal.config.schema import ConfigError
+
 
 def test_medians():
     results = [Result(1.0, 4.0), Result(3.0, None), Result(2.0, 6.0)]
@@ -53,6 +55,27 @@ def test_a_disk_is_filled_to_the_last_byte(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.fixture
+def powerless(tmp_path, monkeypatch):
+    """Root without the capabilities to make networks and to mount disks, as in most containers."""
+    for name in ("ip", "mount"):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {name}: >&2\necho Operation not permitted. >&2\nexit 2\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(namespaces, "check", lambda: None)
+
+
+def test_a_network_that_root_may_not_make(powerless, tmp_path):
+    with pytest.raises(ConfigError, match="ip link add .* failed: ip: Operation not permitted.; it needs root"):
+        namespaces.Network(tmp_path).make()
+
+
+def test_a_disk_that_root_may_not_mount(powerless, capsys):
+    assert cluster_faults.main(["--faults", "run-disk-full"]) == 1
+    error = capsys.readouterr().err
+    assert "none /tmp/" in error and "mount: Operation not permitted" in error and error.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,8 @@ def test_contestants_have_their_settings_and_interpreters():
         (["--python", "sb3=/nowhere/python"], "interpreter not found; use --python sb3="),
         (["--python", "keras=/bin/sh"], "unknown system 'keras'"),
         (["--rounds", "0"], "--rounds must be at least 1"),
+        (["--seconds", "nan"], "--seconds positive"),
+        (["--warmup", "inf"], "and all finite"),
         (["--cores", "4096"], "--cores is 4096, but must be between 1 and"),
         (["--json", "/nowhere/out.json"], "can't write /nowhere/out.json"),
         (["--json", "/tmp"], "can't write /tmp"),

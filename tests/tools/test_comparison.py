@@ -29,6 +29,15 @@ def test_shorter_runs_do_not_count():
     assert comparison.common_seconds({"b": runs["b"]}) is None
 
 
+def test_runs_without_a_score_by_then_do_not_count():
+    """Otherwise a run would count with a score that it got later."""
+    runs = {"a": {"Pong": [lines(None, 2, 3), lines(1, 2, 3)]}, "b": {"Pong": [lines(None, None, 7)]}}
+    assert comparison.points(runs, "step", 150)["a"]["Pong"].tolist() == [1.5]
+    assert comparison.points(runs, "seconds", 90).keys() == {"a"}
+    assert comparison.points(runs, "step", 200)["a"]["Pong"].tolist() == [2, 2]
+    assert comparison.points(runs, "step", 300)["b"]["Pong"].tolist() == [7]
+
+
 def test_compare():
     scores = {
         "gunreal": {"Pong": np.array([14.6, 14.6]), "Breakout": np.array([30.5, 59.28])},

@@ -50,6 +50,17 @@ def test_scores_of_other_processes_are_taken_over_once(monkeypatch, tmp_path):
     assert found == [(2, -8.75), (2, -8.75), (3, pytest.approx(52.5 / 3))]
 
 
+def test_scores_of_an_earlier_run_do_not_count(monkeypatch, tmp_path):
+    earlier, _ = written(monkeypatch, tmp_path)
+    curve.append_score(earlier.scores_file, -21)
+    earlier.close()
+    made, _ = written(monkeypatch, tmp_path)
+    curve.append_score(made.scores_file, 3.5)
+    made.close()
+    (line,) = metrics.read(tmp_path / metrics.FILE)
+    assert (line["episodes"], line["score_mean"]) == (1, 3.5)
+
+
 @pytest.mark.parametrize(("stop", "said"), [(True, "SIGINT"), (False, "error")])
 def test_how_it_ended(monkeypatch, tmp_path, stop, said):
     made, _ = written(monkeypatch, tmp_path)

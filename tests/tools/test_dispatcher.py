@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import sys
@@ -114,6 +115,27 @@ def test_it_stops_in_order(tmp_path, make, number):
     assert working.stopping and not working.failed
     assert [jobs.stopped_by(training.lines()) for training in wanted] == ["SIGINT", "SIGINT", None]
     assert any(progress in line for line in said)
+
+
+def test_the_remaining_time_is_of_runs_that_have_not_ended(tmp_path, make):
+    """A run may end long before its budget, at its score or by a failure."""
+    base, pc, vr = plan(tmp_path, small("base", "pc", "vr"), steps=360_100)
+    base = dataclasses.replace(base, score=1.0)
+    make_run(base, {"step": 100, "seconds": 2.0, "score_mean": 1.5, "episodes": 200, "stopped_by": "SIGINT"})
+    working, said = make([base, pc, vr], pc="fails", vr="waits")
+
+    def interrupt():
+        try:
+            wait_until(lambda: any("h left for all runs" in line for line in said))
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    working.train(lambda: None)
+    thread.join()
+    assert working.failed == [pc]
+    assert any("about 2.0 h left" in line for line in said), said  # 360,000 steps at 50 per second
 
 
 def test_it_leaves_nothing_running(tmp_path, make):

@@ -14,8 +14,9 @@ def run(*words):
     return subprocess.run([sys.executable, TOOL, "--seconds", "0.5", *words], capture_output=True, text=True)
 
 
-def test_it_compares_an_environment_with_its_engine():
-    done = run("--env", "gunreal/SeekAvoid-v0", "--agents", "2")
+@pytest.mark.parametrize("more", [[], ["--env_args", "pixels=gray"]])
+def test_it_compares_an_environment_with_its_engine(more):
+    done = run("--env", "gunreal/SeekAvoid-v0", "--agents", "2", *more)
     assert done.returncode == 0, done.stderr
     line = r"gunreal/SeekAvoid-v0 x1: ([\d,]+) agent steps/s, bare engine ([\d,]+), ratio (\S+)\n"
     found = re.fullmatch(line, done.stdout)
@@ -28,6 +29,7 @@ def test_it_compares_an_environment_with_its_engine():
     [
         (["--env", "gunreal/Catch-v0"], "gunreal/Catch-v0 is not one of gunreal's ViZDoom environments"),
         (["--env", "ALE/Pong-v5"], "ALE/Pong-v5 is not one of gunreal's ViZDoom environments"),
+        (["--env", "gunreal.envs.catch:Catch"], "catch:Catch is not one of gunreal's ViZDoom environments"),
         (["--seconds", "0"], "--seconds is 0"),
         (["--secods", "3"], "unknown flag --secods"),
     ],

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import math
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 import soak
 from measuring import endurance
 
+from gunreal.acting.pool import AgentFailure
 from gunreal.experience.waits import Waited
 
 
@@ -93,6 +95,22 @@ def test_the_verdict_is_printed_before_it_is_written(tmp_path, monkeypatch, caps
     with pytest.raises(FileNotFoundError):
         soak.main(["--json", str(folder / "soak.json")])
     assert "left behind: nothing" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (AgentFailure("agents 0 to 3 ended 3 times:\nTraceback\nValueError: it hurts"), "ValueError: it hurts"),
+        (OSError(errno.ENOSPC, "No space left on device"), "[Errno 28] No space left on device"),
+    ],
+)
+def test_a_run_that_fails_is_one_line(monkeypatch, capsys, error, said):
+    def failed(config, minutes):
+        raise error
+
+    monkeypatch.setattr(endurance, "soak", failed)
+    assert soak.main([]) == 1
+    assert capsys.readouterr() == ("", f"soak.py: {said}\n")
 
 
 def test_an_interrupted_run_is_no_result(monkeypatch, capsys):

@@ -59,6 +59,7 @@ class Trained:
         (["--nosuch", "3"], "unknown flag --nosuch"),
         (["--seed", "3"], "--seed is set by this command; leave it out"),
         (["--env", "None-v0"], "unknown environment 'None-v0'"),
+        (["--task_share", "0.5"], "task_share has no effect without tasks"),
     ],
 )
 def test_bad_input(tmp_path, monkeypatch, capsys, words, message):
@@ -104,6 +105,13 @@ def test_unfinished_runs_start_again(tmp_path, monkeypatch, capsys):
         "median 2, not reached by 0 of 2 runs" in capsys.readouterr().out and not (unfinished / "config.toml").exists()
     )
     assert (tmp_path / "Catch-v0-base-s1" / "metrics.jsonl").stat().st_mtime_ns == stamp
+
+
+def test_a_share_of_updates_is_for_settings_with_tasks(tmp_path, monkeypatch):
+    monkeypatch.setattr(steps_to_score.subprocess, "Popen", Trained)
+    assert score(tmp_path, "--seeds", "1", "--settings", ";pc", "--task_share", "0.5") == 0
+    base, pc = ((tmp_path / f"Catch-v0-{name}-s1.flags").read_text() for name in ("base", "pc"))
+    assert "--task_share 0.5 --task_share 1.0 --score" in base and "--task_share 0.5 --score" in pc
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -72,6 +72,20 @@ def test_device_runs_have_the_backend_that_they_save(tmp_path):
     assert parallel.config.backend == asked.config.backend == "tensorflow"
 
 
+def test_a_share_of_updates_is_for_settings_with_tasks(tmp_path):
+    share = ["--task_share", "0.5"]
+    base, pc = plan(tmp_path, small("base", "pc"), extra=share)
+    assert (base.config.task_share, pc.config.task_share) == (1.0, 0.5)
+    with pytest.raises(ConfigError, match="task_share has no effect without tasks"):
+        trainings.check(plan(tmp_path, small("base"), extra=share))
+
+
+def test_every_game_of_an_experiment_is_checked(tmp_path):
+    wanted = [training for env in ("CartPole-v1", CATCH) for training in plan(tmp_path, small("pc"), env=env)]
+    with pytest.raises(ConfigError, match="task 'pc' does not fit CartPole-v1"):
+        trainings.check(wanted)
+
+
 def test_how_far_a_run_is(tmp_path):
     new, partial, finished, aborted = plan(tmp_path, small("base", "pc", "vr", "rp"))
     make_run(partial, {"step": 400}, {"step": 500, "stopped_by": "SIGINT"}, {"step": 600})

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import math
 import os
 import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,20 @@ def check_processes(config: Config) -> None:
     if is_device(config) or is_cluster(config):
         fix = "leave out --runner, --nodes and --cluster"
         raise ConfigError(f"only agent processes on one machine can be measured here; {fix}")
+
+
+def with_task_share(configs: Mapping[str, Config]) -> dict[str, Config]:
+    """Returns configurations of which those without tasks have the default task_share, since others need the given one.
+
+    If none has tasks, the given one stays, so that a check refuses it.
+    """
+    if not any(config.tasks for config in configs.values()):
+        return dict(configs)
+    default = Config.task_share
+    return {
+        name: config if config.tasks else dataclasses.replace(config, task_share=default)
+        for name, config in configs.items()
+    }
 
 
 def say(text: str) -> None:

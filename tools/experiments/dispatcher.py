@@ -67,7 +67,7 @@ class Dispatcher:
         say: Callable[[str], None],
         every: float = 60.0,
     ):
-        self._trainings, self._parallel, self._lock, self._say, self._every = trainings, parallel, lock, say, every
+        self._parallel, self._lock, self._say, self._every = parallel, lock, say, every
         self._waiting = [training for training in trainings if not training.finished()]
         self._working: dict[str, tuple[Job, subprocess.Popen[bytes]]] = {}
         self._due: dict[str, float] = {}  # when to check whether a run has reached its time limit or score
@@ -183,14 +183,13 @@ class Dispatcher:
         return f"{words}, {_rate(lines):,.0f} agent steps/s"
 
     def _left(self) -> str:
-        """Estimates the remaining time of all runs from the rates of the current ones."""
+        """Estimates the remaining time of all runs that have not ended, from the rates of the current ones."""
         rates = [_rate(lines) for training, _ in self._working.values() if (lines := training.lines())]
         if not sum(rates):
             return "no steps yet"
         rate = sum(rates) / len(rates)
-        left = [
-            min(max(of.steps - of.step(), 0) / rate, max(60 * of.minutes - of.seconds(), 0)) for of in self._trainings
-        ]
+        missing = [*(training for training, _ in self._working.values()), *self._waiting]
+        left = [min(max(of.steps - of.step(), 0) / rate, max(60 * of.minutes - of.seconds(), 0)) for of in missing]
         return f"about {sum(left) / len(rates) / 3600:.1f} h left for all runs"
 
 

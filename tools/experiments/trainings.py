@@ -11,9 +11,11 @@ import contextlib
 import dataclasses
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from common.command_line import with_task_share
 
 from experiments.jobs import Job
 from experiments.table import FOREVER, TASKS, Experiment, LearningExperiment
@@ -149,13 +151,13 @@ def configs(
     fields |= {"tasks": given.get("tasks", ()), "env": env}
     fields["logdir"] = logdir or str(Path("runs") / env.replace(":", "/").rpartition("/")[2])
     common = dataclasses.replace(common, **fields)
-    planned = {name: _config(common, of) for name, of in chosen.items()}
-    if "backend" in given:
-        return planned
-    return {
-        name: dataclasses.replace(config, backend="jax") if is_device(config) else config
-        for name, config in planned.items()
-    }
+    planned = with_task_share({name: _config(common, of) for name, of in chosen.items()})
+    return {name: with_backend(config, given) for name, config in planned.items()}
+
+
+def with_backend(config: Config, given: Collection[str]) -> Config:
+    """Returns the configuration that a run saves, which has the backend jax on devices unless another one is given."""
+    return dataclasses.replace(config, backend="jax") if is_device(config) and "backend" not in given else config
 
 
 def _check_extra(name: str, chosen: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]) -> None:
@@ -179,7 +181,8 @@ def check(trainings: Sequence[Training]) -> None:
     """Raises ConfigError if a setting can't be trained or the folder of a run contains something else."""
     from gunreal.train import prepare
 
-    for config in {training.setting: training.config for training in trainings}.values():
+    # The runs of a setting differ in the seed, and in the game if the experiment has several.
+    for config in {(training.setting, training.config.env): training.config for training in trainings}.values():
         prepare(config)
     for training in trainings:
         if not training.path.exists():

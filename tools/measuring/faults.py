@@ -201,7 +201,7 @@ FAULTS = {
 @contextlib.contextmanager
 def _small_disk(folder: Path) -> Iterator[Path]:
     size = f"size={_DISK}m"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "none", str(folder)], check=True)
+    namespaces.run("mount", "-t", "tmpfs", "-o", size, "none", str(folder))
     try:
         yield folder
     finally:

@@ -39,6 +39,20 @@ def check() -> None:
         raise ConfigError("network namespaces need Linux, root, iproute2 and util-linux; leave out --mbit")
 
 
+def run(*words: str) -> str:
+    """Runs a command that only root may use, and returns what it prints.
+
+    Raises:
+      ConfigError: it failed, for example because root lacks a capability in a container.
+    """
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        needs = "it needs root with CAP_NET_ADMIN and CAP_SYS_ADMIN"
+        raise ConfigError(f"{' '.join(words)} failed: {said}; {needs}")
+    return done.stdout
+
+
 class Network:
     """The machines. Use `started`.
 
@@ -53,13 +67,13 @@ class Network:
         self._environment = os.environ | SETTINGS
 
     def _ip(self, command: str) -> None:
-        subprocess.run(["ip", *command.split()], check=True, capture_output=True)
+        run("ip", *command.split())
 
     def make(self) -> None:
         """Makes the bridge and starts Ray on this machine.
 
         Raises:
-          ConfigError: there are too many networks already.
+          ConfigError: there are too many networks already, or a command fails.
         """
         number = self._make_bridge()
         self._ip(f"addr add {self._net}.1/24 dev {self._name}")
@@ -73,8 +87,8 @@ class Network:
             name = f"gunreal{number}"
             try:
                 self._ip(f"link add {name} type bridge")
-            except subprocess.CalledProcessError as error:
-                if b"exists" not in error.stderr:
+            except ConfigError as error:
+                if "exists" not in str(error):
                     raise
             else:
                 self._name, self._net = name, f"10.{77 + number}.0"
@@ -131,7 +145,7 @@ class Network:
             f"tc qdisc replace dev {self._name}v{place} {rule}",
             f"tc -n {self._name}-{place} qdisc replace dev eth0 {rule}",
         ):
-            subprocess.run(where.split(), check=True, capture_output=True)
+            run(*where.split())
 
     def cut(self, place: int, is_cut: bool = True) -> None:
         """Cuts the network of a machine, or joins it again."""
@@ -139,8 +153,7 @@ class Network:
 
     def pids(self, place: int) -> list[int]:
         """The numbers of all processes on a machine."""
-        command = ["ip", "netns", "pids", f"{self._name}-{place}"]
-        return list(map(int, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()))
+        return list(map(int, run("ip", "netns", "pids", f"{self._name}-{place}").split()))
 
     def place(self, pid: int) -> int:
         """The machine of a process, which is on one of them."""

@@ -208,8 +208,7 @@ def _scaled(count: int, by: int) -> int:
 
 
 def trial(config: Config, seconds: float, lag: float) -> Trial:
-    """Measures a configuration for `seconds` after a warm-up of half that time. Settings with more `lag` are "
-    "invalid."""
+    """Measures a configuration for `seconds` after a warm-up of half that time. Settings above `lag` are invalid."""
     try:
         row = measure.row(config, seconds / 2, parts=False)
     except measure.MeasurementFailed as error:

@@ -124,7 +124,9 @@ def _contestant(
     peer = PEERS[_known(name, names)]
     if peer.flags is not None:
         flags = [*peer.flags, *rest, *(f"--{word}" for word in words)]
-        from_flags([name, *flags])  # raises ConfigError before anything starts
+        _, extras = from_flags([name, *flags])  # raises ConfigError before anything starts
+        if extras.resume:  # it would take over the settings of that run
+            raise ConfigError("--resume can't be used here; leave it out, and give the settings as flags")
         chosen: dict[str, Any] = {"flags": flags}
     else:
         chosen, default = {}, settings(getattr(peer, driver))

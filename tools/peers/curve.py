@@ -44,6 +44,7 @@ class Curve:
         self._episodes = self._step = self._read = 0
         self._start = self._written = time.monotonic()
         self._file = open(folder / FILE, "w", buffering=1)  # noqa: SIM115
+        self.scores_file.unlink(missing_ok=True)  # of an earlier run
 
     @property
     def scores_file(self) -> Path:

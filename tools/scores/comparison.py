@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -50,15 +51,20 @@ def _ended(lines: Lines) -> bool:
 
 
 def points(runs: Runs, key: str, where: float) -> dict[str, dict[str, np.ndarray]]:
-    """Returns the scores at a number of steps or seconds. Runs that have not got there are left out."""
-    least = (1 - _SHORT) * where
+    """Returns the scores at a number of steps or seconds. Runs that lack a score by then or end before are left out."""
     found: dict[str, dict[str, np.ndarray]] = {}
     for system, games in runs.items():
         for game, of in games.items():
-            scores = [score_at(lines, key, where) for lines in of if lines[-1][key] >= least]
+            scores = [score_at(lines, key, where) for lines in of if _covers(lines, key, where)]
             if scores:
                 found.setdefault(system, {})[game] = np.array(scores)
     return found
+
+
+def _covers(lines: Lines, key: str, where: float) -> bool:
+    """Whether a run has got to a number of steps or seconds, and had a score by then."""
+    first = next((line[key] for line in lines if line["score_mean"] is not None), math.inf)
+    return first <= where and lines[-1][key] >= (1 - _SHORT) * where
 
 
 def compare(scores: Points, ours: Sequence[str]) -> dict[str, Any]:
