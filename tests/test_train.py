@@ -37,7 +37,7 @@ def saved_run(folder, blobs=None, **options):
         (run_dir / "checkpoints").mkdir()
         (run_dir / "checkpoints" / "step_000000000010.npz").write_bytes(b"PK")
     elif blobs is not None:
-        plain = {"metrics": {}, "config": {"agents": config.agents, "agents_per_process": config.agents_per_process}}
+        plain = {"metrics": {}, "config": dataclasses.asdict(config) | {"serial": bool(blobs)}}
         checkpoint.save(run_dir, 10, {}, json.loads(json.dumps(plain)), blobs)
 
 
@@ -46,7 +46,7 @@ def saved_run(folder, blobs=None, **options):
     [
         ("damaged", {}, "", "has no readable checkpoint"),
         ({"serial": b""}, {}, "", "a serial run can only be resumed as a serial run"),
-        ({}, {"serial": True}, "", "lacks the agents of this serial run"),
+        ({}, {"serial": True}, "", "a serial run can only be resumed as a serial run"),
         ({"serial": b""}, {"serial": True}, "--agents 16", "a serial run cannot change agents from 24"),
         ({}, {}, "--discount 0.5", "a resumed run cannot change discount from 0.99 to 0.5"),
     ],

@@ -28,13 +28,14 @@ def start(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:
     if resumed.step >= config.steps:
         taken = f"{resumed.step:,} of {config.steps:,} steps"
         raise ConfigError(f"{run_dir} has already taken {taken}; raise the budget with --steps")
-    if "serial" in resumed.blobs and not config.serial:
+    saved = resumed.extra["config"]
+    if config.serial != saved["serial"]:
         raise ConfigError("a serial run can only be resumed as a serial run, and a parallel one as a parallel one")
-    saved, kind = resumed.extra["config"], "serial" if config.serial else "device" if is_device(config) else ""
+    kind = "serial" if config.serial else "device" if is_device(config) else ""
     if kind and not _has_agents(resumed):
         raise ConfigError(
-            f"{resumed.path} lacks the agents of this {kind} run, as all checkpoints from the Hub do; start a new run "
-            f"with --init {run_dir}"
+            f"{resumed.path} lacks the agents of a {kind} run, as checkpoints of parallel runs and from the Hub do; "
+            f"start a new run with --init {run_dir}"
         )
     for name in ("agents", "agents_per_process"):
         if kind and getattr(config, name) != saved[name]:
