@@ -22,7 +22,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.command_line import Parser, check_processes, check_writable, say
+from common.command_line import Parser, check_processes, check_writable, reason, say
 from measuring import endurance
 
 from gunreal.acting.pool import AgentFailure
@@ -58,8 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"soak.py: {error}", file=sys.stderr)
         return 2
     except (AgentFailure, OSError) as error:
-        reason = str(error).strip().rpartition("\n")[2]  # the last line of an agent's traceback
-        print(f"soak.py: {reason}", file=sys.stderr)
+        print(f"soak.py: {reason(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:  # a part of a test is no result
         print("soak.py: interrupted", file=sys.stderr)

@@ -26,7 +26,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from common.command_line import Parser, check_positive, check_processes
+from common.command_line import Parser, check_positive, check_processes, reason
 
 import gunreal
 from gunreal.acting.pool import AgentFailure
@@ -133,8 +133,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"task_gradients.py: {error}", file=sys.stderr)
         return 2
     except (AgentFailure, OSError) as error:
-        reason = str(error).strip().rpartition("\n")[2]  # the last line of an agent's traceback
-        print(f"task_gradients.py: {reason}", file=sys.stderr)
+        print(f"task_gradients.py: {reason(error)}", file=sys.stderr)
         return 1
     if len(found) < options.updates:
         return 130

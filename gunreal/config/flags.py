@@ -23,6 +23,7 @@ from gunreal.config.schema import FIELDS, TYPES, Config, ConfigError, close_matc
 from gunreal.config.units import parse_count, parse_size
 
 _TABLES = ("env_args", "task", "network_args")
+_ARGUMENTS = {"env": "env_args", "network": "network_args"}  # tables by the setting to which they belong
 _EXAMPLES = {"env_args": "frameskip=4", "task": "pc.weight=0.05", "network_args": "width=2", "task_weight": "pc=0.05"}
 _OTHERS = {**usage.FILES, "task_weight": usage.TASK_WEIGHT, **usage.HELP}
 
@@ -235,14 +236,14 @@ def _nested(pairs: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def _merge(file: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     """The values of the file, overridden by the flags. Tables are merged by key.
 
-    If the flags name another environment than the file, the file's `env_args` are dropped. A task that the file names
-    and the flags leave out is dropped together with its options. The options of a task written as module:Class stay if
-    the flags name such a task, too, since the names of both are unknown until they are loaded.
+    If the flags name another environment or network than the file, the file's arguments for it are dropped. A task that
+    the file names and the flags leave out is dropped together with its options. The options of a task written as
+    module:Class stay if the flags name such a task, too, since the names of both are unknown until they are loaded.
     """
-    if "env" in file and found.get("env", file["env"]) != file["env"]:
-        file = {name: value for name, value in file.items() if name != "env_args"}
+    replaced = {_ARGUMENTS.get(name) for name, value in file.items() if found.get(name, value) != value}
+    file = {name: value for name, value in file.items() if name not in replaced}
     merged = file | found
-    for table in ("env_args", "network_args"):
+    for table in _ARGUMENTS.values():
         if table in file:
             merged[table] = file[table] | found.get(table, {})
     if "task" in file:

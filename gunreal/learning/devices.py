@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
+import importlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gunreal.config.checks import is_installed
 from gunreal.config.derived import is_device
 from gunreal.config.schema import ConfigError
 from gunreal.learning import heap
@@ -23,7 +24,7 @@ _UNUSED = ("IPython", "jax", "matplotlib")
 
 def installed() -> tuple[str, ...]:
     """The backends whose package is installed. None is imported."""
-    return tuple(name for name in BACKENDS if importlib.util.find_spec(name))
+    return tuple(name for name in BACKENDS if is_installed(name))
 
 
 def check_installed(backend: str) -> None:

@@ -14,7 +14,6 @@ import numpy as np
 
 from gunreal.config.folders import unwritable
 from gunreal.config.schema import ConfigError
-from gunreal.config.values import is_number
 from gunreal.records.metrics import FILE, read
 from gunreal.records.tensorboard import EventFile
 from gunreal.records.tracker import Tracker
@@ -101,11 +100,7 @@ class MetricsWriter:
 
 
 def _rewind(path: Path, step: int) -> None:
-    lines = read(path)
-    for number, line in enumerate(lines, 1):
-        if not is_number(line["step"]):
-            raise ValueError(f"line {number} has the step {line['step']!r}, which is not a number")
-    kept = [line for line in lines if line["step"] <= step]
+    kept = [line for line in read(path) if line["step"] <= step]
     for line in kept:
         line.pop("stopped_by", None)  # the run goes on
     temporary = path.with_suffix(".tmp")

@@ -51,6 +51,7 @@ from typing import Any
 
 import numpy as np
 
+from gunreal.config.values import is_number
 from gunreal.records.mean import Mean
 
 FILE = "metrics.jsonl"
@@ -238,7 +239,7 @@ def read(path: str | Path) -> list[dict[str, Any]]:
     """Reads the lines of a `metrics.jsonl`, oldest first. An incomplete last line is left out.
 
     Raises:
-      ValueError: another line is not valid JSON, or has no step.
+      ValueError: another line is not valid JSON, or has no step that is a number.
     """
     texts = Path(path).read_text(encoding="utf-8", errors="replace").split("\n")
     lines = [json.loads(text) for text in texts[:-1] if text.strip("\0 ")]
@@ -247,4 +248,6 @@ def read(path: str | Path) -> list[dict[str, Any]]:
     for number, line in enumerate(lines, 1):
         if not isinstance(line, dict) or "step" not in line:
             raise ValueError(f"line {number} has no step")
+        if not is_number(line["step"]):
+            raise ValueError(f"line {number} has the step {line['step']!r}, which is not a number")
     return lines

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import os
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gunreal.config.checks import is_installed
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.spec import Spec
 from gunreal.records.writable import check_writable
@@ -40,7 +40,7 @@ def check(path: str | Path) -> Path:
     if path.suffix not in (".keras", ".onnx"):
         raise ConfigError(f"cannot export to {path}; write FILE.keras or FILE.onnx")
     check_writable(path)
-    missing = [name for name in _ONNX if importlib.util.find_spec(name) is None]
+    missing = [name for name in _ONNX if not is_installed(name)]
     if path.suffix == ".onnx" and missing:
         raise ConfigError(f'an export to ONNX needs {" and ".join(missing)}; run pip install "gunreal[onnx]"')
     return path

@@ -135,6 +135,13 @@ def test_another_environment_drops_the_files_env_args(tmp_path):
     assert parse(f"--config={path}", "--env=ALE/Breakout-v5")[0].env_args == {"frameskip": 3}
 
 
+def test_another_network_drops_the_files_network_args(tmp_path):
+    path = tmp_path / "some.toml"
+    path.write_text('network = "impala"\n[network_args]\nwidth = 2\n')
+    assert parse(f"--config={path}", "--network=small")[0].network_args == {}
+    assert parse(f"--config={path}", "--network=impala")[0].network_args == {"width": 2}
+
+
 def test_the_configuration_of_deepmind_lab_is_also_one_of_the_vizdoom_maze():
     path = Path(__file__).parents[2] / "configs" / "dmlab_nav_maze_static_01.toml"
     assert "--env gunreal/NavMazeStatic-v0" in path.read_text()

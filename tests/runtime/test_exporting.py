@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib.util
 import os
 import zipfile
 
@@ -106,7 +105,7 @@ def test_bad_paths(tmp_path, name, message):
 
 
 def test_missing_packages_are_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tf2onnx" else name)
+    monkeypatch.setattr(exporting, "is_installed", lambda name: name != "tf2onnx")
     with pytest.raises(ConfigError, match=r'^an export to ONNX needs tf2onnx; run pip install "gunreal\[onnx\]"$'):
         check(tmp_path / "policy.onnx")
     assert check(tmp_path / "policy.keras").name == "policy.keras"
@@ -135,7 +134,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch, suffix):
     monkeypatch.setattr(
         exporting, "_CONVERT", exporting._CONVERT.replace("from gunreal.learning.portable import to_onnx", failing)
     )
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(exporting, "is_installed", lambda name: True)
     config, path = Config(network="mlp", hidden=16, backend=BACKEND), tmp_path / f"policy{suffix}"
     state = build_learner(config, VECTORS, ()).get_state()
     path.write_text("old")

@@ -87,6 +87,11 @@ def with_task_share(configs: Mapping[str, Config]) -> dict[str, Config]:
     }
 
 
+def reason(error: Exception) -> str:
+    """The last line of an error, which is the reason if it holds the traceback of an agent."""
+    return str(error).strip().rpartition("\n")[2]
+
+
 def say(text: str) -> None:
     """Prints a line that starts with the time of day."""
     print(f"{time.strftime('%H:%M')} {text}", flush=True)

@@ -148,10 +148,9 @@ def _ours(system: Contestant, game: str, steps: int, seed: int, logdir: Path, sc
         if field in extras.given and (field, extras.given[field]) != ("env", f"ALE/{game}-v5"):
             raise ConfigError(f"--{field} is set by this command; leave it out after --")
     name = run_name(system.label, game, seed)
-    config = dataclasses.replace(config, steps=steps, seed=seed, name=name, logdir=str(logdir))
-    if "metrics_seconds" not in extras.given:
-        config = dataclasses.replace(config, metrics_seconds=5.0)
-    config = trainings.with_backend(config, extras.given)
+    seconds = extras.given.get("metrics_seconds", 5.0)
+    own = {"steps": steps, "seed": seed, "name": name, "logdir": str(logdir), "metrics_seconds": seconds}
+    config = trainings.with_backend(dataclasses.replace(config, **own), extras.given)
     return Training(f"{game}-{system.label}", config, score=score, minutes=minutes)
 
 
