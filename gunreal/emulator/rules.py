@@ -26,12 +26,17 @@ _BINARY = {ast.Add: 8, ast.Sub: 9, ast.Mult: 10, ast.FloorDiv: 11, ast.Mod: 12, 
 _UNARY = {ast.USub: 18, ast.Not: 19}
 _COMPARE = {ast.Eq: 20, ast.NotEq: 21, ast.Lt: 22, ast.LtE: 23, ast.Gt: 24, ast.GtE: 25}
 _BOOL = {ast.And: 26, ast.Or: 27}
+_LARGEST = 2**31 - 1
 _END, _CONSTANT, _VARIABLE, _HAS, _SELECT = 0, 1, 6, 7, 28
 
 
 def compile_rule(expression: str) -> np.ndarray:
     """Compiles an expression to a program, int32 `[length]`. Raises ValueError if the expression is invalid."""
-    code, depth = _emit(ast.parse(expression, mode="eval").body)
+    try:
+        tree = ast.parse(expression, mode="eval")
+    except SyntaxError as error:
+        raise ValueError(f"{expression!r} is not an expression: {error.msg}") from error
+    code, depth = _emit(tree.body)
     if depth > STACK:
         raise ValueError(f"{expression!r} needs {depth} stack entries, more than {STACK}; use less nesting")
     return np.array([*code, _END], np.int32)
@@ -41,6 +46,8 @@ def _emit(node: ast.AST) -> tuple[list[int], int]:
     """Returns the code of a node and the stack depth that it needs."""
     match node:
         case ast.Constant(value=int(value)):
+            if value > _LARGEST:
+                raise ValueError(f"{value} is too large for a rule; numbers have 32 bits")
             return [_CONSTANT, value], 1
         case ast.Name(id=name) if name in VARIABLES:
             return [_VARIABLE, VARIABLES.index(name)], 1
@@ -48,10 +55,13 @@ def _emit(node: ast.AST) -> tuple[list[int], int]:
             if not (0x80 <= address <= 0xFF or 0xF080 <= address <= 0xF0FF):
                 raise ValueError(f"{load}({address:#x}): the address must be 0x80 to 0xFF, or 0xF080 to 0xF0FF")
             return [_LOADS[load], address & 127 | address >> 8 & 128], 1
-        case ast.Call(func=ast.Name(id="has"), args=arguments):
-            first, last, value = (ast.literal_eval(argument) for argument in arguments)
+        case ast.Call(
+            func=ast.Name(id="has"), args=[ast.Constant(int(first)), ast.Constant(int(last)), ast.Constant(int(value))]
+        ):
             if not 0x80 <= first <= last <= 0xFF:
                 raise ValueError(f"{ast.unparse(node)}: the addresses must ascend from 0x80 to 0xFF")
+            if value > 0xFF:
+                raise ValueError(f"{ast.unparse(node)}: a byte is at most 0xFF")
             return [_HAS, first & 127 | (last & 127) << 8 | value << 16], 1
         case ast.BinOp(left=left, op=operator, right=right):
             return _join([left, right], _operation(_BINARY, operator, node))

@@ -41,7 +41,9 @@ def test_a_games_rules_mean_what_they_say(game):
 
 
 @pytest.mark.parametrize("bad", ["m(3)", "m(0xF000)", "m(0x1080)", "has(0x90, 0x80, 1)", "has(0x70, 0x80, 1)",
-                                 "has(0x80)", "nothing + 1", "print(1)", "1.5", "m(x)"])  # fmt: skip
+                                 "has(0x80)", "has(0x80, 0x90, 256)", "has(0x80, 0x90, m(0x80))",
+                                 "has(0x80, 0x90, 1.5)", "m(0x80) +", "", "2147483648", "nothing + 1", "print(1)",
+                                 "1.5", "m(x)"])  # fmt: skip
 def test_invalid_rules_are_rejected(bad):
     with pytest.raises(ValueError):
         compile_rule(bad)
