@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         curves.check_smoothing(options.smooth)
         curves.check_matplotlib()
         groups = group(options.runs, options.logdir, options.group)
-        keys = options.x or ("eval_step,seconds" if options.y.startswith("eval_") else "step,seconds")
+        keys = options.x or f"{curves.steps_of(options.y)},seconds"
         drawn = curves.panels(groups, [(x, options.y) for x in keys.split(",")], options.smooth)
         note = f"Line: {curves.STATISTIC}." if any(len(paths) > 1 for paths in groups.values()) else ""
         curves.draw(drawn, options.out, options.title, note, options.smooth)

@@ -255,12 +255,14 @@ class Run:
         out = exporting.check(path)
         return exporting.export(self._usable, self.spec, self.actor_critic.get_state(), out)
 
-    def plot(self, path: str | Path | None = None, *, x: str = "step", y: str = "score_mean", smooth: int = 1) -> Path:
+    def plot(
+        self, path: str | Path | None = None, *, x: str | None = None, y: str = "score_mean", smooth: int = 1
+    ) -> Path:
         """Draws a learning curve. Needs `pip install "gunreal[plot]"`.
 
         Args:
           path: picture to write, in the format of its name. The default is `curve.png` in the run's folder.
-          x: key of `metrics` for the horizontal axis.
+          x: key of `metrics` for the horizontal axis. The default is the agent steps at which `y` was measured.
           y: key of `metrics` for the vertical axis.
           smooth: width of the moving mean, an odd number of lines of metrics.
 
@@ -277,7 +279,7 @@ class Run:
         curves.check_smoothing(smooth)
         curves.check_matplotlib()
         out = self.path / "curve.png" if path is None else Path(path)
-        drawn = curves.panels({self.path.name: [self.path]}, [(x, y)], smooth)
+        drawn = curves.panels({self.path.name: [self.path]}, [(x or curves.steps_of(y), y)], smooth)
         curves.draw(drawn, out, width=smooth)
         return out
 

@@ -241,6 +241,8 @@ def test_plot_draws_the_runs_own_curve(run, tmp_path):
     picture = (tmp_path / "a.svg").read_text()
     assert picture.startswith("<?xml") and "updates" in picture and "moving mean over 3" in picture
     assert run.plot() == run.path / "curve.png" and run.plot().read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(gunreal.ConfigError, match="has no values of eval_scores over eval_step"):
+        run.plot(y="eval_scores")
     with pytest.raises(gunreal.ConfigError, match="has no values of scores over step"):
         run.plot(y="scores")
     with pytest.raises(gunreal.ConfigError, match="an odd number"):

@@ -94,6 +94,11 @@ def read(run_dir: Path, x: str, y: str, width: int = 1) -> Curve:
     return Curve(run_dir.name, xs, smooth(ys, width))
 
 
+def steps_of(y: str) -> str:
+    """The key of the agent steps at which a value was measured."""
+    return "eval_step" if y.startswith("eval_") else "step"
+
+
 def check_smoothing(width: int) -> None:
     """Raises ConfigError if `width` cannot be the width of a centered moving mean."""
     if width < 1 or width % 2 == 0:
