@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import statistics
 import time
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from emulation.verify import actions_of, oracle
+from gunreal.config.checks import is_installed
 from gunreal.emulator import VectorAtari
 from gunreal.emulator.console import Console
 from gunreal.emulator.games import find_game
@@ -93,7 +93,7 @@ def _ale_steps(game: str, frames: int) -> Callable[[], float]:
 
 
 def _envpool_steps(game: str, frames: int) -> Callable[[], float] | None:
-    if importlib.util.find_spec("envpool") is None:
+    if not is_installed("envpool"):
         return None
     import envpool
 

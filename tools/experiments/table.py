@@ -6,11 +6,12 @@ be set on the command line.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
+
+from gunreal.config.checks import is_installed
 
 TASKS = ("pc", "vr", "rp")
 ALL = "pc+vr+rp"
@@ -76,7 +77,7 @@ class Experiment:
 
     def env(self) -> str:
         """Returns the first of `envs` that is available on this machine."""
-        lab = importlib.util.find_spec("deepmind_lab") is not None
+        lab = is_installed("deepmind_lab")
         return next((env for env in self.envs if lab or not env.startswith("dmlab/")), self.envs[-1])
 
 
