@@ -13,25 +13,27 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gunreal.acting.pool import AgentFailure
-from gunreal.cluster import shards
+from gunreal.cluster import serials, shards
 from gunreal.cluster.engine import Engine
 from gunreal.cluster.fleet import Fleet, Member
 from gunreal.cluster.model import Model
 from gunreal.cluster.node import Answer, Node
 from gunreal.cluster.reducer import Refused
 from gunreal.cluster.report import Report
-from gunreal.cluster.rounds import Round, rate_factor
-from gunreal.config.derived import minibatch_count, per_process, rates, rollouts_per_batch
+from gunreal.cluster.rounds import Round, answers_per_turn, rate_factor
+from gunreal.config.derived import rates
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
 from gunreal.records import checkpoint
+from gunreal.records.warning import warn
 from gunreal.runtime import starting
 from gunreal.runtime.base import BaseSystem
-from gunreal.runtime.system import make_metrics, next_process
+from gunreal.runtime.system import make_metrics
 from gunreal.tasks.base import AuxiliaryTask
 
 _TICK = 0.1  # seconds between calls of `tick`
-_AGENTS = 160_000  # numbers of agents that one node may use, when one machine resumes the run
+_ATTEMPTS = 3  # at the step of a round while reducers die; between rounds, the run sees that it is being stopped
+_LOST = 10  # rounds in a row whose gradients reducers cannot get, after which the run ends
 
 
 class Gradient(NamedTuple):
@@ -46,26 +48,6 @@ class Gradient(NamedTuple):
     member: Member
     slices: list[Any]
     answer: Answer
-
-
-def answers_per_turn(config: Config) -> int:
-    """Number of gradients for which a node uses one rollout of each of its agents.
-
-    Agents of a group end their rollouts at the same time, and often other groups do, too. The first gradient then waits
-    for all of them, and the next ones find their rollouts ready. Such a wait comes at least once per turn.
-    """
-    batches = -(-config.agents // rollouts_per_batch(config))
-    return batches * (config.ppo_epochs * minibatch_count(config) if config.algorithm == "ppo" else 1)
-
-
-def first_serial(resumed: checkpoint.Checkpoint | None) -> int:
-    """The number of the first node, which no node has had before the resume. Only node 0 has the seed of the run."""
-    if resumed is None:
-        return 0
-    if "node_serial" in resumed.extra:
-        return resumed.extra["node_serial"]
-    # One machine wrote this checkpoint. Its processes were counted on from the numbers of all nodes before it.
-    return max(1, next_process(resumed, _AGENTS))
 
 
 class Coordinator(BaseSystem):
@@ -86,6 +68,7 @@ class Coordinator(BaseSystem):
         resumed: checkpoint.Checkpoint | None,
     ):
         self._gradients: list[Gradient] = []
+        self._lost = 0  # rounds in a row whose gradients reducers could not get
         self._model: Model | None = None
         self._shards: shards.Shards | None = None
         self._report = Report()
@@ -98,7 +81,7 @@ class Coordinator(BaseSystem):
             failed.callback(self._engine.close)
             super().__init__(config, make_metrics(tasks, resumed), run_dir, resumed)
             failed.callback(super().close)
-            self._fleet = Fleet(self._engine, config, spec, first_serial(resumed), self.node)
+            self._fleet = Fleet(self._engine, config, spec, serials.first(resumed), self.node)
             failed.pop_all()
 
     def run(self, tick: Callable[[], None]) -> None:
@@ -205,21 +188,21 @@ class Coordinator(BaseSystem):
         now = time.monotonic()
         self._report.ended(now - self._round.began, [gradient.answer.seconds for gradient in found])
         self._round.begin(now)
-        norm, rate, before, added = None, 0.0, self._model.moments.vector, True
+        norm, rate, before, attempts = None, 0.0, self._model.moments.vector, 0
         while found and norm is None:
             rate = self._rate()
             rescalings = self._model.moments.absorb([gradient.answer.moments for gradient in found])
-            step = self._shards.begin([gradient.slices for gradient in found], rate, rescalings, added)
+            step = self._shards.begin([gradient.slices for gradient in found], rate, rescalings, not attempts)
             self._model.version += 1
             sent = self._shards.weights
             self._send_all()
             try:
-                norm, found = self._finish(step, found, added)
+                norm, found = self._finish(step, found, not attempts)
             except AgentFailure:
                 self._model.version -= 1
                 self._model.moments.vector = before
                 raise
-            added = False
+            attempts += 1
             if self._shards.weights != sent:
                 self._fleet.recall(self._model.version)
             if norm is None:
@@ -227,6 +210,11 @@ class Coordinator(BaseSystem):
                 self._model.moments.vector = before
                 if not self._engine.machines():  # a reducer has no place, and the run may be stopped meanwhile
                     found = []
+                elif found and (attempts == _ATTEMPTS or self.in_haste):
+                    warn("reducers keep failing, and a round has no update; check the machines' disks and Ray's logs")
+                    found = []
+        if norm is not None:
+            self._lost = 0
         if norm is not None and math.isfinite(norm):
             size = sum(gradient.answer.size for gradient in found)
             self.metrics.updated(size, grad_norm=norm, learning_rate=rate)
@@ -250,8 +238,16 @@ class Coordinator(BaseSystem):
                 return None, there
             cause = getattr(error, "cause", error)
             if isinstance(cause, ray_error):  # Ray takes a gradient for there if it knows that the gradient is lost
+                self._skip_round(str(cause).strip() or repr(cause))
                 return None, []
             raise AgentFailure(f"a reducer failed twice: {cause!r}; see Ray's logs, and use --resume") from error
+
+    def _skip_round(self, why: str) -> None:
+        self._lost += 1
+        text = f"a reducer cannot get the gradients of a round: {why.splitlines()[0]}"
+        if self._lost == _LOST:
+            raise AgentFailure(f"{text}, {_LOST} times in a row; see Ray's logs, and use --resume")
+        warn(f"{text}; the round has no update")
 
     def _rate(self) -> float:
         config, step = self.config, self.metrics.step
@@ -282,9 +278,7 @@ class Coordinator(BaseSystem):
     def save(self) -> None:
         """Writes a checkpoint, from which a cluster or a single machine can continue."""
         if self._model is not None:
-            serial = self._fleet.serial
-            processes = -(-serial * _AGENTS // per_process(self.config))
-            self.save_checkpoint(self.state(), node_serial=serial, processes=processes)
+            self.save_checkpoint(self.state(), **serials.saved(self._fleet.serial, self.config))
 
     def weights_sha256(self) -> str:
         """Hash of the weights and moments."""

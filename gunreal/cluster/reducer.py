@@ -116,7 +116,6 @@ class Reducer:
         """
         norm, most = math.sqrt(sum(squares)), self._config.max_grad_norm
         if not math.isfinite(norm):
-            self._optimizer.updates += 1
             return self.updates(), self._weights
         if most > 0:
             self._total *= np.float32(most / max(norm, most))

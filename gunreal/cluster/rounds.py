@@ -7,9 +7,22 @@ from collections import defaultdict, deque
 
 import numpy as np
 
+from gunreal.config.derived import minibatch_count, rollouts_per_batch
+from gunreal.config.schema import Config
+
 _REMEMBERED = 256  # answers whose times set the deadline
 _FEWEST = 8  # answers before there is a deadline
 _TIMES, _GRACE = 2.0, 0.02  # the deadline is this multiple of the median time, plus these seconds
+
+
+def answers_per_turn(config: Config) -> int:
+    """Number of gradients for which a node uses one rollout of each of its agents.
+
+    Agents of a group end their rollouts at the same time, and often other groups do, too. The first gradient then waits
+    for all of them, and the next ones find their rollouts ready. Such a wait comes at least once per turn.
+    """
+    batches = -(-config.agents // rollouts_per_batch(config))
+    return batches * (config.ppo_epochs * minibatch_count(config) if config.algorithm == "ppo" else 1)
 
 
 class Round:

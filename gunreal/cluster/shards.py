@@ -15,6 +15,7 @@ from gunreal.cluster.flat import bounds
 from gunreal.cluster.moments import within
 from gunreal.cluster.reducer import Reducer, Rescaling, Shard
 from gunreal.config.version import VERSION
+from gunreal.records.warning import warn
 
 _BACKUP = 5.0  # seconds between copies of the optimizer's averages. The weights of every round are kept in any case.
 _PATIENCE = 10.0  # seconds for a call of a reducer; only a lost machine or a stopped process takes so long
@@ -124,7 +125,10 @@ class Shards:
         return Step(squares, [updates for updates, _ in refs], before, rescalings)
 
     def finish(self, step: Step) -> float | None:
-        """Waits until a step is taken. If a reducer dies while it applies the gradient, its slice is only rescaled.
+        """Waits until a step is taken.
+
+        If a reducer dies or fails while it applies the gradient, its slice is only rescaled. The step is not repeated,
+        because the other reducers have taken it.
 
         Returns:
           The norm of the gradient. None if a reducer died before, and none has taken the step.
@@ -136,18 +140,28 @@ class Shards:
         squares = [self._result(ref) for ref in step.squares]
         dead = [place for place, found in enumerate(squares) if found is None]
         norm = None if dead else math.sqrt(sum(squares))
+        taken = norm is not None and math.isfinite(norm)
         if norm is not None:
-            dead = [place for place, updates in enumerate(step.updates) if self._result(updates) is None]
+            dead = [place for place, updates in enumerate(step.updates) if not self._has_applied(updates)]
             self.weights = [step.before[place] if place in dead else ref for place, ref in enumerate(given)]
+        if taken:
             self._updates += 1
-            if math.isfinite(norm):
-                self._rescalings.append((self._updates, step.rescalings))
+            self._rescalings.append((self._updates, step.rescalings))
         for place in dead:
-            self._recover(place, missed=norm is not None)
+            self._recover(place, missed=taken)
         for place in dead:
             self._replace(place)
         self._copy()
         return norm
+
+    def _has_applied(self, updates: Any) -> bool:
+        """Whether a reducer has taken a step without an error. Raises HeadLost."""
+        try:
+            return self._result(updates) is not None
+        except self._ray.exceptions.RayError as error:
+            why = (str(error).strip() or repr(error)).splitlines()[-1]
+            warn(f"a reducer failed in a step ({why}); another takes its place")
+            return False
 
     def _result(self, ref: Any) -> Any:
         """What a reducer returned, or None if it has died. Raises HeadLost."""

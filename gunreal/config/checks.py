@@ -184,6 +184,8 @@ def _check_cluster(config: Config) -> None:
         raise ConfigError('several nodes need Ray; install it with pip install "gunreal[cluster]"')
     if config.serial:
         raise ConfigError("serial runs on one machine; leave out serial, or leave out nodes and cluster")
+    if config.cluster == "local":  # a word of Ray's, which starts one that the run does not protect
+        raise ConfigError("cluster is 'local', which is no address; to train on this machine, set nodes only")
 
 
 def _check_effect(config: Config, given: Collection[str]) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import types
 
 import numpy as np
@@ -8,14 +7,14 @@ import pytest
 from ray_standin import Engine
 
 from gunreal.cluster import coordinator
-from gunreal.cluster.coordinator import Coordinator, Gradient, answers_per_turn, first_serial
+from gunreal.cluster.coordinator import Coordinator, Gradient
 from gunreal.cluster.node import Answer, Description, node_fields
 from gunreal.cluster.reducer import Refused
 from gunreal.cluster.report import Report
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
 from gunreal.records.metrics import RunMetrics
-from gunreal.runtime import base, system
+from gunreal.runtime import base
 
 STATE = {"weights/a": np.zeros(3), "optimizer/000": np.array(0), "version": np.array(0)}
 
@@ -76,6 +75,7 @@ def with_a_gradient(updated, refused, *hosts):
     found._shards = types.SimpleNamespace(weights=[], begin=lambda *_: None)
     found.metrics = types.SimpleNamespace(updated=lambda *args, **options: updated.append(args))
     found._rate, found._send_all = lambda: 0.1, lambda: None
+    found.in_haste, found._lost = False, 0
     answer = Answer(True, np.ones(3, np.float32), 80, 0.1, 0, {})
     found._gradients = [Gradient(types.SimpleNamespace(slot=0), [], answer)]
     return found, answer
@@ -94,6 +94,18 @@ def test_a_step_is_repeated_until_no_machine_is_left_for_a_reducer():
     found._shards.finish = finish
     found._update()
     assert steps == [5, 5, 5] and found._model.version == 4 and found._model.moments.vector is BEFORE
+
+
+@pytest.mark.parametrize(("in_haste", "attempts"), [(False, 3), (True, 1)])
+def test_reducers_that_keep_dying_do_not_keep_the_run_from_ending(capsys, in_haste, attempts):
+    """Between rounds the run writes metrics and sees that it has been stopped."""
+    found, _ = with_a_gradient([], types.SimpleNamespace(refused=0), "a")
+    steps, found.in_haste = [], in_haste
+    found._shards.finish = lambda _: steps.append(1)
+    found._fleet = types.SimpleNamespace(recall=lambda version: None)
+    found._update()
+    assert len(steps) == attempts and found._model.version == 4 and found._model.moments.vector is BEFORE
+    assert capsys.readouterr().err.count("reducers keep failing") == 1
 
 
 def test_moments_do_not_change_with_a_step_that_was_not_taken():
@@ -140,20 +152,6 @@ def test_nodes_learn_with_the_entropy_weight_of_the_whole_run():
     assert sent[0][0] == 4 and sent[0][1] == pytest.approx(0.075) and sent[0][3] == "part"
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "agents", "min_batch", "answers"),
-    [
-        ("a3c", 6, 20, 6),
-        ("a3c", 6, 80, 2),  # a batch of 4 rollouts
-        ("a3c", 2, 80, 1),  # each batch waits for two rollouts of each agent
-        ("ppo", 24, 480, 9),
-        ("ppo", 30, 480, 18),
-    ],
-)
-def test_a_turn_has_a_rollout_of_each_agent(algorithm, agents, min_batch, answers):
-    assert answers_per_turn(Config(algorithm=algorithm, agents=agents, min_batch=min_batch)) == answers
-
-
 def test_nodes_have_time_to_wait_for_rollouts(tmp_path, monkeypatch):
     """Most gradients find their rollouts ready, because those of a group arrive together."""
     monkeypatch.setattr(coordinator, "Engine", lambda config: Closable("a"))
@@ -179,22 +177,23 @@ def test_a_failed_start_ends_ray(tmp_path, monkeypatch, module, name):
     assert engine.is_closed
 
 
-@pytest.mark.parametrize(("together", "later"), [(16, 16), (4, 16), (16, 4), (1, 2)])
-def test_no_number_of_a_node_is_used_again_after_one_machine(together, later):
-    """A cluster is resumed on one machine with another number of agents per process, and then on a cluster."""
-    saved, extra = {}, {}
-    first, alone = (Config(agents=16, agents_per_process=agents) for agents in (together, later))
+def test_the_learning_rate_follows_the_agent_steps_and_the_number_of_all_nodes():
     found = Coordinator.__new__(Coordinator)
-    found.config, found._model, found._fleet = first, True, types.SimpleNamespace(serial=5)
-    found.state, found.save_checkpoint = dict, lambda state, **extra: saved.update(extra)
-    found.save()
-    assert first_serial(types.SimpleNamespace(extra=saved)) == 5
-    resumed = types.SimpleNamespace(extra=saved | {"config": dataclasses.asdict(first)})
-    extra["processes"] = system.next_process(resumed, alone.agents_per_process) + 3
-    extra["config"] = dataclasses.asdict(alone)
-    assert 5 <= first_serial(types.SimpleNamespace(extra=extra)) <= 6
+    found.config = Config(learning_rate=0.1, learning_rate_end=0.0, steps=1000, rate_scaling="linear")
+    found.metrics, found._fleet = types.SimpleNamespace(step=250), types.SimpleNamespace(ready=lambda: [None] * 4)
+    assert found._rate() == pytest.approx(0.3)
 
 
-def test_a_cluster_that_resumes_one_machine_has_no_node_with_its_seed():
-    saved = {"processes": 2, "config": dataclasses.asdict(Config())}
-    assert first_serial(types.SimpleNamespace(extra=saved)) == 1 and first_serial(None) == 0
+def test_a_round_waits_for_nodes_that_compute_for_it_and_were_in_time():
+    found = Coordinator.__new__(Coordinator)
+    values = {
+        "new": (4, 0.0, 1),
+        "prompt": (4, 0.9, 1),
+        "slow": (4, 1.1, 1),
+        "older": (3, 0.9, 1),
+        "free": (4, 0.9, None),
+    }
+    members = [types.SimpleNamespace(version=v, took=took, pending=p, name=n) for n, (v, took, p) in values.items()]
+    found._model, found._round = types.SimpleNamespace(version=4), types.SimpleNamespace(deadline=lambda: 1.0)
+    found._fleet = types.SimpleNamespace(ready=lambda: members)
+    assert [member.name for member in found._awaited()] == ["new", "prompt"]

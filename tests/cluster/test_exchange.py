@@ -6,6 +6,7 @@ import types
 import numpy as np
 import pytest
 
+from gunreal.cluster.compression import unpack
 from gunreal.cluster.exchange import Exchange, Left
 from gunreal.cluster.flat import Flat
 
@@ -58,6 +59,14 @@ def test_a_gradient_is_computed_with_the_assigned_weights(exchange, learner):
     assert [array.shape for array in learner.arrays] == [(2,), (1, 2), (), ()]
     assert found.size == 12 and found.seconds >= 0 and learner.entropy == 0.5
     assert trained == [{"loss": 1.0, "skipped": 0.0, "version": 9}] and exchange.version == 9
+
+
+def test_a_gradient_travels_as_bfloat16_with_the_error_of_the_one_before(learner):
+    exchange = Exchange(learner, WEIGHTS, STATISTICS, "bfloat16")
+    exchange.assign([np.full(4, 1.003, np.float32)], np.zeros(2, np.float32), 1, 0.5)
+    found = [asked(exchange, []).gradient for _ in range(2)]
+    assert [gradient.dtype for gradient in found] == [np.uint16] * 2
+    assert [unpack(gradient)[0] for gradient in found] == [1.0, 1.0078125]
 
 
 def test_a_gradient_that_is_not_finite_is_not_sent(exchange, learner):

@@ -154,3 +154,13 @@ def test_what_was_sent_with_lost_weights_is_forgotten(clock):
         member.pending, member.version = member.actor.gauges.remote(), version
     found.recall(7)
     assert [member.pending is None for member in found.ready()] == [False, True]
+
+
+def test_a_node_that_keeps_failing_does_not_end_the_run_of_another_one(clock, capsys):
+    _, found = make("a", nodes=2)
+    look(found, clock)
+    Quick.errors = [ValueError("broken")] * 20
+    found.ready()[1].actor.dead = True
+    look(found, clock, 100)
+    assert [member.slot for member in found.ready()] == [0]
+    assert "it failed 5 times in a row" in capsys.readouterr().err

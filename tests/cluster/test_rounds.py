@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from gunreal.cluster.rounds import Round, rate_factor
+from gunreal.cluster.rounds import Round, answers_per_turn, rate_factor
+from gunreal.config.schema import Config
 
 
 def started(quorum: float, seconds: list[float]) -> Round:
@@ -74,3 +75,17 @@ def test_the_learning_rate_of_16_nodes(rule, step, factor):
 
 def test_without_warm_up_the_factor_is_there_at_once():
     assert rate_factor("linear", 4, 0, warmup=0) == 4.0
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "agents", "min_batch", "answers"),
+    [
+        ("a3c", 6, 20, 6),
+        ("a3c", 6, 80, 2),  # a batch of 4 rollouts
+        ("a3c", 2, 80, 1),  # each batch waits for two rollouts of each agent
+        ("ppo", 24, 480, 9),
+        ("ppo", 30, 480, 18),
+    ],
+)
+def test_a_turn_has_a_rollout_of_each_agent(algorithm, agents, min_batch, answers):
+    assert answers_per_turn(Config(algorithm=algorithm, agents=agents, min_batch=min_batch)) == answers

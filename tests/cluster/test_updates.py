@@ -133,3 +133,39 @@ def test_a_gradient_that_is_lost_with_its_machine_costs_one_round(tmp_path, monk
     found.run(lambda: None)
     np.testing.assert_allclose(found._shards.whole().weights, after([GRADIENTS[1:]]), rtol=1e-6)
     assert not left and found._model.version == found.metrics.snapshot({}, {})["updates"] == 1
+
+
+def test_gradients_that_are_lost_again_and_again_end_the_run(tmp_path, monkeypatch, capsys):
+    """Such as by a full disk of a reducer's machine. Nothing would be learned."""
+    found, actor = make(tmp_path, monkeypatch, "on")
+    fail(actor, RayError("Local disk is full\nmore"), 1000)
+    members = found._fleet._members
+
+    def wait(seconds):
+        for member in members:
+            member.version = found._model.version
+            yield member
+
+    found._fleet.wait = wait
+    with pytest.raises(AgentFailure, match="Local disk is full, 10 times in a row; see Ray's logs"):
+        found.run(lambda: None)
+    assert capsys.readouterr().err.count("the round has no update") == 9
+
+
+@pytest.mark.parametrize("after_it", [False, True])
+def test_an_error_of_a_reducer_in_its_step_is_not_repeated_by_the_others(tmp_path, monkeypatch, capsys, after_it):
+    """They have taken the step. Its own weights stay, and another takes its place."""
+    found, actor = make(tmp_path, monkeypatch, "on")
+    apply = actor.object.apply
+
+    def failing(*args):
+        if after_it:
+            apply(*args)
+        raise MemoryError("no memory")
+
+    actor.object.apply = failing
+    found.run(lambda: None)
+    whole = found._shards.whole()
+    np.testing.assert_allclose(whole.weights, [*after([GRADIENTS])[:2], *SHARD.weights[2:]], rtol=1e-6)
+    assert whole.updates == found._model.version == 1 and found._shards.replaced == 1
+    assert "a reducer failed in a step (no memory); another takes its place" in capsys.readouterr().err

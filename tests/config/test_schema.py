@@ -120,6 +120,7 @@ def test_device_runs_name_the_package_that_they_need(monkeypatch):
 def test_several_nodes_are_not_serial(monkeypatch):
     monkeypatch.setattr("gunreal.config.checks.is_installed", lambda name: True)  # as if Ray were
     assert "leave out serial, or leave out nodes and cluster" in error(nodes=2, serial=True)
+    assert "to train on this machine, set nodes only" in error(cluster="local")
 
 
 def test_a_suggested_number_of_agents_is_good():
