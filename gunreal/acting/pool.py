@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from typing import IO
 
 import numpy as np
 
+from gunreal.acting import process_groups
 from gunreal.acting.agent import Outbox, Worker, group_slices
 from gunreal.acting.process import Assignment
 from gunreal.config.schema import Config
@@ -154,12 +154,7 @@ class Remote(Member):
 
     def exited(self) -> bool:
         """Whether the process has ended. Whatever its environments have left running is killed then."""
-        if self.popen.returncode is None:
-            # `poll` would reap it. Until it is reaped, no other process or group can have its number.
-            ended = os.waitid(os.P_PID, self.popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if ended is not None:
-                self._end_group()
-        return self.popen.returncode is not None
+        return process_groups.has_ended(self.popen)
 
     def errors(self) -> str:
         """The last 4,000 bytes of the process's output, as text."""
@@ -173,12 +168,7 @@ class Remote(Member):
 
     def kill(self) -> None:
         """Kills the process and everything that its environments have started."""
-        if not self.exited():
-            self._end_group()
-
-    def _end_group(self) -> None:
-        os.killpg(self.popen.pid, signal.SIGKILL)
-        self.popen.wait()
+        process_groups.kill(self.popen)
 
     def leave(self) -> None:
         """Asks the process to close its environments and end."""

@@ -11,13 +11,13 @@ import json
 import os
 import pickle
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from typing import IO, Any
 
+from gunreal.acting import process_groups
 from gunreal.config.derived import is_device
 from gunreal.config.folders import remedy
 from gunreal.records import checkpoint
@@ -69,7 +69,7 @@ class Evaluation:
 
     def tick(self) -> None:
         """Called about ten times a second. Takes the result of an evaluation that has ended, and starts one if due."""
-        if self._popen and self._popen.poll() is not None:
+        if self._popen and process_groups.has_ended(self._popen):
             self._collect(self._popen)
         elif self._popen:
             self._supervise()
@@ -102,9 +102,7 @@ class Evaluation:
 
     def _kill(self) -> None:
         if self._popen:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._popen.pid, signal.SIGKILL)
-            self._popen.wait()
+            process_groups.kill(self._popen)
             _close_input(self._popen)
             self._popen = None
 

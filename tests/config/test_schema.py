@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -56,6 +57,7 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"steps": True}, "a whole number"),
         ({"seed": 2**31}, "at most 2147483647"),
         ({"serial": 1}, "true or false"),
+        ({"serial": True, "predictors": 2}, "predictors must be 1"),
         ({"serial": True, "trainers": 2}, "trainers must be 1"),
         ({"serial": True, "scheduler": "queue"}, "scheduler must be off"),
         ({"checkpoint_minutes": 0}, "above 0"),
@@ -80,6 +82,9 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"algorithm": "dqn", "runner": "device", "entropy": 0.1}, "entropy has no effect on dqn"),
         ({"algorithm": "dqn", "runner": "device", "value_weight": 0.1}, "value_weight has no effect on dqn"),
         ({"runner": "device", "ppo_overlap": 0}, "ppo_overlap has no effect in device runs"),
+        ({"runner": "device", "min_batch": 40}, "min_batch has no effect in device runs"),
+        ({"device_spread": 5}, "device_spread has no effect outside of device runs"),
+        ({"node_timeout": 5.0}, "node_timeout has no effect on one node"),
         (
             {"env": "CartPole-v1", "protocol": "v5"},
             "protocol has no effect on CartPole-v1; leave it out or choose an Atari",
@@ -250,3 +255,9 @@ def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path, monkeypatch):
     with pytest.raises(OSError):
         save(Config(steps=6), path)
     assert load(path)["steps"] == 5 and list(tmp_path.iterdir()) == [path]
+
+
+def test_tables_become_dictionaries_that_other_processes_can_read():
+    inner = MappingProxyType({"rows": (1, 2)})
+    config = Config(env_args=MappingProxyType({"size": inner}))
+    assert config == Config(env_args={"size": {"rows": [1, 2]}}) == pickle.loads(pickle.dumps(config))

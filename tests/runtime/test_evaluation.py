@@ -11,11 +11,8 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from trained import short_run
 from training import is_gone, wait_until
 
-import gunreal
-from gunreal.acting.episodes import play
 from gunreal.config.schema import Config
 from gunreal.records.tensorboard import tag
 from gunreal.runtime import evaluation
@@ -194,6 +191,22 @@ def test_a_failure_is_one_line_and_the_run_goes_on(make, capfd):
     assert one.take() == dict.fromkeys(KEYS)
 
 
+LEAVES_A_PROCESS = "import subprocess, time; print(subprocess.Popen(['sleep', '600']).pid, file=sys.stderr, flush=True)"
+
+
+@pytest.mark.parametrize("ends", [PRINTS, "sys.exit(3)", "time.sleep(600)"])
+def test_what_environments_have_started_ends_with_it(make, ends):
+    one, system = make(f"{LEAVES_A_PROCESS}; {ends}", eval_steps=10)
+    system.metrics.step = 10
+    one.tick()
+    wait_until(lambda: evaluation._end(one._errors).endswith("\n"))
+    started = int(evaluation._end(one._errors))
+    if "sleep" not in ends:
+        one.finish()
+    one.close()
+    wait_until(lambda: is_gone(started))
+
+
 def test_a_signal_ends_the_wait_and_nothing_is_left(make, tmp_path):
     one, system = make("import time; time.sleep(600)", eval_steps=10)
     system.metrics.step, system.in_haste = 10, True
@@ -278,23 +291,3 @@ def test_the_process_ends_with_the_server(make):
     one._popen.stdin.close()
     wait_until(lambda: one._popen.poll() is not None)
     assert one._popen.returncode == -signal.SIGKILL
-
-
-def test_a_serial_run_is_the_same_with_and_without(tmp_path):
-    """Bit by bit, and its scores are those that `evaluate` finds for these weights."""
-    plain = short_run(tmp_path, "plain", steps=200)
-    run = short_run(tmp_path, "evaluated", steps=200, eval_steps=200, eval_episodes=3)
-    assert run.metrics[-1]["weights_sha256"] == plain.metrics[-1]["weights_sha256"]
-    last = run.metrics[-1]
-    assert last["stopped_by"] == "steps" and last["eval_step"] == run.step
-    scores = [episode.score for episode in play(run.learner, run.config, run.spec, 3)]
-    assert last["eval_score_mean"] == pytest.approx(sum(scores) / 3) and last["eval_length_mean"] > 0
-    assert not (run.path / "evaluation").exists() and "eval_step" not in plain.metrics[-1]
-
-
-def test_a_parallel_run_evaluates(tmp_path):
-    """On the network of a backend that plays in another process, with its own environment."""
-    options = {"env": "gunreal/Catch-v0", "agents": 4, "hidden": 8, "eval_steps": 300, "eval_episodes": 2}
-    run = gunreal.train(gunreal.Config(**options, steps=300, logdir=str(tmp_path), name="parallel"), show=False)
-    (line,) = (line for line in run.metrics if line["eval_step"])
-    assert line["eval_step"] >= 300 and -1 <= line["eval_score_mean"] <= 1 and line["eval_length_mean"] == 9

@@ -1,0 +1,29 @@
+"""Processes that lead a group of their own, to which everything belongs that their environments start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+
+
+def has_ended(leader: subprocess.Popen[bytes]) -> bool:
+    """Whether the process has ended. Whatever it has left running is killed then."""
+    if leader.returncode is not None:
+        return True
+    # `poll` would reap it. Until it is reaped, no other process or group can have its number.
+    ended = os.waitid(os.P_PID, leader.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    if ended:
+        _end(leader)
+    return ended
+
+
+def kill(leader: subprocess.Popen[bytes]) -> None:
+    """Kills the process and everything that it has started."""
+    if not has_ended(leader):
+        _end(leader)
+
+
+def _end(leader: subprocess.Popen[bytes]) -> None:
+    os.killpg(leader.pid, signal.SIGKILL)
+    leader.wait()
