@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import configparser
+import contextlib
 import dataclasses
 import importlib
 import inspect
+import sysconfig
 import traceback
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gunreal.config.schema import ConfigError, close_match
-from gunreal.config.values import is_number
+from gunreal.config.values import is_number, one_line
 
 FIND_MODULE = "install it, start gunreal in its folder, add that to PYTHONPATH, or correct the name"  # if `is_missing`
+
+_HERE = str(Path(__file__).parents[1])  # this library
+_LIBRARIES = tuple(map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")))  # and installed packages
 
 
 class Kind(NamedTuple):
@@ -150,15 +155,30 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "none"
 
 
+@contextlib.contextmanager
+def calling(what: str) -> Iterator[None]:
+    """Makes any error in a plug-in's method a ConfigError of one line.
+
+    Args:
+      what: the method, such as "task 'vr': loss()".
+    """
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:  # a plug-in can raise anything
+        raise ConfigError(f"{what} failed: {place(error)}") from error
+
+
 def place(error: BaseException) -> str:
-    """The error message and the file in which it occurred."""
+    """The error message and the line of the plug-in in which it occurred, as one line."""
     if isinstance(error, SyntaxError):
         return f"{error.msg} ({error.filename}:{error.lineno})"
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen importlib")]
-    # If the module itself is missing, no frame belongs to the plug-in and the last one is importlib's.
-    outside = [f for f in frames if f.filename not in (__file__, importlib.__file__)]
-    where = f" ({outside[-1].filename}:{outside[-1].lineno})" if outside else ""
-    return f"{type(error).__name__}: {error}{where}"
+    none = ("<frozen importlib", str(importlib.__file__), _HERE)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(none)]
+    own = [f for f in frames if not f.filename.startswith(_LIBRARIES)] or frames  # the plug-in may be installed, too
+    where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
+    return f"{type(error).__name__}: {one_line(str(error))}{where}"
 
 
 def is_missing(error: Exception, module: str) -> bool:

@@ -39,6 +39,8 @@ def check_network(network: Architecture | type[Architecture], spec: Spec = FRAME
         network = network(**options)
     name = getattr(network, "name", None)
     _expect(isinstance(name, str) and name.isidentifier(), f"name is {name!r}: choose an identifier")
+    images = spec.is_image or not network.takes_images
+    _expect(images, f"takes_images is True, but the spec has vectors of {spec.frame[0]}: set it to False or use images")
     network.check(spec)
     state = network.state()
     _expect(isinstance(state, int) and state >= 0, f"state() is {state!r}: return the number of floats in the state")

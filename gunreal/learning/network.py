@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +10,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
+from gunreal.learning import heads
 from gunreal.learning.architecture import Architecture
 from gunreal.learning.building import computing, constants, dense, seeded
 from gunreal.learning.normalizer import Moments, Statistics
@@ -101,7 +100,7 @@ class Network:
                 self._build_head(task, features, seed)
 
     def _track(self, prefix: str, layer: Any) -> None:
-        _check_stateless(prefix, layer)
+        heads.check_stateless(prefix, layer)
         names = [variable.name for variable in layer.trainable_variables]
         unique = len(set(names)) == len(names)  # not in a layer that is made of layers
         self.names += [f"{prefix}/{name}" if unique else f"{prefix}/{place}/{name}" for place, name in enumerate(names)]
@@ -109,14 +108,9 @@ class Network:
 
     def _build_head(self, task: LearnedTask, features: Features, seed: int) -> None:
         with seeded(zlib.crc32(f"{seed}/{task.name}".encode())):
-            head = self._heads[task.name] = task.head(self.spec)
-            if head is None:
-                return
-            length = task.length(self.spec.t_max)
-            head(_seen(task, Features(*(keras.KerasTensor((None, length, x.shape[-1])) for x in features))))
-        _check_stateless(f"the head of task {task.name!r}", head)
+            head = self._heads[task.name] = heads.build(task, self.spec, features)
         # Keras numbers layers with a counter per process, so a head's variables are named by their position.
-        for place, variable in enumerate(head.trainable_variables):
+        for place, variable in enumerate(head.trainable_variables if head else ()):
             self.names.append(f"{task.name}/{place}/{variable.name}")
             self.trainable_variables.append(variable)
 
@@ -141,9 +135,7 @@ class Network:
         head = self._heads[task.name]
         if head is None:
             return self.policy_value(features.hidden)
-        asks = batch is not None and "batch" in inspect.signature(head.call).parameters
-        outputs = head(_seen(task, features), batch=batch) if asks else head(_seen(task, features))
-        return keras.tree.map_structure(lambda x: ops.cast(x, "float32"), outputs)
+        return heads.outputs(task, head, features, batch)
 
     def predict(self, head: str, observations: Any, past: Past | None = None) -> tuple[Any, ...]:
         """Predictions for single states, as agents request them.
@@ -167,8 +159,7 @@ class Network:
             outputs = self.policy_value(features.hidden)
             return outputs["logits"][:, 0], outputs["value"][:, 0], *state
         task = next(task for task in self.tasks if task.name == head)
-        assert task.bootstrap is not None
-        return (task.bootstrap(self.task_outputs(task, features)),)
+        return (heads.bootstrap(task, self.task_outputs(task, features)),)
 
     def loss(
         self,
@@ -217,9 +208,7 @@ class Network:
             if task.name not in batch:
                 continue
             targets = batch[task.name]
-            loss = task.loss(self.task_outputs(task, features[task.name], targets), targets)
-            if shape := tuple(getattr(loss, "shape", ())):
-                raise ConfigError(f"task {task.name!r}: loss() returns shape {shape}; return a scalar")
+            loss = heads.loss(task, self.task_outputs(task, features[task.name], targets), targets)
             metrics[f"loss_{task.name}"] = loss
             total = total + task.weight * loss
         return total, {**metrics, "loss_total": total}
@@ -285,14 +274,3 @@ class Network:
             for place, name in enumerate(names):
                 unrolled[name] = features[name]._replace(hidden=hidden[place * count : (place + 1) * count])
         return unrolled
-
-
-def _check_stateless(name: str, layer: Any) -> None:
-    if layer.non_trainable_weights:
-        names = ", ".join(variable.path for variable in layer.non_trainable_weights)
-        raise ConfigError(f"{name} has untrained state ({names}); use layers without state")
-
-
-def _seen(task: LearnedTask, features: Features) -> Any:
-    """The features that the head of a task uses."""
-    return features if task.features == "both" else getattr(features, task.features)

@@ -6,11 +6,12 @@ import dataclasses
 import pickle
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from gunreal.config.plugins import lost_option
+from gunreal.config.plugins import calling, lost_option
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Replay
 from gunreal.experience.segment import Segment
@@ -52,7 +53,7 @@ def check_task(task: AuxiliaryTask | type[AuxiliaryTask], spec: Spec = IMAGES, *
 
     Raises:
       AssertionError: the task breaks a rule. The message describes the first broken rule in one line.
-      ValueError: `task.check` rejects `spec`.
+      ValueError: `task.check` rejects `spec`, or its images are too small for the network.
     """
     cls = task if isinstance(task, type) else type(task)
     _expect(issubclass(cls, AuxiliaryTask), "the class does not inherit from gunreal.AuxiliaryTask")
@@ -67,16 +68,16 @@ def check_task(task: AuxiliaryTask | type[AuxiliaryTask], spec: Spec = IMAGES, *
     _expect(usable, f"name is {name!r}: choose an identifier other than {', '.join(TASK.reserved)}")
     _expect(task.features in _SEEN, f"features is {task.features!r}: choose one of {', '.join(_SEEN)}")
     task.check(spec)
+    devices.select_any()
     try:
         recorded_fields([task], spec)
-    except ConfigError as error:
+        _check_sampling(task, spec)
+        _check_learning(task, spec)
+        recurrent = spec._replace(state=2 * _HIDDEN)
+        if spec.is_image and not spec.state and _fits(task, recurrent):
+            _check_learning(task, recurrent)
+    except ConfigError as error:  # of one of its methods
         raise AssertionError(str(error)) from error
-    _check_sampling(task, spec)
-    devices.select_any()
-    _check_learning(task, spec)
-    recurrent = spec._replace(state=2 * _HIDDEN)
-    if spec.is_image and not spec.state and _fits(task, recurrent):
-        _check_learning(task, recurrent)
 
 
 def _fits(task: AuxiliaryTask, spec: Spec) -> bool:
@@ -141,13 +142,17 @@ def _check_targets(task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple[int, 
     known: dict[str, Any] | None = None
     ends = 0
     for sequence in _draw(task, segment.agent(0), 200):
-        targets = task.targets(segment.agent(0), sequence, bootstrap)
+        with calling("targets()"):
+            targets = task.targets(segment.agent(0), sequence, bootstrap)
+        kind = type(targets).__name__
+        _expect(isinstance(targets, Mapping), f"targets() returned a {kind}: return a dict of NumPy arrays")
         _expect("mask" not in targets, "targets() returned 'mask', a name that is reserved: choose another name")
         for name, array in targets.items():
             _expect(isinstance(array, np.ndarray), f"target {name!r} is a {type(array).__name__}: return a NumPy array")
             finite = array.dtype.kind != "f" or np.isfinite(array).all()
             _expect(finite, f"target {name!r} of steps {sequence} is not finite")
             _expect(array.dtype != np.float64, f"target {name!r} is float64: return float32")
+            _expect(array.dtype.kind in "biuf", f"target {name!r} is {array.dtype}: return numbers")
         kinds = {name: (array.shape, array.dtype.name) for name, array in targets.items()}
         known = known or kinds
         _expect(kinds == known, f"targets() returned {kinds}, but {known} before: use fixed shapes and types (pad)")
@@ -204,7 +209,9 @@ class _Learning:
 
         self.task, self.spec = dataclasses.replace(task, weight=1.0), spec
         name = "lstm" if spec.state else "small" if spec.is_image else "mlp"
-        self.network = Network(spec, [self.task], registry.named(name, hidden=spec.state // 2 or _HIDDEN))
+        architecture = registry.named(name, hidden=spec.state // 2 or _HIDDEN)
+        architecture.check(spec)
+        self.network = Network(spec, [self.task], architecture)
         self.learner = make_learner(self.network, Config())
 
     def bootstrap(self, segment: Segment, steps: np.ndarray) -> np.ndarray | None:

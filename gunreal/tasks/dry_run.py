@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
+from gunreal.config.plugins import calling
 from gunreal.config.schema import ConfigError
 from gunreal.experience.spec import Spec
 from gunreal.experience.synthetic import replay_size, synthetic_segment
@@ -36,7 +39,9 @@ def target_arrays(
     sequences = list(itertools.islice((draw for draw in draws if draw is not None), 20))
     if not sequences:
         raise ConfigError(f"task {task.name!r}: sample() found nothing in {len(replay)} random steps")
-    first, *others = (_arrays(task, task.targets(replay, sequence, bootstrap)) for sequence in sequences)
+    given = "" if bootstrap is None else f" with a bootstrap of shape {bootstrap_shape}"
+    with calling(f"task {task.name!r}: targets(){given}"):
+        first, *others = (_arrays(task, task.targets(replay, sequence, bootstrap)) for sequence in sequences)
     for other in others:
         if other != first:
             raise ConfigError(
@@ -45,10 +50,13 @@ def target_arrays(
     return first
 
 
-def _arrays(task: AuxiliaryTask, targets: dict[str, np.ndarray]) -> dict[str, tuple[tuple[int, ...], str]]:
-    if "mask" in targets or not all(isinstance(array, np.ndarray) for array in targets.values()):
+def _arrays(task: AuxiliaryTask, targets: Any) -> dict[str, tuple[tuple[int, ...], str]]:
+    arrays = isinstance(targets, Mapping) and all(isinstance(array, np.ndarray) for array in targets.values())
+    if not arrays or "mask" in targets:
         raise ConfigError(f"task {task.name!r}: targets() must return NumPy arrays by name, and none may be 'mask'")
     for name, array in targets.items():
         if array.dtype == np.float64:  # losses are float32, and TensorFlow does not mix them
             raise ConfigError(f"task {task.name!r}: target {name!r} is float64; return float32")
+        if array.dtype.kind not in "biuf":
+            raise ConfigError(f"task {task.name!r}: target {name!r} is {array.dtype}; return numbers")
     return {name: (array.shape, array.dtype.name) for name, array in targets.items()}

@@ -1,11 +1,28 @@
 import networks
 import pytest
+from keras import layers
 
 from gunreal.experience.spec import Spec
 from gunreal.learning.registry import named
 from gunreal.testing import check_network
 
 VECTOR = Spec((3,), 1, "float32", num_actions=2, t_max=4)
+
+
+class IdleCell(layers.GRUCell):
+    def call(self, inputs, states, training=False):
+        output, _ = super().call(inputs, states, training)
+        return output, states
+
+
+class KeepsItsState(networks.Strided):
+    def cell(self, seed):
+        return IdleCell(self.hidden)
+
+
+class TakesChannelsForRows(networks.Plain):
+    def body(self, x, seed):
+        return layers.Conv2D(4, 2, 2, data_format="channels_last")(x)
 
 
 @pytest.mark.parametrize("name", ["small", "large", "lstm", "impala"])
@@ -35,6 +52,8 @@ def test_a_network_with_a_cell_of_its_own():
         (networks.Unrepeatable, "two networks with the same seed differ in torso/1/kernel"),
         (networks.Renamed, "names of the weights change"),
         (networks.FixedLayout, "with the layout nchw: "),
+        (TakesChannelsForRows, "torso/0/kernel has another shape with the layout nchw"),
+        (KeepsItsState, "the cell does not change its state"),
         (networks.Infinite, "is not finite"),
         (networks.Mixing, "depend on the others in the batch"),
         (networks.Unflat, r"^top\(\) of the strided network returned the shape \(None, 1, 8\); return one"),
@@ -58,3 +77,9 @@ def test_a_network_without_a_body():
 def test_a_refusal_passes_through():
     with pytest.raises(ValueError, match="for other observations"):
         check_network(networks.Refusing)
+
+
+@pytest.mark.parametrize("name", ["small", "impala"])
+def test_a_network_for_images_is_not_checked_with_vectors(name):
+    with pytest.raises(AssertionError, match="takes_images is True, but the spec has vectors of 3"):
+        check_network(named(name), VECTOR)

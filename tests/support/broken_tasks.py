@@ -117,6 +117,21 @@ class NamesMask(ValueReplay):
         return {"mask": np.zeros(replay.spec.t_max, np.float32)}
 
 
+class NoTable(ValueReplay):
+    def targets(self, replay, sequence, bootstrap):
+        super().targets(replay, sequence, bootstrap)
+
+
+class Words(ValueReplay):
+    def targets(self, replay, sequence, bootstrap):
+        return {"returns": np.array("good")}
+
+
+class Misspells(ValueReplay):
+    def loss(self, outputs, batch):
+        return batch["return"]
+
+
 class NoArray(ValueReplay):
     def targets(self, replay, sequence, bootstrap):
         return {"returns": [0.0] * replay.spec.t_max}

@@ -47,6 +47,12 @@ class OtherShape(ValueReplay):
         return {"returns": bootstraps}
 
 
+class OtherType(ValueReplay):
+    def targets_batch(self, replay, sequences, bootstraps):
+        returns = super().targets_batch(replay, sequences, bootstraps)["returns"]
+        return {"returns": np.asarray(returns).astype(np.int32)}
+
+
 class AcrossTerminations(FeatureControl):
     def sample_batch(self, replay, draws):
         return uniform_sequences(replay, draws)
@@ -67,6 +73,7 @@ def test_the_built_in_tasks_keep_it(name):
         (AcrossTerminations(), (2, 5), "which sample\\(\\) never draws"),
         (OtherReturns(), (), "target 'returns' of targets_batch\\(\\) differs"),
         (OtherNames(), (), r"returned \['values'\], but targets\(\) \['returns'\]"),
+        (OtherType(), (), r"is int32 \(50, 4\) instead of float32 \(50, 4\)"),
         (OtherShape(), (), r"is float32 \(50,\) instead of float32 \(50, 4\)"),
     ],
 )

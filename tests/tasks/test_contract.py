@@ -5,12 +5,34 @@ import numpy as np
 import pytest
 
 from gunreal.experience.spec import Spec
+from gunreal.tasks.base import pad
 from gunreal.tasks.pixel_control import PixelControl
 from gunreal.tasks.reward_prediction import RewardPrediction
 from gunreal.tasks.value_replay import ValueReplay
 from gunreal.testing import IMAGES, check_task
 
 VECTOR = Spec((3,), 2, "float32", num_actions=2, t_max=4)
+
+
+class FractionalLength(ValueReplay):
+    def length(self, t_max):
+        return 2.0
+
+
+class NoLength(ValueReplay):
+    def length(self, t_max):
+        return 0
+
+
+class RewardsOfTheNextEpisode(ValueReplay):
+    def targets(self, replay, sequence, bootstrap):
+        rewards = replay.get("reward", *sequence)
+        return {"returns": pad(rewards[::-1].cumsum()[::-1], replay.spec.t_max)}
+
+
+class BootstrapsFromTheNextEpisode(ValueReplay):
+    def targets(self, replay, sequence, bootstrap):
+        return {"returns": super().targets(replay, sequence, bootstrap)["returns"] + bootstrap}
 
 
 @pytest.mark.parametrize("task", [PixelControl, ValueReplay, RewardPrediction])
@@ -45,6 +67,8 @@ def test_recorded_fields():
         (broken_tasks.OfABatch, "name is 'past': choose an identifier other than base, .*past"),
         (broken_tasks.BadFeatures, "features is 'pixels'"),
         (broken_tasks.NotNone, "for an empty ring: return None"),
+        (FractionalLength, r"length\(\) is 2.0: return an int of 1 or more"),
+        (NoLength, r"length\(\) is 0: return an int of 1 or more"),
         (broken_tasks.TooLong, "length is 5, but length\\(\\) allows 1 to 4"),
         (broken_tasks.Incomplete, r"only steps \d+ to \d+ are complete"),
         (broken_tasks.TooOld, r"only steps \d+ to \d+ are complete"),
@@ -55,7 +79,12 @@ def test_recorded_fields():
         (broken_tasks.Doubles, "'returns' is float64: return float32"),
         (broken_tasks.NamesMask, "targets\\(\\) returned 'mask'"),
         (broken_tasks.NoArray, "'returns' is a list: return a NumPy array"),
+        (broken_tasks.NoTable, r"targets\(\) returned a NoneType: return a dict of NumPy arrays"),
+        (broken_tasks.Words, "'returns' is <U4: return numbers"),
+        (broken_tasks.Misspells, r"loss\(\) failed: KeyError: 'return' \(.*broken_tasks.py:\d+\)"),
         (broken_tasks.IgnoresTermination, "'returns' depends on what follows an episode's termination"),
+        (RewardsOfTheNextEpisode, "'returns' depends on what follows an episode's termination"),
+        (BootstrapsFromTheNextEpisode, "'returns' depends on what follows an episode's termination"),
         (broken_tasks.LoadsKeras, "must work without Keras.*; import Keras inside head, loss and bootstrap$"),
         (broken_tasks.NoScalar, "return a scalar"),
         (broken_tasks.IgnoresMask, "depends on rows whose mask is 0"),
@@ -76,6 +105,12 @@ def test_images_are_checked_with_a_recurrent_network_too():
         check_task(broken_tasks.ForgetsTheState)
     check_task(broken_tasks.RefusesMemory)
     check_task(RewardPrediction, IMAGES._replace(state=16))
+
+
+@pytest.mark.parametrize(("state", "network"), [(0, "small"), (16, "lstm")])
+def test_images_that_are_too_small_for_the_network(state, network):
+    with pytest.raises(ValueError, match=rf"frames of \(1, 16, 16\) are too small for the {network} network"):
+        check_task(ValueReplay, IMAGES._replace(frame=(1, 16, 16), state=state))
 
 
 def test_a_class_that_no_other_process_can_import():

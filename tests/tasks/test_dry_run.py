@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from gunreal.config.schema import ConfigError
+from gunreal.experience.returns import n_step_returns
 from gunreal.experience.spec import RecordedField, Spec
 from gunreal.tasks.dry_run import target_arrays
 from gunreal.tasks.pixel_control import PixelControl
@@ -42,6 +43,14 @@ def test_target_arrays_of_tasks_that_give_none():
         def targets(self, replay, sequence, bootstrap):
             return {"class": np.zeros(3)}
 
+    class Nothing(RewardPrediction):
+        def targets(self, replay, sequence, bootstrap):
+            return None
+
+    class Words(RewardPrediction):
+        def targets(self, replay, sequence, bootstrap):
+            return {"class": np.array("good")}
+
     class Masks(RewardPrediction):
         def targets(self, replay, sequence, bootstrap):
             return {"mask": np.zeros(3, np.float32)}
@@ -54,8 +63,26 @@ def test_target_arrays_of_tasks_that_give_none():
         target_arrays(Ragged(), SPEC, ())
     with pytest.raises(ConfigError, match="'vr': sample\\(\\) found nothing in 100 random steps"):
         target_arrays(Never(), SPEC, ())
-    for task in (Lists(), Masks()):
+    for task in (Lists(), Nothing(), Masks()):
         with pytest.raises(ConfigError, match=r"'rp': targets\(\) must return NumPy arrays by name, and none may be"):
             target_arrays(task, SPEC)
     with pytest.raises(ConfigError, match="'rp': target 'class' is float64; return float32"):
         target_arrays(Doubles(), SPEC)
+    with pytest.raises(ConfigError, match="'rp': target 'class' is <U4; return numbers"):
+        target_arrays(Words(), SPEC)
+
+
+def test_an_error_in_targets_is_one_line_with_its_place():
+    class Misspelt(ValueReplay):
+        def targets(self, replay, sequence, bootstrap):
+            return {"returns": replay.get("rewards", *sequence)}
+
+    class Unfit(ValueReplay):
+        def targets(self, replay, sequence, bootstrap):
+            return {"returns": n_step_returns(replay.get("reward", *sequence), 0.9, bootstrap)}
+
+    failed = r"^task 'vr': targets\(\) with a bootstrap of shape {} failed: .*test_dry_run.py:\d+\)$"
+    with pytest.raises(ConfigError, match=failed.format(r"\(\)")):
+        target_arrays(Misspelt(), SPEC, ())
+    with pytest.raises(ConfigError, match=failed.format(r"\(1,\)")):
+        target_arrays(Unfit(), SPEC, (1,))

@@ -1,0 +1,80 @@
+"""The heads of the auxiliary tasks. An error in a method of a task is one line that names the task and the place."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+from keras import ops
+
+from gunreal.config.plugins import calling
+from gunreal.config.schema import ConfigError
+from gunreal.experience.spec import Spec
+from gunreal.learning.task import LearnedTask
+from gunreal.learning.torso import Features
+
+
+def build(task: LearnedTask, spec: Spec, features: Features) -> Any:
+    """The layer of a task with its weights, or None for a task without one.
+
+    Args:
+      task: the task.
+      spec: shapes of observations and actions.
+      features: symbolic features `[..., F]`.
+
+    Raises:
+      ConfigError: the layer cannot be made or used.
+    """
+    with calling(f"task {task.name!r}: head()"):
+        head = task.head(spec)
+        if head is None:
+            return None
+        if not isinstance(head, keras.Layer):
+            raise ConfigError(f"task {task.name!r}: head() returned {head!r}; return a Keras layer or None")
+        length = task.length(spec.t_max)
+        head(_seen(task, Features(*(keras.KerasTensor((None, length, x.shape[-1])) for x in features))))
+    check_stateless(f"the head of task {task.name!r}", head)
+    return head
+
+
+def check_stateless(name: str, layer: Any) -> None:
+    """Raises ConfigError if a layer has state that gradients do not train."""
+    if layer.non_trainable_weights:
+        names = ", ".join(variable.path for variable in layer.non_trainable_weights)
+        raise ConfigError(f"{name} has untrained state ({names}); use layers without state")
+
+
+def outputs(task: LearnedTask, head: Any, features: Features, batch: Mapping[str, Any] | None = None) -> Any:
+    """The outputs `[B, T, ...]` of a head for features `[B, T, F]`. `batch` is passed to heads that accept it."""
+    asks = batch is not None and "batch" in inspect.signature(head.call).parameters
+    with calling(f"the head of task {task.name!r}"):
+        found = head(_seen(task, features), batch=batch) if asks else head(_seen(task, features))
+    return keras.tree.map_structure(lambda x: ops.cast(x, "float32"), found)
+
+
+def bootstrap(task: LearnedTask, found: Any) -> Any:
+    """The bootstraps `[N, ...]` for the outputs of a task for N single steps. Raises ConfigError."""
+    assert task.bootstrap is not None
+    with calling(f"task {task.name!r}: bootstrap()"):
+        values = task.bootstrap(found)
+    if not tuple(getattr(values, "shape", ())):
+        raise ConfigError(f"task {task.name!r}: bootstrap() returns a single number; return one for each of its inputs")
+    return values
+
+
+def loss(task: LearnedTask, found: Any, targets: Mapping[str, Any]) -> Any:
+    """The unweighted loss of a task for its outputs, a scalar. Raises ConfigError."""
+    with calling(f"task {task.name!r}: loss()"):
+        value = task.loss(found, targets)
+    if value is None:
+        raise ConfigError(f"task {task.name!r}: loss() returns nothing; return a scalar")
+    if shape := tuple(getattr(value, "shape", ())):
+        raise ConfigError(f"task {task.name!r}: loss() returns shape {shape}; return a scalar")
+    return value
+
+
+def _seen(task: LearnedTask, features: Features) -> Any:
+    """The features that the head of a task uses."""
+    return features if task.features == "both" else getattr(features, task.features)
