@@ -72,6 +72,10 @@ class GenericEnv:
             self._convert(self.raw.entry(observation), frame[i])
             for key, values in extra.items():
                 values.append(_lookup("reset" if reset[i] else "step", key, observation, info))
+        if self.dtype == "float32" and not np.isfinite(frame).all():  # a single one spoils the update of its batch
+            raise ValueError(
+                f"{self._name} returned an observation that is not finite; observations must be finite numbers"
+            )
         return Step(frame, reward, terminated, truncated, {k: np.stack(v) for k, v in extra.items()})
 
     def check_unwrapped(self, seed: int) -> None:

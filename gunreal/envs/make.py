@@ -141,11 +141,7 @@ def _check_values(env: GenericEnv, seed: int) -> None:
 
 def _try_steps(config: Config, env: VectorEnv) -> None:
     for reset in (True, False):
-        frame = env.step(np.zeros(1, np.int32), np.array([reset]), np.array([config.seed])).frame
-        if not np.isfinite(frame).all():
-            raise ConfigError(
-                f"{config.env} returned an observation that is not finite; observations must be finite numbers"
-            )
+        env.step(np.zeros(1, np.int32), np.array([reset]), np.array([config.seed]))
 
 
 def why_fallback(config: Config) -> str:

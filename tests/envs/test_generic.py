@@ -158,6 +158,17 @@ def test_rewards_ends_and_actions():
     env.close()
 
 
+def test_a_single_number_that_is_not_finite_is_named(monkeypatch):
+    """Later than in the first step, in one of several copies."""
+    env = make(fake(VECTOR), 2)
+    step(env, reset=True)
+    step(env)
+    monkeypatch.setattr(env._envs[1].unwrapped, "_observe", lambda action: (np.array([0, np.nan, 0], np.float32), {}))
+    with pytest.raises(ValueError, match="Fake-v0 returned an observation that is not finite; observations must be"):
+        step(env)
+    env.close()
+
+
 def test_gymnasium_time_limit_truncates():
     env = make(Config(env="CartPole-v1", env_args={"max_episode_steps": 4}), 1)
     step(env, reset=True)

@@ -9,6 +9,7 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.make import check_recorded, describe, make, restore, try_reset
@@ -127,10 +128,16 @@ def test_restore_continues_as_the_original(config):
     restored.close()
 
 
+class StrictCartPole(CartPoleEnv):
+    def step(self, action):
+        assert self.steps_beyond_terminated is None, "a step after the end of an episode"
+        return super().step(action)
+
+
 def test_restore_idles_through_short_episodes():
     """CartPole falls over while it waits for the longest episode; it is put up again until its own start."""
-    config = Config(env="CartPole-v1")
-    balance = np.tile([0, 1], 30).astype(np.int32)
+    config = Config(env=f"{__name__}:StrictCartPole")
+    balance = np.tile([1, 0], 15).astype(np.int32)
     env, single = make(config, 2), make(config, 1)
     last = restore(env, [3, 4], [balance, balance[:5]])
     frames, *_ = episode(single, 0, 4, balance[:5])
@@ -182,6 +189,8 @@ def test_recorded_keys_are_checked_before_anything_starts():
     ):
         check_recorded(pong, [too_large])
     check_recorded(pong, [too_large._replace(dtype="int16")])
+    with pytest.raises(ConfigError, match="records 'lives' as int8 of shape"):
+        check_recorded(pong, [too_large._replace(dtype="int8")])
     words = RecordedField("lives", (2,), "float32", lambda lives: lives.astype(str))
     with pytest.raises(ConfigError, match=r"has <U\d+ of shape \(\); convert it"):
         check_recorded(pong, [words])
