@@ -34,7 +34,7 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command. Returns its exit code: 0 for success, 2 for invalid input."""
+    """Runs the command. Returns its exit code: 0 for success, 2 for invalid input, 130 if interrupted."""
     path, *words = argv or sys.argv
     sys.path.insert(0, "")  # as with `python -m`, for module:name in the current folder
     program = "python -m gunreal" if Path(path).name == "__main__.py" else "gunreal"
@@ -50,6 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         warn(str(error))
         return 2
+    except KeyboardInterrupt:  # such as while modules are imported
+        warn("interrupted")
+        return 130
     except BrokenPipeError:  # as in `gunreal envs | head`
         if not _is_closed(sys.stdout):
             raise  # by something else, such as an environment

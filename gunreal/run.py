@@ -270,17 +270,16 @@ class Run:
           The path. In a notebook, `IPython.display.Image(run.plot())` shows it.
 
         Raises:
-          ConfigError: the package is missing, the run has no such values, or `smooth` is even or below 1.
-          OSError: the picture cannot be written.
-          ValueError: the picture format is unknown.
+          ConfigError: the package or the values are missing, `smooth` is even or below 1, or `path` is not writable.
+          OSError, ValueError: the picture cannot be written, or its format is unknown.
         """
         from gunreal.records import curves
 
         curves.check_smoothing(smooth)
         curves.check_matplotlib()
         out = self.path / "curve.png" if path is None else Path(path)
-        drawn = curves.panels({self.path.name: [self.path]}, [(x or curves.steps_of(y), y)], smooth)
-        curves.draw(drawn, out, width=smooth)
+        axes = [(x or curves.steps_of(y), y)]
+        curves.draw(curves.panels({self.path.name: [self.path]}, axes, smooth), out, width=smooth)
         return out
 
 

@@ -42,9 +42,9 @@ def _row(run_dir: Path) -> dict[str, Any]:
     try:
         config = folders.saved_config(run_dir)
         lines = metrics.read(file) if file.exists() else []
-    except ConfigError as error:
+    except ValueError as error:
         return {"run": run_dir.name, "state": str(error)}
-    except (OSError, ValueError) as error:
+    except OSError as error:
         return {"run": run_dir.name, "state": f"{file} cannot be read: {error}"}
     last: dict[str, Any] = lines[-1] if lines else {"step": 0, "seconds": 0.0}
     scores = [line["score_mean"] for line in lines if line.get("score_mean") is not None]

@@ -110,6 +110,7 @@ def train(config: Config, *, show: bool = True, on_metrics: OnMetrics | None = N
 
     Raises:
       ConfigError: the configuration is invalid. Nothing has been started.
+      TypeError: `on_metrics` is not a function. Nothing has been started.
       AgentFailure: the environment keeps failing.
       OSError: the last checkpoint could not be written.
       KeyboardInterrupt: a signal came before training began, or a second Ctrl-C before the run had ended. The
@@ -138,7 +139,7 @@ def resume(run: str | Path | Run, *, show: bool = True, on_metrics: OnMetrics | 
         or an override changes its environment, tasks, network or learning.
       AgentFailure: the environment keeps failing.
       OSError: the last checkpoint could not be written.
-      KeyboardInterrupt: as in `train`.
+      TypeError, KeyboardInterrupt: as in `train`.
     """
     from gunreal.run import Run
 
@@ -151,6 +152,8 @@ def _train(config: Config, resumed_dir: Path | None, show: bool = True, on_metri
     """Trains a new run, or resumes the one in `resumed_dir` with its resolved configuration `config`."""
     from gunreal.run import load
 
+    if on_metrics is not None and not callable(on_metrics):
+        raise TypeError(f"on_metrics is {on_metrics!r}, but must be a function that takes a line of metrics")
     if config.init and not resumed_dir:
         starting.find(config)  # before this run has a folder, which would be found as well
     spec, tasks, raw = prepare(config, () if resumed_dir else frozenset(FIELDS))

@@ -40,8 +40,9 @@ def test_version(capsys):
         (["plot"], "the following arguments are required: RUN; use --help to list all arguments"),
         (["plot", "a", "--smooth", "x"], "argument --smooth: invalid int value: 'x'; use --help"),
         (["export", "a"], "the following arguments are required: FILE"),
-        (["export", "a", "b.onnx", "--check", "best"], "unrecognized arguments: --check best"),
-        (["runs", "--jsn"], "unrecognized arguments: --jsn"),
+        (["export", "a", "b.onnx", "--check", "best"], "arguments: --check best; did you mean --checkpoint?"),
+        (["runs", "--jsn"], "unrecognized arguments: --jsn; did you mean --json?"),
+        (["runs", "extra"], "unrecognized arguments: extra; use --help to list all arguments"),
         (["evaluate"], "give one run, as in `gunreal evaluate runs/NAME`"),
     ],
 )
@@ -94,6 +95,15 @@ def test_a_pipe_that_an_environment_breaks_is_an_error(monkeypatch, capsys):
     monkeypatch.setattr(command, "_run", run)
     with pytest.raises(BrokenPipeError, match="the game has gone"):
         command.main(["gunreal", "evaluate", "run"])
+
+
+def test_an_interruption_while_modules_are_loaded_is_no_traceback(monkeypatch, capsys):
+    def interrupt(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command.importlib, "import_module", interrupt)
+    assert command.main(["gunreal", "plot", "run"]) == 130
+    assert capsys.readouterr().err == "gunreal: interrupted\n"
 
 
 def test_resume_finds_the_run(tmp_path, capsys):

@@ -123,7 +123,7 @@ def test_bad_input(tmp_path, capsys):
         ([path, "--y", "score"], "no values of score over step; it has score_mean, seconds, step"),
         ([path, "--smooth", "2"], "odd number"),
         ([path, "--group", "["], "not a regular expression"),
-        ([path, "--out", str(tmp_path / "none" / "a.png")], "No such file"),
+        ([path, "--out", str(tmp_path / "none" / "a.png")], "a.png; choose a file in an existing, writable folder"),
         ([path, "--out", str(tmp_path / "a.abc")], "abc"),
         ([path, "--out", "a"], "'a' has no suffix, which names the format of the picture; write FILE.png"),
         ([path, "--out", ""], "has no suffix"),

@@ -245,6 +245,8 @@ def test_plot_draws_the_runs_own_curve(run, tmp_path):
         run.plot(y="eval_scores")
     with pytest.raises(gunreal.ConfigError, match="has no values of scores over step"):
         run.plot(y="scores")
+    with pytest.raises(gunreal.ConfigError, match=r"none/a\.png; choose a file in an existing, writable folder"):
+        run.plot(tmp_path / "none" / "a.png", y="updates")
     with pytest.raises(gunreal.ConfigError, match="an odd number"):
         run.plot(smooth=2)
 

@@ -67,6 +67,11 @@ def test_states(make, stopped_by, age, state):
     assert row["state"] == state
 
 
+def test_a_run_is_silent_between_its_lines(make):
+    (row,) = runs.table(str(make("x", (10, 6.0, 1.0), age=100, metrics_seconds=60.0)))
+    assert row["state"] == "running"
+
+
 def test_a_run_goes_on_from_the_moment_of_its_resume(tmp_path, monkeypatch):
     run = short_run(tmp_path, "x", steps=40, keep_checkpoints=1)
     seen = []
@@ -93,7 +98,7 @@ def test_a_run_that_has_just_begun_and_one_that_cannot_be_read(make, capsys):
     rows = {row["run"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["begun"]["state"] == "running" and rows["begun"]["step"] == 0
     assert "broken" in rows["broken"]["state"] and "env" not in rows["broken"]
-    assert "metrics.jsonl cannot be read" in rows["damaged"]["state"] and "env" not in rows["damaged"]
+    assert "metrics.jsonl is damaged: line 1 is not" in rows["damaged"]["state"] and "env" not in rows["damaged"]
     assert runs.main(["gunreal runs", "--logdir", str(logdir)]) == 0
 
 

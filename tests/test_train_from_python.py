@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 import gunreal
 from gunreal.config.schema import Config
 
@@ -66,13 +68,19 @@ def test_train_can_be_replaced(monkeypatch):
     assert gunreal.train is len
 
 
+def test_a_callback_that_is_no_function_is_refused_before_the_run_starts(tmp_path):
+    with pytest.raises(TypeError, match="on_metrics is 3, but must be a function"):
+        gunreal.train(Config(env="CartPole-v1", logdir=str(tmp_path)), on_metrics=3)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_run_says_where_it_is_and_what_comes_next(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     small = {"env": "CartPole-v1", "serial": True, "agents": 2, "t_max": 5, "min_batch": 20, "hidden": 8}
-    gunreal.train(Config(**small, name="told", steps=100))
+    gunreal.train(Config(**small, name="as told", steps=100))
     first, *_, numbers, last = capsys.readouterr().out.splitlines()
-    assert first == "training in runs/told" and "100%" in numbers
-    assert last == "finished; to play episodes, run: gunreal evaluate runs/told"
-    gunreal.train(Config(**small, name="cut", steps=10**6, metrics_seconds=0.1), on_metrics=lambda line: True)
+    assert first == "training in runs/as told" and "100%" in numbers
+    assert last == "finished; to play episodes, run: gunreal evaluate 'runs/as told'"
+    gunreal.train(Config(**small, name="cut off", steps=10**6, metrics_seconds=0.1), on_metrics=lambda line: True)
     *_, last = capsys.readouterr().out.splitlines()
-    assert last.startswith("stopped at step ") and last.endswith("; to continue, run: gunreal resume runs/cut")
+    assert last.startswith("stopped at step ") and last.endswith("; to continue, run: gunreal resume 'runs/cut off'")

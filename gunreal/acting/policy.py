@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from gunreal.acting.predictor import sample_actions
-from gunreal.config.schema import Config
+from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.raw import Converter, Raw, converter, is_image
 from gunreal.experience import seeds
 from gunreal.experience.replay import Past, blank_past, concatenate_pasts
@@ -221,13 +221,19 @@ class Policy:
         space, shape = self._raw.space, np.shape(observation)
         given = np.asarray(observation).dtype
         fits = len(shape) in (2, 3) and given == np.uint8 if is_image(space) else shape == space.shape
+        if fits and shape not in self._converters:
+            seen = spaces.Box(0, 255, shape, np.uint8) if is_image(space) else space
+            try:
+                self._converters[shape] = converter(self._config, seen)[2]
+            except ConfigError:  # such as stacked frames
+                fits = False
         if not fits:
             batch = f", with a batch axis of {self.num_envs}" if self.num_envs else ""
             wanted = f"{space.dtype} {list(space.shape)}" if isinstance(space, spaces.Box) else f"{space}"
-            raise ValueError(f"act() takes observations of {wanted}{batch}, but got {given} {list(shape)}")
-        if shape not in self._converters:
-            seen = spaces.Box(0, 255, shape, np.uint8) if is_image(space) else space
-            self._converters[shape] = converter(self._config, seen)[2]
+            fix = "; for stacked frames use run.act()" if shape == self._spec.observation else ""
+            raise ValueError(f"act() takes observations of {wanted}{batch}, but got {given} {list(shape)}{fix}")
         frame = np.empty(self._spec.frame, self._spec.dtype)
         self._converters[shape](observation, frame)
+        if frame.dtype.kind == "f" and not np.isfinite(frame).all():
+            raise ValueError("act() takes finite numbers, but the observation has NaN or infinity")
         return frame

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any, NoReturn
 
-from gunreal.config.schema import ConfigError
+from gunreal.config.schema import ConfigError, close_match
+
+_LIST = "use --help to list all arguments"
 
 
 class Arguments(argparse.ArgumentParser):
@@ -18,6 +20,14 @@ class Arguments(argparse.ArgumentParser):
         raw = argparse.RawDescriptionHelpFormatter
         super().__init__(prog, description=description, formatter_class=raw, allow_abbrev=False, **options)
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Reads the command line. Raises ConfigError, with a suggestion for a mistyped flag."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            hint = close_match(unknown[0].partition("=")[0], self._option_string_actions) or f"; {_LIST}"
+            raise ConfigError(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return found
+
     def error(self, message: str) -> NoReturn:
         """Raises ConfigError, in place of an exit that prints a block of text."""
-        raise ConfigError(f"{message}; use --help to list all arguments")
+        raise ConfigError(f"{message}; {_LIST}")

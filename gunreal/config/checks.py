@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from gunreal.config.derived import device_groups, first_rate, is_cluster, is_device, largest_divisor, per_process
+from gunreal.config.derived import device_groups, first_rate, is_cluster, is_device, largest_divisor, per_process, shown
 from gunreal.config.schema import FIELDS, Config, ConfigError, close_match
 from gunreal.config.values import is_number
 
@@ -66,7 +66,7 @@ def _check_limits(name: str, value: Any) -> None:
     rules = [rule for rule in wanted if rule]
     if not all(holds for holds, _ in rules):
         rule = " and ".join(text for _, text in rules)
-        raise ConfigError(f"{name} is {value!r}, but must be {rule} (default {FIELDS[name].default})")
+        raise ConfigError(f"{name} is {value!r}, but must be {rule} (default {shown(name, FIELDS[name].default)})")
 
 
 def _check_names(config: Config) -> None:
@@ -93,8 +93,17 @@ def _check_names(config: Config) -> None:
         weight = options.get("weight", 0.0)
         if not is_number(weight) or weight < 0:
             raise ConfigError(f"task.{task}.weight is {weight!r}, but must be a number of at least 0")
+    for name, text in (("env", config.env), ("network", config.network), *(("task", task) for task in config.tasks)):
+        _check_module(name, text)
     for name in FIELDS:
         _check_savable(name, getattr(config, name))
+
+
+def _check_module(kind: str, text: str) -> None:
+    module, _, attribute = text.rpartition(":")
+    if "/" in module or module.endswith(".py"):
+        name = module.rpartition("/")[2].removesuffix(".py")
+        raise ConfigError(f"{kind} {text!r} names a file; write {name}:{attribute}, without a path and .py")
 
 
 def _check_savable(path: str, value: Any) -> None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from gunreal.config.schema import Config
+from gunreal.config.schema import FIELDS, Config
 
 MINIBATCH = 320  # agent steps of a minibatch of PPO, as in the default batch of the parallel runner
 SMALL_BATCH = 80  # agent steps of a batch of A3C, and at least those of a group in a device run without PPO
+
+# Fields whose default, 0 or -1, stands for a value that follows from other fields, the environment or the machine.
+AUTOMATIC: tuple[str, ...] = ("reward_clip", "memory_limit", "device_batches", "min_batch", "learning_rate")
+AUTOMATIC += ("ppo_minibatches", "entropy", "entropy_end", "threads", "nodes", "reducers")
+
+
+def shown(name: str, value: Any) -> str:
+    """A field's value in a message: "automatic" in place of a 0 or -1 that stands for another value."""
+    return "automatic" if name in AUTOMATIC and value == FIELDS[name].default else repr(value)
 
 
 def is_device(config: Config) -> bool:

@@ -8,12 +8,14 @@ import errno
 import fcntl
 import os
 import re
+import shlex
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from gunreal.config.checks import check
+from gunreal.config.derived import shown
 from gunreal.config.files import load, save
 from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, typed
 
@@ -95,14 +97,21 @@ def remedy(run_dir: str | Path, error: OSError) -> str:
     return f"free some space in {run_dir}" if full else f"make {run_dir} and its files writable"
 
 
+def command(name: str, run_dir: str | Path) -> str:
+    """The command line `gunreal NAME RUN`, quoted so that it can be copied to a shell."""
+    return shlex.join(["gunreal", name, str(run_dir)])
+
+
 def _make(config: Config) -> Path:
     logdir = expanded(config.logdir)
     if config.name:
         path = logdir / config.name
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):
+            if not (path / CONFIG).is_file():
+                raise ConfigError(f"{path} is not empty and holds no run; empty it or choose another --name")
             raise ConfigError(
-                f"{path} already holds a run; continue it with gunreal resume {path} or choose another --name"
+                f"{path} already holds a run; continue it with {command('resume', path)} or choose another --name"
             )
         return path
     logdir.mkdir(parents=True, exist_ok=True)
@@ -186,7 +195,7 @@ def resume_config(run_dir: str | Path, overrides: Mapping[str, Any]) -> Config:
         value, kept = typed(name, value), getattr(saved, name)
         if name != "logdir" and name not in CHANGEABLE and value != kept:
             raise ConfigError(
-                f"a resumed run cannot change {name} from {kept!r} to {value!r}; leave it out, "
+                f"a resumed run cannot change {name} from {shown(name, kept)} to {shown(name, value)}; leave it out, "
                 "or start a new run with --init"
             )
     changed = {name: typed(name, value) for name, value in overrides.items() if name in CHANGEABLE}

@@ -11,6 +11,7 @@ from typing import Any
 _KINDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
 _WANTED = {"tasks": "a list of names and classes", "task": "a table of options for each task", "env_args": "a table"}
 _WANTED |= {"network_args": "a table", "network": "a name or a class"}
+_WANTED |= {"env": "a string, or the class or a function that makes it, and not an instance"}
 _FIX = "define it in a module, such as mine.py, and import it from there"
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from gunreal.config.schema import ConfigError
 from gunreal.records import metrics
+from gunreal.records.writable import check_writable
 
 LABELS = {
     "step": "agent steps",
@@ -81,8 +82,10 @@ def read(run_dir: Path, x: str, y: str, width: int = 1) -> Curve:
     """
     try:
         lines = metrics.read(run_dir / metrics.FILE)
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise ConfigError(f"{run_dir / metrics.FILE} cannot be read: {error}") from error
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     points = [(line[x], line[y]) for line in lines if line.get(x) is not None and line.get(y) is not None]
     if not points:
         known = ", ".join(sorted({key for line in lines for key, value in line.items() if value is not None}))
@@ -179,11 +182,13 @@ def draw(drawn: Sequence[Panel], out: Path, title: str = "", note: str = "", wid
       width: width of the moving mean with which the curves were smoothed. The label of the axis states it.
 
     Raises:
+      ConfigError: the picture cannot be written, as in `check_writable`.
       ValueError: the picture format is missing or unknown.
-      OSError: the picture cannot be written.
+      OSError: writing fails, such as on a full disk.
     """
     if not out.suffix:  # matplotlib would append one, and the caller would report another file
         raise ValueError(f"{str(out)!r} has no suffix, which names the format of the picture; write FILE.png")
+    check_writable(out, "the picture ")
     columns = len(drawn)
     size = (8 if columns == 1 else 6 * columns, 5)  # inches
     with picture(columns, size, out, note) as (figure, row):

@@ -46,7 +46,7 @@ class MetricsWriter:
         except OSError as error:
             raise unwritable(self._run_dir, error) from error
         except ValueError as error:
-            raise ConfigError(f"{path} is damaged: {error}; move it away") from error
+            raise ConfigError(str(error)) from error
         self._sinks: list[EventFile | Tracker] = [EventFile(self._run_dir, step), *([tracker] if tracker else [])]
         self._warned = False
 

@@ -40,7 +40,6 @@ Missing values are null.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
 import time
@@ -239,15 +238,24 @@ def read(path: str | Path) -> list[dict[str, Any]]:
     """Reads the lines of a `metrics.jsonl`, oldest first. An incomplete last line is left out.
 
     Raises:
-      ValueError: another line is not valid JSON, or has no step that is a number.
+      ValueError: another line is not valid JSON, or has no step that is a number. The message names the file and line.
     """
+    lines = []
     texts = Path(path).read_text(encoding="utf-8", errors="replace").split("\n")
-    lines = [json.loads(text) for text in texts[:-1] if text.strip("\0 ")]
-    with contextlib.suppress(json.JSONDecodeError):
-        lines += [json.loads(texts[-1])]
-    for number, line in enumerate(lines, 1):
+    for number, text in enumerate(texts, 1):
+        if not text.strip("\0 "):
+            continue
+        try:
+            line, wrong = json.loads(text), ""
+        except json.JSONDecodeError:
+            if number == len(texts):
+                break
+            line, wrong = {}, "is not valid JSON"
         if not isinstance(line, dict) or "step" not in line:
-            raise ValueError(f"line {number} has no step")
-        if not is_number(line["step"]):
-            raise ValueError(f"line {number} has the step {line['step']!r}, which is not a number")
+            wrong = wrong or "has no step"
+        elif not is_number(line["step"]):
+            wrong = f"has the step {line['step']!r}, which is not a number"
+        if wrong:
+            raise ValueError(f"{path} is damaged: line {number} {wrong}; remove that line")
+        lines.append(line)
     return lines

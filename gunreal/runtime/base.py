@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gunreal.config.folders import remedy
+from gunreal.config.folders import command, remedy
 from gunreal.config.schema import Config
 from gunreal.records import checkpoint
 from gunreal.records.lines import MetricsWriter
@@ -99,8 +99,8 @@ class BaseSystem:
     def ending(self) -> str:
         """One line about the end of the run and what can be done next."""
         if self.stopped_by == "steps":
-            return f"finished; to play episodes, run: gunreal evaluate {self.run_dir}"
-        return f"stopped at step {self.metrics.step:,}; to continue, run: gunreal resume {self.run_dir}"
+            return f"finished; to play episodes, run: {command('evaluate', self.run_dir)}"
+        return f"stopped at step {self.metrics.step:,}; to continue, run: {command('resume', self.run_dir)}"
 
     def state(self) -> dict[str, np.ndarray]:
         """Copies what is trained, see `Learner.get_state`."""

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from gunreal.acting import process_groups
 from gunreal.config.derived import is_device
-from gunreal.config.folders import remedy
+from gunreal.config.folders import command, remedy
 from gunreal.records import checkpoint
 from gunreal.records.warning import warn
 from gunreal.runtime.base import BaseSystem
@@ -115,7 +115,7 @@ class Evaluation:
             self._kill()
             fix = "raise --env_timeout if its environment is that slow"
             if is_device(self._config):
-                fix = f"to see where it hangs, run gunreal evaluate {self._system.run_dir}"
+                fix = f"to see where it hangs, run {command('evaluate', self._system.run_dir)}"
             warn(f"the evaluation at step {self._step} failed: no step within {self._patience:g} s; {fix}")
 
     def _sign(self) -> int:

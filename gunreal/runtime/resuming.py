@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from pathlib import Path
 
 from gunreal.config.derived import is_device, steps_without_update
@@ -35,7 +36,7 @@ def start(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:
     if kind and not _has_agents(resumed):
         raise ConfigError(
             f"{resumed.path} lacks the agents of a {kind} run, as checkpoints of parallel runs and from the Hub do; "
-            f"start a new run with --init {run_dir}"
+            f"start a new run with --init {shlex.quote(str(run_dir))}"
         )
     for name in ("agents", "agents_per_process"):
         if kind and getattr(config, name) != saved[name]:

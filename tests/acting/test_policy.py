@@ -15,6 +15,8 @@ from gunreal.acting import episodes
 from gunreal.acting.policy import Policy, decide
 from gunreal.config.schema import Config
 from gunreal.envs.make import make_raw
+from gunreal.envs.raw import Raw
+from gunreal.experience.spec import Spec
 from gunreal.learning.registry import interface
 from gunreal.runtime.system import build_learner
 
@@ -158,6 +160,30 @@ def test_the_last_reward_and_action_reach_a_recurrent_network(monkeypatch):
     assert asked[2].last_action == -1 and asked[2].last_reward == 0 and not asked[2].state.any()
 
 
+def test_a_recurrent_policy_keeps_one_past_per_environment():
+    asked = []
+
+    class Summing:
+        """Its next state is the state plus the observation."""
+
+        def predict(self, head, observations, past):
+            asked.append(copy.deepcopy(past))
+            return np.zeros((len(observations), 2), np.float32), np.zeros(len(observations)), past.state + observations
+
+    spec = Spec((1,), 1, "float32", 2, state=1)
+    policy = Policy(Summing(), Config(env="CartPole-v1"), spec, Raw(spaces.Box(-9, 9, (1,))), 2, sample=False)
+    seen = np.array([[1], [2]], np.float32)
+    policy.reset()
+    policy.act(seen)
+    policy.act(seen, [0.5, -0.25])
+    assert asked[1].state.tolist() == [[1], [2]] and asked[1].last_reward.tolist() == [[0.5], [-0.25]]
+    policy.reset([True, False])
+    with pytest.raises(ValueError, match="takes the last reward"):  # that of the environment that goes on
+        policy.act(seen)
+    policy.act(seen, [0.0, 3.0])
+    assert asked[2].state.tolist() == [[0], [4]] and asked[2].last_action.tolist() == [[-1], [0]]
+
+
 def test_a_state_that_does_not_fit_is_rejected_and_changes_nothing():
     config = CONFIGS["dict"]
     learner, spec, raw = actor("dict")
@@ -169,6 +195,9 @@ def test_a_state_that_does_not_fit_is_rejected_and_changes_nothing():
     for wrong in (image / 255, image[None], np.zeros((4, 30, 40), np.uint8)):
         with pytest.raises(ValueError, match="observ"):
             policy.act({"image": wrong})
+    stacked = np.zeros(spec.observation, np.uint8)
+    with pytest.raises(ValueError, match=r"got uint8 \[4, 36, 36\]; for stacked frames use run\.act\(\)"):
+        policy.act({"image": stacked})
     assert policy._memories[0].is_new
     assert policy.act({"image": image}) in (5, 6, 7)
     learner, spec, raw = actor("vector")
@@ -178,6 +207,8 @@ def test_a_state_that_does_not_fit_is_rejected_and_changes_nothing():
         vectors.act(np.zeros(4, np.float32))
     with pytest.raises(ValueError, match=r"with a batch axis of 2, but got float32 \[3\]"):
         vectors.act(np.zeros((2, 3), np.float32))
+    with pytest.raises(ValueError, match="takes finite numbers, but the observation has NaN or infinity"):
+        vectors.act(np.array([[0, 0, 0, 0], [0, np.nan, 0, 0]], np.float32))
     with pytest.raises(ValueError, match=r"a bool for each of 2 environments"):
         vectors.reset([True])
     with pytest.raises(ValueError, match="num_envs is 0"):

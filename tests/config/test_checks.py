@@ -65,6 +65,27 @@ def test_values_that_no_file_can_hold_are_rejected(fields, message):
     assert str(error.value) == message
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"tasks": ("pc", "./mine:Task")}, "task './mine:Task' names a file; write mine:Task, without a path and .py"),
+        ({"network": "mine.py:Net"}, "network 'mine.py:Net' names a file; write mine:Net, without a path and .py"),
+        ({"env": "/a/mine.py:make"}, "env '/a/mine.py:make' names a file; write mine:make, without a path and .py"),
+    ],
+)
+def test_a_plug_in_is_named_by_its_module(fields, message):
+    with pytest.raises(ConfigError) as error:
+        check(Config(**fields))
+    assert str(error.value) == message
+    check(Config(env="ale_py:ALE/Pong-v5"))
+
+
+def test_several_nodes_need_ray(monkeypatch):
+    monkeypatch.setattr("gunreal.config.checks.is_installed", lambda package: package != "ray")
+    with pytest.raises(ConfigError, match=r'need Ray; install it with pip install "gunreal\[cluster\]"'):
+        check(Config(nodes=2))
+
+
 def test_other_scripts_and_tuples_can_be_saved(tmp_path):
     config = Config(name="café 試", logdir="Läufe", env_args={"ключ": "😀", "size": (84, (1, 2))})
     check(config)

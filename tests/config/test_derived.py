@@ -4,6 +4,7 @@ import pytest
 
 from gunreal.config.checks import check
 from gunreal.config.derived import (
+    AUTOMATIC,
     MINIBATCH,
     SMALL_BATCH,
     anneal,
@@ -15,9 +16,10 @@ from gunreal.config.derived import (
     per_process,
     rates,
     rollouts_per_batch,
+    shown,
     steps_without_update,
 )
-from gunreal.config.schema import FIELDS, Config
+from gunreal.config.schema import FIELDS, Config, ConfigError
 
 
 @pytest.mark.parametrize(("algorithm", "min_batch", "batch"), [("ppo", 0, 960), ("a3c", 0, 80), ("ppo", 40, 40)])
@@ -124,3 +126,14 @@ def test_rollouts_per_batch(min_batch, t_max, rollouts):
 )
 def test_steps_without_update(fields, steps):
     assert steps_without_update(Config(**fields)) == steps
+
+
+def test_a_message_does_not_show_what_stands_for_another_value():
+    for name, field in FIELDS.items():
+        meaning = f"{field.default:g} means" if isinstance(field.default, int | float) else "nothing"
+        stands = meaning in field.metadata["help"] and f"{meaning} none" not in field.metadata["help"]
+        assert (name in AUTOMATIC) == stands, name
+    assert [shown("entropy", value) for value in (-1.0, 0.01)] == ["automatic", "0.01"]
+    assert shown("rms_initial", 0.0) == "0.0" and shown("optimizer", "adam") == "'adam'"
+    with pytest.raises(ConfigError, match=r"learning_rate is -1.0, but must be at least 0 \(default automatic\)"):
+        check(Config(learning_rate=-1))

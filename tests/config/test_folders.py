@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 import subprocess
 import sys
 
@@ -25,9 +26,22 @@ def test_names_are_made_and_unique(tmp_path):
 def test_a_name_is_taken_once(tmp_path):
     config = Config(logdir=str(tmp_path), name="mine")
     (tmp_path / "mine").mkdir()  # an empty folder is no run
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").touch()
     assert folders.prepare_run_dir(config) == tmp_path / "mine"
     with pytest.raises(ConfigError, match="continue it with gunreal resume .*/mine or choose another --name"):
         folders.prepare_run_dir(config)
+    with pytest.raises(ConfigError, match="other is not empty and holds no run; empty it or choose another --name"):
+        folders.prepare_run_dir(dataclasses.replace(config, name="other"))
+
+
+def test_the_command_of_a_message_can_be_copied_to_a_shell(tmp_path):
+    config = Config(logdir=str(tmp_path / "all runs"), name="it's mine")
+    path = folders.prepare_run_dir(config)
+    with pytest.raises(ConfigError) as error:
+        folders.prepare_run_dir(config)
+    words = shlex.split(str(error.value).partition("continue it with ")[2])
+    assert words[:3] == ["gunreal", "resume", str(path)]
 
 
 def test_a_logdir_that_cannot_be_written(tmp_path):
@@ -75,17 +89,23 @@ def test_resume_takes_what_does_not_define_the_run(tmp_path):
     config = Config(logdir=str(tmp_path), name="a", tasks=("vr",), task={"vr": {"weight": 0.5}}, t_max=5)
     path = folders.prepare_run_dir(config).rename(tmp_path / "moved")
     changed = {"steps": 9_000_000, "agents": 8, "scheduler": "queue", "predictors": 2, "metrics_seconds": 1}
+    changed |= {"memory_limit": 2**30, "track": "wandb", "max_batch": 64, "env_timeout": 9.0}
     resumed = folders.resume_config(path, {**changed, "t_max": 5, "logdir": "elsewhere"})
     assert resumed == dataclasses.replace(config, **changed, name="moved", logdir=str(tmp_path.resolve()))
+    path = folders.prepare_run_dir(Config(logdir=str(tmp_path), name="b", runner="device"))
+    assert folders.resume_config(path, {"devices": "2"}).devices == "2"
 
 
 def test_resume_refuses_what_defines_the_run(tmp_path):
     path = folders.prepare_run_dir(Config(logdir=str(tmp_path), name="a"))
     others = {"env": "CartPole-v1", "tasks": ("vr",), "hidden": 64, "network": "large", "frame_stack": 1, "seed": 2}
     others |= {"optimizer": "rmsprop", "discount": 0.9, "serial": True, "name": "b", "env_args": {"a": 1}}
+    others |= {"algorithm": "a3c", "runner": "device", "init": "b", "threads": 2, "precision": "bfloat16"}
     for name, value in others.items():
         with pytest.raises(ConfigError, match=f"cannot change {name} "):
             folders.resume_config(path, {name: value})
+    with pytest.raises(ConfigError, match="cannot change learning_rate from automatic to 0.1; leave it out"):
+        folders.resume_config(path, {"learning_rate": 0.1})
     with pytest.raises(ConfigError, match="at least 1"):
         folders.resume_config(path, {"agents": 0})
     assert set(FIELDS) >= folders.CHANGEABLE

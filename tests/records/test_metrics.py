@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import resource
 import sys
 import threading
@@ -117,15 +118,17 @@ def test_state_goes_on():
 
 def test_what_another_process_takes_is_added_once():
     node, whole = metrics(), metrics()
-    for lag, scores in ((7, (1.0, 2.0)), (3, (6.0,)), (None, ())):
-        if lag is not None:
-            node.trained(20, [lag], {"loss_pc": float(lag)})
+    for lags, scores, largest in (([7, 7, 7], (1.0, 2.0), 7), ([3], (6.0,), 3), ([], (), None)):
+        if lags:
+            node.trained(20, lags, {"loss_pc": float(lags[0])})
         for score in scores:
             node.episode(score)
-        whole.add(node.take())
+        taken = node.take()
+        assert taken["lag_max"] == largest
+        whole.add(taken)
     line = snapshot(whole, 1)
     assert (line["episodes"], line["score_mean"], line["trained"], line["updates"]) == (3, 3.0, 40, 2)
-    assert (line["policy_lag"], line["policy_lag_max"], line["loss_pc"]) == (5, 7, 5.0)
+    assert (line["policy_lag"], line["policy_lag_max"], line["loss_pc"]) == (6, 7, 5.0)
 
 
 def test_threads_lose_no_count():
@@ -175,17 +178,32 @@ def test_a_resumed_run_drops_lines_of_later_steps(tmp_path):
     assert not list(tmp_path.glob("*.tmp"))
 
 
+def test_lines_are_dropped_at_once_or_not_at_all(tmp_path, monkeypatch):
+    with MetricsWriter(tmp_path) as writer:
+        for step in (10, 20):
+            writer.write({"step": step})
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(ConfigError, match="No space left on device"):
+        MetricsWriter(tmp_path, step=10)
+    assert [line["step"] for line in read(tmp_path / FILE)] == [10, 20]
+
+
 def test_an_unwritable_folder_is_reported_at_the_start(tmp_path):
     with pytest.raises(ConfigError, match=r"cannot write to .*/none/metrics\.jsonl: .*/none and its files writable$"):
         MetricsWriter(tmp_path / "none")
     for text, reason in (
-        ("no json\n{}\n", "Expecting value"),
+        ("no json\n{}\n", "line 1 is not valid JSON"),
+        ('\n{"step": 1}\n{"step": "un\n{"step": 2}\n', "line 3 is not valid JSON"),
         ('{"step": 1}\n{}\n', "line 2 has no step"),
-        ('{"step": 1}\n{"step": null}\n', "line 2 has the step None, which is not a number; move it away"),
-        ('{"step": "x"}\n', "line 1 has the step 'x', which is not a number; move it away"),
+        ('{"step": 1}\n{"step": null}\n', "line 2 has the step None, which is not a number"),
+        ('{"step": "x"}\n', "line 1 has the step 'x', which is not a number"),
     ):
         (tmp_path / FILE).write_text(text)
-        with pytest.raises(ConfigError, match=f"is damaged: {reason}"):
+        with pytest.raises(ConfigError, match=f"metrics.jsonl is damaged: {reason}; remove that line$"):
             MetricsWriter(tmp_path)
 
 

@@ -53,13 +53,13 @@ def test_a_run_without_metrics_starts_again(tmp_path):
 
 @pytest.mark.parametrize(("fields", "kind"), [({"serial": True}, "serial"), ({"runner": "device"}, "device")])
 def test_a_checkpoint_from_the_hub_has_no_agents_to_resume(tmp_path, fields, kind):
-    config = Config(**fields)
-    path = checkpoint.save(tmp_path, 10, {"weights/policy/bias": np.zeros(2)}, {"config": dataclasses.asdict(config)})
+    config, run_dir = Config(**fields), tmp_path / "a run"
+    path = checkpoint.save(run_dir, 10, {"weights/policy/bias": np.zeros(2)}, {"config": dataclasses.asdict(config)})
     with pytest.raises(ConfigError) as found:
-        resuming.start(config, tmp_path)
+        resuming.start(config, run_dir)
     assert str(found.value) == (
         f"{path} lacks the agents of a {kind} run, as checkpoints of parallel runs and from the Hub do; "
-        f"start a new run with --init {tmp_path}"
+        f"start a new run with --init '{run_dir}'"
     )
 
 
