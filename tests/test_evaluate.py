@@ -3,8 +3,10 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from trained import catch_run
 
 from gunreal.acting.episodes import Episode, play
+from gunreal.config.files import load, save
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.make import describe
 from gunreal.evaluate import main, summarize
@@ -144,6 +147,19 @@ def test_steps_are_reported(folder):
     steps = []
     assert main(["evaluate", str(folder), "--episodes", "2"], on_step=lambda: steps.append(1)) == 0
     assert len(steps) == 2 * 9
+
+
+def test_games_are_played_with_the_protocol_that_is_asked_for(folder, tmp_path, capsys, monkeypatch):
+    run_dir, seen = shutil.copytree(folder, tmp_path / "run"), []
+    save(replace(Config(**load(folder / "config.toml")), env="ALE/Pong-v5"), run_dir / "config.toml")
+
+    def played(learner, config, *_, **__):
+        seen.append(config.protocol)
+        return iter([Episode(0, 5, 4.0, 20, False)])
+
+    monkeypatch.setattr("gunreal.evaluate.play", played)
+    assert command(run_dir, "--protocol", "v5", "--json") == 0
+    assert seen == ["v5"] and json.loads(capsys.readouterr().out)["protocol"] == "v5"
 
 
 def test_command_prints_a_table(folder, capsys):

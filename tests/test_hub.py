@@ -29,7 +29,13 @@ def run(tmp_path_factory):
 
 
 @pytest.fixture
-def repositories(tmp_path, monkeypatch):
+def asked():
+    """What the Hub was last asked for."""
+    return {}
+
+
+@pytest.fixture
+def repositories(tmp_path, monkeypatch, asked):
     """The Hub as a folder."""
     root = tmp_path / "hub"
 
@@ -39,6 +45,7 @@ def repositories(tmp_path, monkeypatch):
 
         def create_repo(self, repo_id, *, private, exist_ok):
             assert exist_ok and self.token == "secret"
+            asked["private"] = private
             (root / repo_id).mkdir(parents=True, exist_ok=True)
             return f"https://huggingface.co/{repo_id}"
 
@@ -49,6 +56,7 @@ def repositories(tmp_path, monkeypatch):
 
     def download(repo_id, *, revision, token, allow_patterns):
         target = tmp_path / "cache" / (revision or "newest")
+        asked["token"] = token
         ignored = shutil.ignore_patterns("*.py", "*.pkl")
         assert "config.toml" in allow_patterns and not any(x in ("*", "**") for x in allow_patterns)
         return str(shutil.copytree(root / repo_id, target, ignore=ignored, dirs_exist_ok=True))
@@ -58,10 +66,11 @@ def repositories(tmp_path, monkeypatch):
     return root
 
 
-def test_there_and_back(run, repositories):
-    address = gunreal.push_to_hub(run, "me/catch", episodes=4, token="secret", seed=5)
+def test_there_and_back(run, repositories, asked):
+    address = gunreal.push_to_hub(run, "me/catch", episodes=4, private=True, token="secret", seed=5)
     assert address == "https://huggingface.co/me/catch"
-    loaded = gunreal.load_from_hub("me/catch", revision="abc")
+    loaded = gunreal.load_from_hub("me/catch", revision="abc", token="mine")
+    assert loaded.path.name == "abc" and asked == {"private": True, "token": "mine"}
     assert loaded.learner.weights_sha256() == run.learner.weights_sha256() and loaded.step == run.step
     assert loaded.metrics == run.metrics and loaded.spec == run.spec
     scores = json.loads((loaded.path / "scores.json").read_text())
@@ -82,6 +91,16 @@ def test_an_earlier_checkpoint_replaces_a_later_one(run, repositories):
     checkpoint.save(folder, run.step + 100, saved.learned(), saved.extra)
     gunreal.push_to_hub(run, "me/catch", episodes=1, token="secret")
     assert gunreal.load_from_hub("me/catch").step == run.step
+
+
+def test_the_checkpoint_that_was_loaded_is_uploaded_with_its_score(run, repositories, tmp_path):
+    folder = shutil.copytree(run.path, tmp_path / "run")
+    saved = checkpoint.load(folder)
+    for step, score in ((run.step, 9.0), (run.step + 100, None)):
+        checkpoint.save(folder, step, saved.state, saved.extra, score=score)
+    gunreal.push_to_hub(gunreal.load(folder, "best"), "me/catch", episodes=1, token="secret")
+    uploaded = checkpoint.load(repositories / "me" / "catch")
+    assert (uploaded.step, uploaded.score) == (run.step, 9.0)
 
 
 def test_the_card_holds_the_scores_the_curve_and_the_command(run, repositories):
@@ -117,7 +136,7 @@ def test_what_is_uploaded_is_data(run, repositories):
     assert not any(word in (folder / name).read_text() for name in text for word in own_text)
 
 
-@pytest.mark.parametrize("named", [{"env": "mine:make"}, {"tasks": ("mine:Task",)}])
+@pytest.mark.parametrize("named", [{"env": "mine:make"}, {"network": "mine:Net"}, {"tasks": ("mine:Task",)}])
 def test_a_run_that_names_modules_has_to_be_trusted(repositories, named):
     (repositories / "you" / "maze").mkdir(parents=True)
     save(Config(**named), repositories / "you" / "maze" / "config.toml")

@@ -46,6 +46,7 @@ def saved_run(folder, blobs=None, **options):
         ({"serial": b""}, {}, "", "a serial run can only be resumed as a serial run"),
         ({}, {"serial": True}, "", "a serial run can only be resumed as a serial run"),
         ({"serial": b""}, {"serial": True}, "--agents 16", "a serial run cannot change agents from 24"),
+        ({"serial": b""}, {"serial": True}, "--agents_per_process 8", "cannot change agents_per_process from"),
         ({}, {}, "--discount 0.5", "a resumed run cannot change discount from 0.99 to 0.5"),
     ],
 )

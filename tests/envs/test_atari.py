@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs import atari
 from gunreal.envs.atari_functional import AtariFunctional
-from gunreal.envs.make import describe, make
+from gunreal.envs.make import describe, make, make_raw
 
 
 def step(env, action, reset=False, seed=0):
@@ -130,6 +131,33 @@ def test_protocols():
     env = make(Config(env="ALE/Pong-v5"), 1, ("ram",))
     starts = [step(env, 0, reset=True, seed=seed).extra["ram"][0] for seed in range(40)]
     assert 15 <= len(np.unique(starts, axis=0)) <= 30  # 1 to 30 no-ops
+    env.close()
+
+
+def test_sticky_actions_repeat_what_the_frame_before_played():
+    """Each frame does so with probability 1/4, also a step's first one. An episode begins with no-ops."""
+    ale = Mock(**{"getScreenGrayscale.return_value": np.zeros((2, 3), np.uint8)})
+    ale.getMinimalActionSet.return_value = [3, 5]
+    options = {"full_action_space": False, "frameskip": 4, "repeat_action_probability": 0.25, "noop_max": 1}
+    console, screens = atari._Console(ale, options, 1), np.zeros((2, 2, 3), np.uint8)
+    console.reset(0, screens[0])
+    chosen = np.arange(2000) % 2
+    for action in chosen:
+        console.step(action, screens)
+    played = np.array([call.args[0] for call in ale.play.call_args_list])
+    repeats = (played != np.array([3, 5])[chosen, None]).mean(axis=0)
+    assert repeats == pytest.approx([1 / 4, 1 / 16, 1 / 64, 1 / 256], abs=0.02)
+    console.reset(1, screens[0])
+    console._sticky = 1.0
+    console.step(1, screens)
+    assert ale.play.call_args.args[0] == [0, 0, 0, 0]
+
+
+def test_the_screens_of_a_game_belong_to_the_caller():
+    env = make_raw(Config(env="ALE/Breakout-v5"))
+    first, _ = env.reset(seed=3)
+    screens = [first, *(env.step(1 + t % 3)[0] for t in range(10))]
+    assert len({screen.tobytes() for screen in screens}) > 5
     env.close()
 
 

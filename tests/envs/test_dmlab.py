@@ -174,12 +174,13 @@ def test_further_observations(lab):
 @both
 def test_observations_are_of_their_space(opened):
     plain = opened()
-    everything = opened(depth=True, observations=["VEL.TRANS", "RGB", "FRAMES_REMAINING_AT_60"])
+    everything = opened(depth=True, observations=["VEL.TRANS", "RGBD", "FRAMES_REMAINING_AT_60"])
     for env in (plain, everything):
         for observation in (env.reset(seed=3)[0], env.step(1)[0]):
             assert env.observation_space.contains(observation)
-    assert set(env.observation_space) == {"image", "depth", "VEL.TRANS", "RGB", "FRAMES_REMAINING_AT_60"}
-    np.testing.assert_array_equal(observation["image"], observation["RGB"].transpose(1, 2, 0))
+    assert set(env.observation_space) == {"image", "depth", "VEL.TRANS", "RGBD", "FRAMES_REMAINING_AT_60"}
+    np.testing.assert_array_equal(observation["image"], observation["RGBD"][:3].transpose(1, 2, 0))
+    np.testing.assert_array_equal(observation["depth"], observation["RGBD"][3])
     assert plain.reset(seed=3)[0].shape == (24, 32, 3)
 
 

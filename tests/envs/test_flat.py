@@ -74,6 +74,12 @@ def test_binary_actions_are_combinations_too(shape):
         assert env.action_space.contains(action) and tuple(action.ravel()) == bits
 
 
+def test_a_thousand_combinations_are_not_too_many():
+    env = Parts()
+    env.action_space = spaces.MultiDiscrete([10, 100])
+    assert flat(Config(env="parts"), env).action_space == spaces.Discrete(1000)
+
+
 def test_pictures_are_not_made_vectors():
     """Flat, they would be thousands of numbers without their places."""
     for picture in (spaces.Box(0, 255, (30, 30), np.uint8), spaces.Box(0, 1, (30, 30), np.float32)):

@@ -55,6 +55,11 @@ def test_time_limit_truncates():
     assert env.step(downhill(env))[1:4] == (1.0, True, False)
 
 
+def test_starts_are_at_least_as_far_from_the_goal_as_asked():
+    env = RareGoalMaze(min_distance=4)
+    assert min(env.distance[tuple(start)] for start in env.starts) == 4
+
+
 def test_walls_stop():
     env = RareGoalMaze()
     env.reset(seed=0)

@@ -19,7 +19,7 @@ SPACES = [
     spaces.Box(-np.inf, np.inf, (2, 4), np.float64),
     spaces.Box(-5, 5, (3,), np.int64),
     spaces.Discrete(5, start=-2),
-    spaces.MultiDiscrete([3, 2]),
+    spaces.MultiDiscrete([3, 2], start=[-1, 5]),
     spaces.MultiBinary((2, 3)),
 ]
 CONFIGS = [

@@ -87,6 +87,30 @@ def test_the_newest_and_the_best_are_kept(tmp_path):
     assert checkpoint.load(tmp_path, "best").step == 60  # of equals, the longer trained one
 
 
+def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    done = []
+    for name in ("fsync", "replace"):
+        call = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *args, name=name, call=call: done.append(name) or call(*args))
+    checkpoint.save(tmp_path, 1, STATE, {})
+    assert done == ["fsync", "replace", "fsync"]  # the last one is of the folder
+
+
+def test_a_best_one_that_cannot_be_replaced_stays(tmp_path, monkeypatch):
+    replace = os.replace
+
+    def fail_for_the_best(source, target):
+        if target.name == "best.npz":
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
+    checkpoint.save(tmp_path, 1, STATE, {}, score=1.0)
+    monkeypatch.setattr(os, "replace", fail_for_the_best)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoint.save(tmp_path, 2, STATE, {}, score=2.0)
+    assert checkpoint.load(tmp_path, "best").step == 1
+
+
 def test_best_without_hard_links(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError("no links here")))
     checkpoint.save(tmp_path, 1, STATE, {}, score=0.0)

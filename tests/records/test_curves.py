@@ -130,6 +130,16 @@ def test_a_single_point_is_visible_with_its_band(tmp_path, figures):
     assert bar.get_segments()[0].tolist() == [[5, 1], [5, 4]]
 
 
+def test_a_curve_its_band_and_its_tails_are_in_the_unit_of_the_axis(tmp_path, figures):
+    x = np.array([0.0, 7200])
+    tail = (np.array([7200.0, 10800]), np.zeros(2))
+    curves.draw([curves.Panel("seconds", "y", [Curve("a", x, x, x - 1, x + 1, tails=(tail,))])], tmp_path / "a.svg")
+    (axes,) = figures[0].axes
+    assert [line.get_xdata().tolist() for line in axes.lines] == [[0, 2], [2, 3]]
+    (band,) = axes.collections
+    assert band.get_paths()[0].vertices[:, 0].max() == 2
+
+
 def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ConfigError, match=r"pip install 'gunreal\[plot\]'"):

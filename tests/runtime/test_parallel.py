@@ -45,7 +45,7 @@ def test_a_process_is_known_before_it_starts(clock, monkeypatch):
 
 def test_as_many_processes_as_memory_allows(clock, capsys):
     """The server has 500 MiB; each process is to have 50 MiB of rings, and 100 MiB beside them."""
-    run = make_run(memory_limit=900 * MIB)  # 95 % of it are 855
+    run = make_run(memory_limit=960 * MIB)  # 95 % of it are 912
     run._start_affordable()
     assert len(run.remotes()) == run.counts.processes == 2
     assert (
@@ -182,6 +182,15 @@ def test_a_hard_limit_of_open_files_bounds_the_scheduler(clock, monkeypatch, cap
     assert asked == [1, 2, 2] and len(run.remotes()) == 2 and run.counts == Counts(2, 2, 1)
 
 
+def test_an_interval_begins_after_each_change(clock, monkeypatch):
+    run, begun = make_run(), []
+    run.crews, run.trainers = {}, SimpleNamespace(resize=lambda size: None, stop=lambda: None)
+    run._steering = SimpleNamespace(tick=lambda *_: Counts(2, 1, 1), begin=lambda: begun.append(run.counts))
+    monkeypatch.setattr(parallel.time, "sleep", lambda _: None)
+    run.run(lambda: setattr(run.system, "stopped_by", "steps"))
+    assert begun == [Counts(2, 1, 1)]
+
+
 @pytest.mark.parametrize(
     ("saved", "counts"),
     [
@@ -200,6 +209,10 @@ def test_the_scheduler_goes_on_unless_a_number_is_given(saved, counts):
     found = {"kind": options["scheduler"], "counts": [7, 3, 2], "state": state}
     run = make_run(resumed=SimpleNamespace(extra={"config": options, "scheduler": found}), scheduler="queue")
     assert run.counts == counts and (run._steering.policy.ceiling is not None) == (not saved)
+    written = {}
+    run.system.save = written.update
+    run.save()
+    assert written["scheduler"] == {"kind": "queue", "counts": counts, "state": run._steering.policy.get_state()}
 
 
 def test_one_batch_more_is_ready_than_are_computed():
@@ -271,3 +284,9 @@ def test_thousands_of_processes_raise_the_limit_of_open_files(open_files, monkey
     monkeypatch.setattr(resource, "getrlimit", lambda _: (700, 1024))
     with pytest.raises(ConfigError, match="200 agent processes need 1... open files, and the limit is 1024; raise it"):
         parallel.allow_open_files(200)
+    made = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (700, resource.RLIM_INFINITY))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: made.append(limits))
+    parallel.allow_open_files(200)
+    ((soft, hard),) = made
+    assert 1200 < soft < 1500 and hard == resource.RLIM_INFINITY

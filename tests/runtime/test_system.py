@@ -90,6 +90,15 @@ def test_stop_keeps_the_first_reason(system):
     system.close()
 
 
+def test_as_many_checkpoints_are_kept_as_asked(tmp_path):
+    system = make_system(tmp_path, keep_checkpoints=2)
+    for _ in range(4):
+        system.metrics.acted(10)
+        system.save()
+    assert sorted(path.name[-6:] for path in (tmp_path / "checkpoints").iterdir()) == ["30.npz", "40.npz"]
+    system.writer.close(), system.close()
+
+
 def test_warming_up_compiles_all_updates_and_changes_nothing(tmp_path):
     system = make_system(tmp_path)
     before = system.learner.get_state()

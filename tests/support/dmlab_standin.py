@@ -153,6 +153,8 @@ class Lab:
         _typed(episode, int)
         if seed is not None and not isinstance(seed, int):
             raise ValueError(f"'seed' must be int or None, was '{type(seed).__module__}.{type(seed).__name__}'.")
+        if seed is not None and not -(2**31) <= seed < 2**31:
+            raise OverflowError("signed integer is greater than maximum")
         if self._level.broken == "abort":
             print("terminate called after throwing an instance of 'std::runtime_error'", file=sys.stderr, flush=True)
             os.abort()
