@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from rings import LAYOUT, SPEC, VECTOR, episodes, live, make_replay, write
 
-from gunreal.experience.replay import ALIGN, FIRST, empty_observations, stack_index
+from gunreal.experience.replay import ALIGN, FIRST, blank_past, concatenate_pasts, empty_observations, stack_index
 from gunreal.experience.segment import Segment
 
 
@@ -120,15 +120,14 @@ def test_a_sampled_sequence_stays_whole_while_its_rollout_waits():
         segment = Segment(LAYOUT._replace(slots=slots))
         sampled, limit = 40, 40 + (slots + 2) * SPEC.t_max
         oldest = np.arange(sampled - 12, sampled)
-        seen = {}
-
-        def remember(step, seen=seen, segment=segment, oldest=oldest, sampled=sampled, limit=limit):
-            if sampled <= step <= limit:
-                seen[step] = segment.agent(0).observations(oldest)
-
-        live(segment, 0, limit, each=remember)
-        for observations in seen.values():
-            np.testing.assert_array_equal(observations, seen[sampled])
+        seen = []
+        for step in range(limit + 1):
+            write(segment, 0, step, step, 0 if step else FIRST)  # one long episode, whose stacks are always full
+            segment.end[0] = step
+            if step >= sampled:
+                seen.append(segment.agent(0).observations(oldest))
+        for observations in seen:
+            np.testing.assert_array_equal(observations, seen[0])
 
 
 def test_discounts_are_zero_at_terminations_only():
@@ -143,3 +142,9 @@ def test_sequence_length():
     assert lengths == [4, 4, 4, 3, 2, 1, 4, 4, 3, 2, 1]
     assert replay.sequence_length(0, 20) == 6
     assert replay.sequence_length(7, 20) == 4
+
+
+def test_pasts_of_different_sizes_become_one_batch():
+    pasts = [blank_past(VECTOR._replace(state=2), count) for count in (2, 3)]
+    assert [len(array) for array in concatenate_pasts([*pasts, None])] == [5, 5, 5]
+    assert concatenate_pasts([None, None]) is None

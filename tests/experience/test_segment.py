@@ -5,8 +5,9 @@ import sys
 
 import numpy as np
 import pytest
-from rings import LAYOUT, VECTOR, episodes, live, make_segment
+from rings import LAYOUT, VECTOR, episodes, live, make_segment, write
 
+from gunreal.experience.replay import FIRST
 from gunreal.experience.segment import Layout, Segment
 from gunreal.experience.spec import Spec
 
@@ -41,6 +42,7 @@ def test_paper_sized_ring_stores_each_frame_once():
 
 def test_another_process_shares_the_memory():
     segment = Segment(LAYOUT)
+    segment.allowance = 3
     history = live(segment, 1, 30)
     code = """if True:
         import pickle, sys
@@ -54,7 +56,7 @@ def test_another_process_shares_the_memory():
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, input=given, pass_fds=(segment.fd,), capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
-    assert segment.arrays["value"][1, 3] == history[30 - 12]["reward"]
+    assert segment.arrays["value"][1, 3] == history[30 - 12]["reward"] and segment.allowance == 3
 
 
 def test_close_gives_the_descriptor_back_and_keeps_arrays_in_use():
@@ -82,6 +84,18 @@ def test_the_past_of_a_recurrent_network():
     newest = segment.past(np.array([0]), np.array([[6]]))
     assert newest.last_action[0, 0] == 1 and newest.last_reward[0, 0] == 0
     assert make_segment(VECTOR, flags).past(np.array([0]), np.array([[0]])) is None
+
+
+def test_the_past_after_the_ring_has_come_round():
+    segment = make_segment(VECTOR._replace(state=2), [], replay_size=8)
+    end = 3 * segment.layout.ring + 5
+    for step in range(end + 1):
+        write(segment, 0, step, 0, 0 if step else FIRST, action=step % 3, state=[step, -step])
+    segment.end[0] = end
+    steps = np.arange(end - 8, end - 3)[:, None] + np.arange(4)
+    past = segment.past(np.zeros(5, int), steps)
+    np.testing.assert_array_equal(past.state, steps[:, :1] * [1, -1])
+    np.testing.assert_array_equal(past.last_action, (steps - 1) % 3)
 
 
 def test_a_recurrent_ring_has_room_for_the_row_before_and_the_state_ahead():

@@ -102,13 +102,22 @@ def test_a_gpu_that_a_script_has_used_before(monkeypatch):
     asked = []
 
     def refuse(gpu, enable):
-        asked.append(gpu)
+        asked.append((gpu, enable))
         raise RuntimeError("Physical devices cannot be modified after being initialized")
 
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["gpu:0", "gpu:1"])
     monkeypatch.setattr(tf.config.experimental, "set_memory_growth", refuse)
     devices.select("tensorflow")
-    assert asked == ["gpu:0", "gpu:1"]
+    assert asked == [("gpu:0", True), ("gpu:1", True)]
+
+
+def test_jax_takes_no_memory_in_advance():
+    name = "XLA_PYTHON_CLIENT_PREALLOCATE"
+    program = f"import os; from gunreal.learning.devices import select; select('jax'); print(os.environ[{name!r}])"
+    environment = {key: value for key, value in os.environ.items() if key != name}
+    environment |= {"KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout == "false\n"
 
 
 @pytest.mark.parametrize("name", devices.BACKENDS)

@@ -26,7 +26,7 @@ def selected():
 def test_rmsprop_step_by_step(initial):
     """GA3C's eq. 3, in NumPy: `g = rho g + (1 - rho) d^2`, `theta -= rate d / sqrt(g + epsilon)`."""
     config = Config(
-        optimizer="rmsprop", rms_decay=0.9, rms_initial=initial, epsilon=0.1, max_grad_norm=0.0, normalize_returns=False
+        optimizer="rmsprop", rms_decay=0.5, rms_initial=initial, epsilon=0.1, max_grad_norm=0.0, normalize_returns=False
     )
     learner = make_learner(config)
     state = learner.get_state()
@@ -37,7 +37,7 @@ def test_rmsprop_step_by_step(initial):
         batch = make_batch(seed=step)
         for name, gradient in zip(names, learner.gradient(batch).values, strict=True):
             found = np.asarray(gradient)
-            mean[name] = 0.9 * mean[name] + 0.1 * np.square(found, dtype=np.float64)
+            mean[name] = 0.5 * mean[name] + 0.5 * np.square(found, dtype=np.float64)
             theta[name] -= 0.01 * found / np.sqrt(mean[name] + 0.1)
         learner.train(batch, 0.01)
     for name in names:
@@ -50,7 +50,7 @@ def test_unknown_optimizers_are_explained():
 
 
 def test_train_reports_the_loss_and_applies_the_learning_rate():
-    learner, batch = make_learner(Config(max_grad_norm=0.0)), make_batch()
+    learner, batch = make_learner(Config(max_grad_norm=0.0, value_weight=0.3, entropy=0.04)), make_batch()
     before = learner.get_state()
     assert learner.train(batch, 0.0)["skipped"] == 0.0
     rested = learner.get_state()
@@ -63,6 +63,8 @@ def test_train_reports_the_loss_and_applies_the_learning_rate():
     np.testing.assert_allclose(moved[1], 2 * moved[0], atol=1e-6)
     assert np.abs(moved[0]).max() > 1e-5
     assert learner.version == 1
+    base = metrics["loss_policy"] + 0.3 * metrics["loss_value"] - 0.04 * metrics["entropy"]
+    assert metrics["loss_base"] == pytest.approx(base, abs=1e-5)
     assert metrics["loss_total"] == pytest.approx(metrics["loss_base"] + 0.25 * metrics["loss_fit"], abs=1e-5)
 
 
@@ -80,6 +82,16 @@ def test_the_entropy_weight_of_an_update():
         learner.train(batch, 1e-3, weight)
         after.append(learner.get_state())
     assert any(not np.array_equal(after[0][name], after[1][name]) for name in before)
+
+
+@pytest.mark.parametrize(("correction", "epsilon"), [("epsilon", 0.2), ("vtrace", 0.0)])
+def test_the_epsilon_of_the_logarithms_is_that_of_its_correction_only(correction, epsilon):
+    from gunreal.learning import losses
+
+    learner, batch = make_learner(Config(correction=correction, log_epsilon=0.2)), make_batch()
+    logits, _ = learner.predict("base", batch["observations"][:12])
+    expected = losses.entropy(logits.reshape(3, 4, -1), batch["base"]["mask"], epsilon)
+    assert learner.gradient(batch).metrics["entropy"] == pytest.approx(float(expected), abs=1e-5)
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "vtrace"])
@@ -167,9 +179,13 @@ def test_threads_compute_gradients_at_the_same_time_and_apply_them_one_after_the
     assert_equal_states(learner.get_state(), alone.get_state())
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e25])
+@pytest.mark.parametrize(
+    ("rows", "bad"),
+    [(5, np.nan), (5, np.inf), (5, 1e25), (slice(None), 1e20), (slice(None), [1e20, -1e20] * 4)],
+    ids=["nan", "inf", "large", "mean", "variance"],
+)
 @pytest.mark.parametrize("masked", [False, True])
-def test_observations_that_would_spoil_the_running_moments_are_skipped(bad, masked):
+def test_observations_that_would_spoil_the_running_moments_are_skipped(rows, bad, masked):
     """A large one is not seen in the loss or the gradients, because normalized observations are clipped."""
     from gunreal.learning.network import Network
 
@@ -186,11 +202,11 @@ def test_observations_that_would_spoil_the_running_moments_are_skipped(bad, mask
     learner.train(batch, 1e-3)
     before = learner.get_state()
     spoiled = copy.deepcopy(batch)
-    spoiled["observations"][5, 1] = bad
+    spoiled["observations"][rows, 1] = bad
     spoiled["base"]["mask"][1, 1] = not masked
     metrics = learner.train(spoiled, 1e-3)
     assert metrics["skipped"] == 1.0
-    assert np.isnan(bad) or np.isfinite([metrics["loss_total"], metrics["grad_norm"]]).all()
+    assert np.isnan(bad).any() or np.isfinite([metrics["loss_total"], metrics["grad_norm"]]).all()
     assert_equal_states(learner.get_state(), before)
     assert learner.train(batch, 1e-3)["skipped"] == 0.0
 

@@ -23,7 +23,7 @@ from gunreal.tasks.base import AuxiliaryTask
 
 ATARI = Spec((1, 84, 84), 4, "uint8", 6)
 VECTORS = Spec((4,), 1, "float32", 2, t_max=4)
-WEIGHTS = {"entropy": 0.01, "value_weight": 0.5, "log_epsilon": 1e-6}
+WEIGHTS = {"entropy": 0.01, "value_weight": 0.5, "log_epsilon": 0.1}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,6 +142,12 @@ def test_the_large_network(stride, flat):
     assert shapes["torso/fc4/kernel"] == (flat * 64, 8)
 
 
+def test_the_impala_network():
+    torso = Network(ATARI, (), named("impala", hidden=8)).torso
+    kinds = [type(layer).__name__ for layer in torso._model.layers]
+    assert (kinds.count("Conv2D"), kinds.count("Add"), torso.widths.conv) == (15, 6, 11 * 11 * 32)
+
+
 @pytest.mark.parametrize(("spec", "kind"), [(IMAGES, "small"), (IMAGES, "mlp"), (VECTORS, "mlp")])
 def test_shapes(spec, kind):
     network = build(spec, TASKS, kind=kind)
@@ -155,11 +161,13 @@ def test_shapes(spec, kind):
 
 
 def test_the_seed_alone_gives_torso_policy_and_value():
-    """Tasks change nothing of them. Another seed changes every kernel, those of heads too."""
+    """Tasks and a cell change nothing of them. Another seed changes every kernel, those of heads too."""
     alone, together, other = arrays(build()), arrays(build(tasks=TASKS)), arrays(build(tasks=TASKS, seed=4))
     assert list(together)[: len(alone)] == list(alone)
+    recurrent = arrays(build(IMAGES._replace(state=32), kind="lstm"))
     for name, array in alone.items():
         np.testing.assert_array_equal(array, together[name])
+        np.testing.assert_array_equal(array, recurrent[name])
     kernels = [name for name in together if name.endswith("kernel")]  # biases start as zeros
     assert {name.split("/")[0] for name in kernels} == {"torso", "policy", "value", "fit"}
     assert not [name for name in kernels if np.array_equal(together[name], other[name])]
@@ -200,8 +208,8 @@ def test_the_passes_of_an_update_are_those_of_each_task_alone(data_format, side_
     outputs = network.policy_value(sequences(base, 4).hidden)
     mask, returns = batch["base"]["mask"], batch["base"]["returns"]
     advantage = returns - numpy(outputs["value"])
-    policy = losses.policy_gradient_loss(outputs["logits"], batch["base"]["action"], advantage, mask, 1e-6)
-    entropy = losses.entropy(outputs["logits"], mask, 1e-6)
+    policy = losses.policy_gradient_loss(outputs["logits"], batch["base"]["action"], advantage, mask, 0.1)
+    entropy = losses.entropy(outputs["logits"], mask, 0.1)
     a3c = float(policy) + 0.5 * np.sum(0.5 * advantage**2 * mask) / mask.sum() - 0.01 * float(entropy)
     loss_fit = float(Fit().loss(network.task_outputs(Fit(), sequences(fit, 3)), batch["fit"]))
     loss_again = float(Value().loss(network.policy_value(sequences(again, 4).hidden), batch["again"]))
@@ -234,6 +242,18 @@ def test_each_part_is_unrolled_with_its_own_past():
     for name, past in pasts.items():
         alone, _ = network.torso.unroll(features[name].hidden, past)
         np.testing.assert_allclose(numpy(unrolled[name].hidden), numpy(alone), atol=1e-5)
+
+
+def test_a_task_sees_the_recurrence_as_the_actor_critic_does():
+    network = build(IMAGES._replace(state=32), (Value(),), kind="lstm")
+    x, past = observations(IMAGES, 5), make_past(5, 1)
+    _, value, _ = network.predict("base", x, past)
+    np.testing.assert_allclose(numpy(network.predict("again", x, past)[0]), numpy(value), atol=1e-6)
+    batch = make_batch(network, count=3)
+    batch["observations"][12:], batch["again"] = batch["observations"][:12], batch["base"]
+    batch["past"] = dict.fromkeys(network.lengths, make_past(3, 4))
+    _, metrics = loss(network, batch)
+    assert metrics["loss_again"] == pytest.approx(metrics["loss_value"], rel=1e-5)
 
 
 def test_layouts_agree():

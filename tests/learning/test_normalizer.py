@@ -10,6 +10,7 @@ from learners import BACKEND, CONFIG, SPEC, make_batch, make_learner
 
 from gunreal.learning import devices
 from gunreal.learning.normalizer import Moments, Statistics, merge, moments
+from gunreal.learning.registry import named
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -85,6 +86,21 @@ def test_the_network_sees_every_frame_of_a_stack_with_the_moments_of_what_was_tr
         seen = seen.transpose(0, 3, 1, 2)
     expected = np.clip((batch["observations"] / np.float32(255) - mean) / deviation, -5, 5)
     np.testing.assert_allclose(seen, expected, atol=1e-3)
+
+
+def test_every_channel_of_stacked_frames_has_the_moments_of_the_newest_frame():
+    from gunreal.learning.torso import Torso
+
+    spec = SPEC._replace(frame=(3, 28, 36))
+    torso = Torso(spec, named("mlp"), "channels_last", "channel", 0)
+    frames = np.random.default_rng(0).random((8, 2, 3, 28, 36)) * np.array([255, 128, 64])[:, None, None]
+    frames = frames.astype(np.uint8)
+    observations = frames.reshape(8, *spec.observation)
+    absorb(torso.statistics, torso.moments(observations, np.ones(8, np.float32)))
+    newest = frames[:, -1] / 255
+    mean, deviation = (x[:, None, None] for x in (newest.mean((0, 2, 3)), newest.std((0, 2, 3))))
+    seen = numpy(torso._input(observations)).reshape(frames.shape)
+    np.testing.assert_allclose(seen, np.clip((frames / 255 - mean) / deviation, -5, 5), atol=1e-3)
 
 
 @pytest.mark.parametrize(("mean", "least", "most"), [(0.0, 0, 5), (1.0, -5, 0)])

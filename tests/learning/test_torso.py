@@ -59,6 +59,15 @@ def test_the_compiled_input_is_the_input(kind):
     np.testing.assert_array_equal(torso._input(frames), torso._fused_input(frames))
 
 
+def test_vectors_are_not_scaled():
+    devices.select("tensorflow")
+    from gunreal.learning.torso import Torso
+
+    vectors = np.float32([[1, -300, 0.5, 7]])
+    torso = Torso(Spec((2,), 2, "float32", 3), named("mlp"), "channels_last", "off", 0)
+    np.testing.assert_array_equal(torso._input(vectors), vectors)
+
+
 def test_a_new_episode_forgets_a_state_that_is_not_finite(network):
     """An observation that is not a number would otherwise spoil all later episodes."""
     rng = np.random.default_rng(0)

@@ -163,6 +163,13 @@ class IgnoresMask(ValueReplay):
         return ops.mean((batch["returns"] - outputs["value"]) ** 2)
 
 
+class IgnoresMaskOfOutputs(ValueReplay):
+    def loss(self, outputs, batch):
+        from keras import ops
+
+        return super().loss(outputs, batch) + ops.mean(outputs["value"])
+
+
 class DividesByNothing(ValueReplay):
     def loss(self, outputs, batch):
         from keras import ops

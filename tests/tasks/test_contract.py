@@ -88,6 +88,7 @@ def test_recorded_fields():
         (broken_tasks.LoadsKeras, "must work without Keras.*; import Keras inside head, loss and bootstrap$"),
         (broken_tasks.NoScalar, "return a scalar"),
         (broken_tasks.IgnoresMask, "depends on rows whose mask is 0"),
+        (broken_tasks.IgnoresMaskOfOutputs, "depends on rows whose mask is 0"),
         (broken_tasks.DividesByNothing, "when every mask is 0"),
         (broken_tasks.NotFinite, "on random experience"),
         (broken_tasks.BadGradient, "gradient of loss\\(\\) is not finite"),
