@@ -197,3 +197,12 @@ def test_a_round_waits_for_nodes_that_compute_for_it_and_were_in_time():
     found._model, found._round = types.SimpleNamespace(version=4), types.SimpleNamespace(deadline=lambda: 1.0)
     found._fleet = types.SimpleNamespace(ready=lambda: members)
     assert [member.name for member in found._awaited()] == ["new", "prompt"]
+
+
+def test_a_node_computes_one_gradient_for_a_round():
+    found, sent = Coordinator.__new__(Coordinator), []
+    here, free, busy = (types.SimpleNamespace(pending=pending) for pending in (None, None, 1))
+    found._fleet, found._send = types.SimpleNamespace(ready=lambda: [here, free, busy]), sent.append
+    found._gradients = [Gradient(here, [], None)]
+    found._send_all()
+    assert sent == [free]

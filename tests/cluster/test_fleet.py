@@ -103,6 +103,7 @@ def test_nodes_never_have_more_than_the_memory_of_their_machine(clock, why):
     engine.hosts.remove("a")
     for member in (found.members[0], found.members[2]):
         found.lost(member, why)
+        assert member.actor.dead
     look(found, clock, 100)
     assert [(member.machine.host, member.sharing) for member in found.ready()] == [("b", 3), ("b", 2)]
     engine.hosts.append("c")
@@ -154,6 +155,17 @@ def test_what_was_sent_with_lost_weights_is_forgotten(clock):
         member.pending, member.version = member.actor.gauges.remote(), version
     found.recall(7)
     assert [member.pending is None for member in found.ready()] == [False, True]
+
+
+def test_losses_of_nodes_that_have_computed_gradients_are_not_counted(clock, capsys):
+    """Such nodes have worked. Their successors start without a delay."""
+    _, found = make("a", nodes=1)
+    for _ in range(6):
+        look(found, clock)
+        (member,) = found.ready()
+        member.answers, member.actor.dead = 1, True
+        look(found, clock)
+    assert "in a row" not in capsys.readouterr().err and len(Quick.started) == 6
 
 
 def test_a_node_that_keeps_failing_does_not_end_the_run_of_another_one(clock, capsys):

@@ -56,6 +56,24 @@ def test_three_reducers_take_the_step_of_one(added):
     assert made.whole().updates == 1
 
 
+def test_each_round_has_its_own_gradients():
+    _, made = start()
+    gradients, norms = refs(made), []
+    for _ in range(2):
+        made.add(gradients)
+        norms.append(step(made, gradients, added=True))
+    assert norms[0] == norms[1]
+
+
+def test_a_reducer_that_does_not_answer_is_ended():
+    """It may still hold memory, and it must not take a later step."""
+    engine, made = start(1)
+    engine.actors[0][1].hangs = True
+    assert step(made, refs(made)) is None and engine.actors[0][1].dead
+    step(made, refs(made))
+    np.testing.assert_allclose(now(made), expected(), rtol=1e-6)
+
+
 def test_reducers_are_spread_over_the_machines():
     engine, _ = start(3, ("a", "b"))
     assert [host for host, _ in engine.actors] == ["a", "b", "a"]
