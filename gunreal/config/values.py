@@ -6,6 +6,7 @@ import importlib
 import math
 import numbers
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 _KINDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
@@ -89,7 +90,7 @@ def is_number(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict | MappingProxyType):  # not every mapping: a Dict space is a value
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 

@@ -116,7 +116,10 @@ class Failing(Scripted):
 
 
 class Poisoned(CartPoleEnv):
-    """CartPole. One environment that finds a file "poison" in the folder `marks` takes it, and observes infinity."""
+    """CartPole. One that finds a file "poison" in the folder `marks` takes it, and observes too large numbers.
+
+    They are finite, because others would end its process, but their squares are not.
+    """
 
     def __init__(self, marks: str):
         super().__init__()
@@ -129,7 +132,7 @@ class Poisoned(CartPoleEnv):
             self._left = 200
         except FileNotFoundError:
             self._left -= 1
-        return np.full_like(observation, np.inf) if self._left > 0 else observation, gained, *rest
+        return np.full_like(observation, 1e30) if self._left > 0 else observation, gained, *rest
 
 
 gymnasium.register("Poisoned-v0", Poisoned, max_episode_steps=500)
