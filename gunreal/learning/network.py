@@ -110,7 +110,7 @@ class Network:
         with seeded(zlib.crc32(f"{seed}/{task.name}".encode())):
             head = self._heads[task.name] = heads.build(task, self.spec, features)
         # Keras numbers layers with a counter per process, so a head's variables are named by their position.
-        for place, variable in enumerate(head.trainable_variables if head else ()):
+        for place, variable in enumerate(() if head is None else head.trainable_variables):
             self.names.append(f"{task.name}/{place}/{variable.name}")
             self.trainable_variables.append(variable)
 
