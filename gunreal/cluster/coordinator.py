@@ -18,6 +18,7 @@ from gunreal.cluster.engine import Engine
 from gunreal.cluster.fleet import Fleet, Member
 from gunreal.cluster.model import Model
 from gunreal.cluster.node import Answer, Node
+from gunreal.cluster.ray_errors import in_one_line
 from gunreal.cluster.reducer import Refused
 from gunreal.cluster.report import Report
 from gunreal.cluster.rounds import Round, answers_per_turn, rate_factor
@@ -238,13 +239,13 @@ class Coordinator(BaseSystem):
                 return None, there
             cause = getattr(error, "cause", error)
             if isinstance(cause, ray_error):  # Ray takes a gradient for there if it knows that the gradient is lost
-                self._skip_round(str(cause).strip() or repr(cause))
+                self._skip_round(cause)
                 return None, []
             raise AgentFailure(f"a reducer failed twice: {cause!r}; see Ray's logs, and use --resume") from error
 
-    def _skip_round(self, why: str) -> None:
+    def _skip_round(self, why: BaseException) -> None:
         self._lost += 1
-        text = f"a reducer cannot get the gradients of a round: {why.splitlines()[0]}"
+        text = f"a reducer cannot get the gradients of a round: {in_one_line(why)}"
         if self._lost == _LOST:
             raise AgentFailure(f"{text}, {_LOST} times in a row; see Ray's logs, and use --resume")
         warn(f"{text}; the round has no update")

@@ -13,6 +13,7 @@ import psutil
 from gunreal.acting.pool import AgentFailure
 from gunreal.cluster.engine import LONGEST_STEP, Engine, Machine
 from gunreal.cluster.node import Assignment, Description, Node, node_fields
+from gunreal.cluster.ray_errors import in_one_line
 from gunreal.cluster.reducer import Refused
 from gunreal.config.schema import Config, ConfigError
 from gunreal.config.version import VERSION
@@ -244,7 +245,7 @@ class Fleet:
             return
         del self.members[member.slot]
         self._engine.kill(member.actor)
-        slot, host, text = member.slot, member.machine.host, _in_one_line(error)
+        slot, host, text = member.slot, member.machine.host, in_one_line(error)
         if isinstance(error, Refused | ConfigError):
             self._refused[member.machine.id] = text
             if not [m for m in self._engine.machines() if m.id not in self._refused]:
@@ -284,10 +285,3 @@ def _share(machine: Machine, sharing: int) -> float:
     Ray takes a part from a single GPU. Three nodes on two GPUs therefore have half a GPU each.
     """
     return 1 / -(-sharing // int(machine.gpus)) if 0 < machine.gpus < sharing else min(machine.gpus, 1)
-
-
-def _in_one_line(error: BaseException) -> str:
-    """The last line of a traceback says what happened. Ray's own errors begin with it, and end with possible causes."""
-    text = str(error).partition(" Some common causes include:")[0]
-    lines = [line.strip() for line in text.strip().splitlines() if line.strip()] or [repr(error)]
-    return lines[0] if len(lines) < 3 else f"{lines[0]} {lines[-1]}"[:300]

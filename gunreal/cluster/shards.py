@@ -13,6 +13,7 @@ import numpy as np
 from gunreal.cluster.engine import Engine
 from gunreal.cluster.flat import bounds
 from gunreal.cluster.moments import within
+from gunreal.cluster.ray_errors import in_one_line
 from gunreal.cluster.reducer import Reducer, Rescaling, Shard
 from gunreal.config.version import VERSION
 from gunreal.records.warning import warn
@@ -159,8 +160,7 @@ class Shards:
         try:
             return self._result(updates) is not None
         except self._ray.exceptions.RayError as error:
-            why = (str(error).strip() or repr(error)).splitlines()[-1]
-            warn(f"a reducer failed in a step ({why}); another takes its place")
+            warn(f"a reducer failed in a step ({in_one_line(error)}); another takes its place")
             return False
 
     def _result(self, ref: Any) -> Any:

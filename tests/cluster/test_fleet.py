@@ -5,7 +5,6 @@ import pytest
 from fleets import Quick, look, make
 
 from gunreal.acting.pool import AgentFailure
-from gunreal.cluster import fleet
 from gunreal.cluster.reducer import Refused
 from gunreal.config.schema import ConfigError
 
@@ -73,11 +72,6 @@ def test_a_lost_node_is_replaced_by_one_with_another_seed(clock, capsys):
     found.ready()[1].actor.dead = True
     look(found, clock)
     assert "it failed 2 times in a row, so check the disk" in capsys.readouterr().err
-
-
-def test_the_reason_of_a_loss_is_one_line_without_guesses():
-    text = "The worker died. Worker exit detail: end of file. Some common causes include: (1) the OOM killer"
-    assert fleet._in_one_line(RuntimeError(text)) == "The worker died. Worker exit detail: end of file."
 
 
 def test_a_node_waits_for_a_gpu(clock):
