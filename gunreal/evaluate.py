@@ -61,7 +61,7 @@ def _define() -> flags.FlagValues:
         "policy",
         "sample",
         ["sample", "argmax"],
-        "Actions: sample (drawn from the policy) or argmax (the most probable)",
+        "Choice of actions, drawn from the policy (sample) or the most probable ones (argmax)",
         **common,
     )
     flags.DEFINE_enum("protocol", None, protocols, "Atari protocol (default: the run's own)", **common)

@@ -23,6 +23,12 @@ from gunreal.learning.registry import NETWORK
 from gunreal.tasks import registry
 
 _WIDTH = 100
+_ABOUT = {
+    "tasks": "Lists auxiliary tasks and their options.\n"
+    "With --env, the list says which tasks fit the environment. All flags of `gunreal train` are accepted.",
+    "networks": "Lists networks and their options.",
+    "envs": "Lists environments by family, and how to install those that are missing.",
+}
 # Gymnasium's own environments with discrete actions and observations that the library can learn from.
 _CLASSIC = ("Acrobot", "CartPole", "CliffWalking", "FrozenLake", "MountainCar", "Taxi")
 
@@ -40,8 +46,7 @@ def main(name: str, argv: Sequence[str]) -> int:
     program, *words = argv
     shown = "tasks [--env ID] [--tasks module:Class] [--flag value] ..." if name == "tasks" else name
     if "--help" in words or "-h" in words:
-        flags_of = "\n\nWith an environment, it says which tasks fit. All flags of a training are accepted."
-        print(f"usage: {program.removesuffix(name)}{shown}{flags_of if name == 'tasks' else ''}")
+        print(f"usage: {program.removesuffix(name)}{shown}\n\n{_ABOUT[name]}")
         return 0
     if name == "tasks":
         config, extras = flags.from_flags(argv)

@@ -1,9 +1,10 @@
 """`gunreal plot RUN...`: draws the learning curves of runs.
 
 Runs whose names differ only in a seed at the end (`breakout-s1`, `breakout-s2`; `pc_1`, `pc_2`) are seeds of one curve.
-It shows their median and its bootstrap interval, over the part that all of them have. `LABEL=GLOB` draws all runs that
-match as one curve with that label, as in `gunreal plot base=runs/old/base* "all tasks=tasks-s?"`. Other runs of
-different folders are different curves, even if they have the same name.
+The curve is their median, over the part that all of them have. The band is the range of up to five seeds, or the 95 %
+bootstrap interval of the median of more. `LABEL=GLOB` draws all runs that match as one curve with that label, as in
+`gunreal plot base=runs/old/base* "all tasks=tasks-s?"`. Other runs of different folders are different curves, even if
+they have the same name.
 """
 
 from __future__ import annotations

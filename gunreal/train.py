@@ -102,8 +102,8 @@ def train(config: Config, *, show: bool = True, on_metrics: OnMetrics | None = N
       config: configuration of the run.
       show: whether to show progress on standard output.
       on_metrics: function that is called with each line of metrics, a dict, in the main thread. If it returns True, the
-        run stops in order, as after Ctrl-C: it writes a checkpoint and a last line, for which the function is called
-        too. Other return values have no effect. An exception ends the run and is raised.
+        run stops as after Ctrl-C. It writes a checkpoint and a last line, with which the function is called, too. Other
+        return values have no effect. An exception ends the run and is raised.
 
     Returns:
       The run, as returned by `gunreal.load`.

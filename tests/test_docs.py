@@ -19,7 +19,7 @@ import pytest
 
 import gunreal
 from gunreal import evaluate, export, plot, runs
-from gunreal.__main__ import LISTS
+from gunreal.__main__ import COMMANDS, LISTS
 from gunreal.config import flags
 from gunreal.config.checks import check
 from gunreal.config.files import load, save
@@ -236,3 +236,20 @@ def test_the_metrics_page_explains_every_key():
     line = metrics.RunMetrics(("base", "pc"), ("pc",)).snapshot({}, {})
     shown = {re.sub(r"^(queue|batch|loss)_\w+$", r"\1_NAME", key) for key in line}
     assert shown <= explained
+
+
+def test_the_commands_page_has_the_help_of_every_command():
+    page = generated().on_page_markdown((ROOT / "docs" / "commands.md").read_text())
+    for name in COMMANDS:
+        assert re.search(rf"^## gunreal {name}\n\n```text\nusage: gunreal {name}\b", page, re.M), name
+
+
+def test_every_cited_paper_is_in_the_references():
+    table = (ROOT / "docs" / "references.md").read_text()
+    cited = {
+        match
+        for path in [*PAGES, *(ROOT / "gunreal").rglob("*.py"), *(ROOT / "tools").rglob("*.py")]
+        for match in re.findall(r"\b([A-Z][a-z-]+) et al\.,? \(?((?:19|20)\d\d)", path.read_text())
+    }
+    assert ("Jaderberg", "2017") in cited
+    assert not {f"{name} et al. {year}" for name, year in cited if f"{name} et al. {year} |" not in table}

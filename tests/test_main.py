@@ -77,7 +77,7 @@ def test_the_help_of_resume_lists_what_may_change(capsys, words):
         command.main(["gunreal", "resume", *words])
     text = capsys.readouterr().out
     assert "--steps" in text and "--logdir" in text and "--discount" not in text
-    assert "keeps its value" in text and "(default" not in text and "--helpfull" not in text
+    assert "keep their values" in text and "(default" not in text and "--helpfull" not in text
 
 
 @pytest.mark.parametrize(("reader", "read"), [("head -1", "Small games of gunreal\n"), ("true", "")])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
+import io
 from collections.abc import Callable
 from typing import Any
 
+from gunreal.__main__ import COMMANDS, main
 from gunreal.config import usage
 from gunreal.config.schema import FIELDS, TYPES
 from gunreal.records import metrics
@@ -38,6 +41,18 @@ def metrics_table() -> str:
     return inspect.cleandoc(metrics.__doc__ or "").partition("\n\n")[2]
 
 
+def commands() -> str:
+    """A heading and the help text of each command."""
+    return "\n\n".join(f"## gunreal {name}\n\n```text\n{_help(name)}\n```" for name in COMMANDS)
+
+
+def _help(command: str) -> str:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+        main(["gunreal", command, "--help"])
+    return printed.getvalue().strip()
+
+
 def _row(name: str) -> str:
     field = FIELDS[name]
     meaning = [_escaped(field.metadata["help"])]
@@ -60,4 +75,8 @@ def _escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
 
 
-GENERATORS: dict[str, Callable[[], str]] = {"configuration": configuration, "metrics": metrics_table}
+GENERATORS: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "configuration": configuration,
+    "metrics": metrics_table,
+}

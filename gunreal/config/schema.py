@@ -39,7 +39,7 @@ class Config:
     # Environment
     env: str = field(
         "ALE/Pong-v5",
-        "Environment: a Gymnasium id, module:id to import a module first, module:function or module:Class",
+        "Environment: a Gymnasium id, module:id (imports the module first), module:function or module:Class",
     )
     env_args: dict[str, Any] = field({}, "Keyword arguments of the environment, as in key=value,key=value")
     protocol: str = field(
@@ -69,11 +69,11 @@ class Config:
         low=-1,
     )
     # Tasks
-    tasks: tuple[str, ...] = field((), "Auxiliary tasks, separated by commas: names of `gunreal tasks` or module:Class")
+    tasks: tuple[str, ...] = field((), "Auxiliary tasks, comma-separated: names from `gunreal tasks` or module:Class")
     task: dict[str, dict[str, Any]] = field({}, "Task options, as in pc.weight=0.05,pc.discount=0.95")
     task_share: float = field(
         1.0,
-        "Share of the updates on new rollouts in which the tasks take part. Training is faster with smaller values",
+        "Share of the updates (with PPO, of the first epoch) in which the tasks take part. Smaller values are faster",
         above=0,
         high=1,
     )
@@ -87,7 +87,7 @@ class Config:
     # Run
     logdir: str = field("runs", "Folder of all runs")
     name: str = field("", "Name of this run's folder. If empty, it is made from the environment, tasks and time")
-    init: str = field("", "Run or checkpoint file with the initial weights, as far as the shapes of the layers fit")
+    init: str = field("", "Run or checkpoint file with initial weights. Layers with other shapes do not use them")
     steps: int = field(1_000_000, "Training budget, in agent steps", low=1)
     seed: int = field(1, "Random seed", low=0, high=2**31 - 1)
     runner: str = field(
@@ -127,13 +127,13 @@ class Config:
         low=0,
     )
     scheduler: str = field(
-        "off", "Scheduler for the numbers of agents, predictors and trainers", choices=("annealing", "queue", "off")
+        "off",
+        "Scheduler for agents, predictors and trainers: annealing (random walk), queue (by queue lengths), or off",
+        choices=("annealing", "queue", "off"),
     )
     scheduler_seconds: float = field(20.0, "Seconds between changes by the scheduler", above=0)
     memory_limit: int = field(
-        0,
-        "Memory limit of a machine, in bytes or as in 800MB, 2GiB. 0 means the cgroup's limit or the RAM",
-        low=0,
+        0, "Memory limit of a machine, in bytes or as in 2GiB. 0 means the cgroup's limit, or else the RAM", low=0
     )
     max_batch: int = field(256, "Maximum number of observations in one prediction", low=1)
     env_timeout: float = field(
@@ -201,8 +201,8 @@ class Config:
     )
     ppo_overlap: int = field(
         1,
-        "Number of a batch's last PPO epochs in which its agents take the next rollouts. With 0, they wait for all "
-        "updates. Larger values raise the policy lag",
+        "Number of PPO epochs, counted from the last one, in which agents already take their next rollouts. With 0, "
+        "they wait for all updates. Larger values raise the policy lag",
         low=0,
         high=100,
     )
@@ -253,22 +253,19 @@ class Config:
     cluster: str = field(
         "", "Address of a running Ray cluster, as in auto or HOST:6379. If empty, all nodes run on this machine"
     )
-    reducers: int = field(
-        0,
-        "Number of processes that hold the weights. 0 means a number that suits the size of the network",
-        low=0,
-        high=64,
-    )
+    reducers: int = field(0, "Number of parameter servers. 0 means as many as suit the network", low=0, high=64)
     quorum: float = field(
-        0.9, "Share of the nodes whose gradients end a round. Below 1, a deadline also ends it", above=0, high=1
+        0.9, "Share of the nodes whose gradients a round waits for. Below 1, a deadline also ends it", above=0, high=1
     )
     rate_scaling: str = field(
         "off", "Growth of the learning rate with the number of nodes", choices=("off", "sqrt", "linear")
     )
     warmup: int = field(0, "Agent steps until rate_scaling has its full effect", low=0)
-    sync: str = field("on", "Rounds: on, or off (each gradient is applied when it arrives)", choices=("on", "off"))
+    sync: str = field(
+        "on", "Synchronous updates: on, or off (each gradient is applied on arrival)", choices=("on", "off")
+    )
     gradient_dtype: str = field(
-        "float32", "Data type of gradients between machines. bfloat16 halves the bytes", choices=("float32", "bfloat16")
+        "float32", "Data type of sent gradients: float32, or bfloat16 (half the bytes)", choices=("float32", "bfloat16")
     )
     node_timeout: float = field(10.0, "Seconds without a sign of life before a node is replaced", above=0)
 

@@ -57,7 +57,7 @@ def text(program: str, shown: Container[str] | None, resumes: bool = False) -> s
     run = " RUN" if program.endswith(" resume") else ""
     lines = [f"usage: {program}{run} [--flag value] ..."]
     if resumes:
-        lines += ["", "Without a flag, the run keeps its value."]
+        lines += ["", "Settings whose flags are not given keep their values."]
     for title, flags in parts.items():
         described = [_flag(name, help) for name, help in flags.items() if shown is None or name in shown]
         if described:

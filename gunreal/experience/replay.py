@@ -129,10 +129,10 @@ class Replay:
         return np.where(terminated, np.float32(0), np.float32(discount))
 
     def sequence_length(self, first: int, limit: int) -> int:
-        """The number of steps from `first`, at most `limit`, that one bootstrap can serve.
+        """The length of the longest sequence from `first` that has a single bootstrap, at most `limit`.
 
-        A sequence ends with the first truncated step or with the newest step. It may cross terminations, because their
-        discount is 0.
+        Such a sequence ends with the first truncated step or with the newest step. It may cross terminations, because
+        their discount is 0.
         """
         length = min(limit, self.end - first)
         (truncated,) = np.nonzero(self.get("flags", first, length) & TRUNCATED)

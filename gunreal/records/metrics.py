@@ -12,13 +12,15 @@
 | `agents`, `predictors`, `trainers` | current N_A, N_P and N_T |
 | `memory_bytes`, `memory_limit` | memory used by all processes together and its limit, in bytes |
 | `wait_ms` | mean time that a group of agents waits for its actions, in milliseconds, since the last line |
-| `queue_NAME` | number of waiting requests in a prediction queue, or waiting rollouts for `queue_train` |
-| `batch_NAME` | mean number of observations per prediction, or of agent steps per update for `batch_train` |
+| `queue_NAME` | number of waiting requests in the prediction queue of NAME (`base`, or a task that bootstraps) |
+| `queue_train` | number of rollouts that wait for a trainer |
+| `batch_NAME`, `batch_train` | mean number of observations per prediction for NAME, and of agent steps per update |
 | `loss_NAME`, `entropy`, `value_mean`, `grad_norm` | means over the updates since the last line |
 | `return_mean`, `return_deviation` | mean and standard deviation of the returns, averages since the last line |
 | `learning_rate` | learning rate of the newest update |
 | `eval_score_mean`, `eval_score_std` | mean and standard deviation of the unclipped scores of the latest evaluation |
-| `eval_length_mean`, `eval_step` | its mean episode length in agent steps, and the step of the weights it evaluated |
+| `eval_length_mean` | mean length of the episodes of the latest evaluation, in agent steps |
+| `eval_step` | agent step of the weights that the latest evaluation used |
 | `skipped`, `restarts` | skipped non-finite updates and restarted agent processes, since the start of the run |
 
 A run on several nodes also has these metrics. Those above are then sums or means over all nodes. An update is a round.

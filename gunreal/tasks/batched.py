@@ -65,7 +65,7 @@ class BatchReplay:
         return discount * (1.0 - ops.cast(has(self.get("flags", first, length), TERMINATED), "float32"))
 
     def sequence_length(self, first: Any, limit: int) -> Any:
-        """The number of steps from `first`, at most `limit`, that one bootstrap can serve, int32 `[N]`."""
+        """Lengths of the longest sequences from `first` that have a single bootstrap, at most `limit`, int32 `[N]`."""
         truncated = has(self.get("flags", first, limit), TRUNCATED)
         return ops.minimum(steps_until(truncated), self.end - first)
 

@@ -23,7 +23,7 @@ ZERO, POSITIVE, NEGATIVE = range(3)
 class RewardPrediction(AuxiliaryTask):
     """Classifies the reward that follows three successive observations. Half of the samples have a nonzero reward.
 
-    The head sees the convolution features only, so the task trains the convolutions and not the policy's last layer.
+    The head sees the convolution features only, so the task trains the convolutions and not the torso's last layer.
     UNREAL adds one such loss with weight 1 to a rollout's summed A3C loss. With means over steps instead of sums, this
     corresponds to a weight of 1 / t_max.
     """
