@@ -47,7 +47,7 @@ class Run:
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of `metrics.jsonl`, oldest first. `gunreal.records.metrics` describes their keys."""
+        """The lines of `metrics.jsonl`, oldest first. The page Metrics describes their keys."""
         file = self.path / metrics.FILE
         return metrics.read(file) if file.exists() else []
 
@@ -214,14 +214,11 @@ class Run:
         return np.array([episode.score for episode in sorted(ended)])
 
     def video(self, path: str | Path, *, seed: int = 1, sample: bool = True, max_steps: int = MAX_STEPS) -> Path:
-        """Plays one new episode and writes a video of it. Needs `pip install "gunreal[video]"`.
+        """Plays one new episode and writes a video of it. Returns its path. Needs `pip install "gunreal[video]"`.
 
         Args:
           path: name of the `.mp4` file. An existing file is replaced when the new one is complete.
           seed, sample, max_steps: as in `evaluate`.
-
-        Returns:
-          The path.
 
         Raises:
           ConfigError: the package is missing, the file cannot be written, observations are not images, or as `learner`.
@@ -229,16 +226,16 @@ class Run:
         """
         from gunreal.records.video import Recorder
 
+        options: dict[str, Any] = {"seed": seed, "sample": sample, "max_steps": max_steps}
         with Recorder(path, self) as recorder:
-            network, config, spec = self.actor_critic, self.config, self.spec
-            list(play(network, config, spec, 1, seed=seed, sample=sample, max_steps=max_steps, watch=recorder))
+            list(play(self.actor_critic, self.config, self.spec, 1, watch=recorder, **options))
         return Path(path)
 
     def export(self, path: str | Path) -> Path:
         """Writes the policy and the value for use without this library.
 
-        Scaling and normalization of observations are part of the file. Resizing and stacking of frames are not. See
-        `gunreal.learning.portable.portable` for the names of inputs and outputs.
+        Scaling and normalization of observations are part of the file. Resizing and stacking of frames are not. The
+        page Export and share lists the inputs and outputs.
 
         Args:
           path: `FILE.keras` for Keras 3 with any backend, or `FILE.onnx`, which needs `pip install "gunreal[onnx]"`.
@@ -278,8 +275,8 @@ class Run:
         curves.check_smoothing(smooth)
         curves.check_matplotlib()
         out = self.path / "curve.png" if path is None else Path(path)
-        axes = [(x or curves.steps_of(y), y)]
-        curves.draw(curves.panels({self.path.name: [self.path]}, axes, smooth), out, width=smooth)
+        panels = curves.panels({self.path.name: [self.path]}, [(x or curves.steps_of(y), y)], smooth)
+        curves.draw(panels, out, width=smooth)
         return out
 
 

@@ -222,11 +222,7 @@ class Engine:
         return self._asked(lambda: self.ray.remote(function).options(**_placed(machine)).remote(*args))
 
     def kill(self, actor: Any) -> None:
-        """Ends the process of an actor. Without the head, Ray ends all processes itself.
-
-        Raises:
-          HeadLost: the head has not answered for some seconds.
-        """
+        """Ends the process of an actor, which Ray does itself without the head. Raises HeadLost as `actor` does."""
         if self._has_head():
             self._asked(lambda: self.ray.kill(actor))
 
