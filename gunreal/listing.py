@@ -10,7 +10,7 @@ import importlib
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -50,7 +50,7 @@ def main(name: str, argv: Sequence[str]) -> int:
         return 0
     if name == "tasks":
         config, extras = flags.from_flags(argv)
-        print("\n\n".join(tasks(config if "env" in extras.given else None, config.tasks)), flush=True)
+        print("\n\n".join(tasks(config if "env" in extras.given else None, config.tasks, config.task)), flush=True)
         return 0
     if words:
         raise ConfigError(f"unexpected argument {words[0]!r}; write {program}")
@@ -58,17 +58,20 @@ def main(name: str, argv: Sequence[str]) -> int:
     return 0
 
 
-def tasks(config: Config | None = None, given: Iterable[str] = ()) -> Iterator[str]:
+def tasks(
+    config: Config | None = None, given: Iterable[str] = (), options: registry.Options | None = None
+) -> Iterator[str]:
     """A paragraph about every task. With a configuration, it says whether the task fits the environment.
 
     Args:
       config: the configuration with the environment.
       given: names of tasks to list in addition to the installed ones, such as "module:Class".
+      options: options by the name of the task, to show in place of the defaults.
 
     Raises:
       ConfigError: the environment cannot be opened.
     """
-    return _plugins(registry.TASK, None if config is None else _fit(config), given)
+    return _plugins(registry.TASK, None if config is None else _fit(config), given, options)
 
 
 def networks() -> Iterator[str]:
@@ -77,19 +80,25 @@ def networks() -> Iterator[str]:
 
 
 def _plugins(
-    kind: plugins.Kind, verdict: Callable[[type], str] | None = None, given: Iterable[str] = ()
+    kind: plugins.Kind,
+    verdict: Callable[[type], str] | None = None,
+    given: Iterable[str] = (),
+    options: registry.Options | None = None,
 ) -> Iterator[str]:
     installed = plugins.available(kind)
     for name in [*sorted(installed), *(name for name in given if name not in installed)]:
         try:
             cls = plugins.load_class(kind, name)
+            values = (options or {}).get(cls.name, {})
+            if values:
+                plugins.build(kind, cls, values)  # which refuses unknown options
         except ConfigError as error:
             yield f"{name}\n  cannot be used: {error}"
             continue
         origin = name
         if point := installed.get(name):
             origin = f"{point.dist.name if point.dist else 'gunreal'}, {point.value}"
-        lines = [f"{cls.name}: {_first_line(cls)}", f"options: {', '.join(_options(cls)) or 'none'}"]
+        lines = [f"{cls.name}: {_first_line(cls)}", f"options: {', '.join(_options(cls, values)) or 'none'}"]
         lines += [f"from: {origin}", *([verdict(cls)] if verdict else [])]
         yield "\n  ".join(lines)
 
@@ -111,12 +120,13 @@ def _fit(config: Config) -> Callable[[type], str]:
     return verdict
 
 
-def _options(cls: type) -> Iterator[str]:
+def _options(cls: type, given: Mapping[str, Any]) -> Iterator[str]:
+    """The options of a class, with the values that are given or else with their defaults."""
     for field in dataclasses.fields(cls):
         if field.init:
             made = field.default_factory
-            default = field.default if made is dataclasses.MISSING else made()
-            yield field.name if default is dataclasses.MISSING else f"{field.name}={default!r}"
+            value = given.get(field.name, field.default if made is dataclasses.MISSING else made())
+            yield field.name if value is dataclasses.MISSING else f"{field.name}={value!r}"
 
 
 def _first_line(cls: type) -> str:

@@ -111,7 +111,7 @@ def train(config: Config, *, show: bool = True, on_metrics: OnMetrics | None = N
     Raises:
       ConfigError: the configuration is invalid. Nothing has been started.
       TypeError: `on_metrics` is not a function. Nothing has been started.
-      AgentFailure: the environment keeps failing.
+      AgentFailure: the environment keeps failing, or a task fails.
       OSError: the last checkpoint could not be written.
       KeyboardInterrupt: a signal came before training began, or a second Ctrl-C before the run had ended. The
         latter saves nothing.
@@ -129,15 +129,16 @@ def resume(run: str | Path | Run, *, show: bool = True, on_metrics: OnMetrics | 
       show: whether to show progress on standard output.
       on_metrics: as in `train`.
       **overrides: new values for fields of the configuration, such as `steps=2_000_000`. They are saved with the run.
-        `logdir` is the folder in which a name is looked up.
+        `logdir` is the folder in which a name is looked up. With `task={"pc": {"weight": 0.05}}`, the other options of
+        the tasks keep their values.
 
     Returns:
       The run, as returned by `gunreal.load`.
 
     Raises:
       ConfigError: the run does not exist, its checkpoints are gone, its budget is used up, another process trains it,
-        or an override changes its environment, tasks, network or learning.
-      AgentFailure: the environment keeps failing.
+        or an override changes its environment, network or learning, or more of its tasks than their weights.
+      AgentFailure: the environment keeps failing, or a task fails.
       OSError: the last checkpoint could not be written.
       TypeError, KeyboardInterrupt: as in `train`.
     """

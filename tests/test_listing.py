@@ -52,6 +52,16 @@ def test_a_task_that_is_given_is_listed(capsys):
     assert [text.partition(":")[0] for text in installed] == sorted(plugins.available(registry.TASK))
 
 
+def test_options_that_are_given_are_shown(capsys):
+    words = ["--tasks", "pc,mh", "--task", "pc.discount=0.8,mh.discounts=[0.5]"]
+    assert listing.main("tasks", ["gunreal tasks", *words]) == 0
+    found = paragraphs(capsys.readouterr().out.split("\n\n"))
+    assert "options: weight=0.01, discount=0.8, cell=0" in found["pc"]
+    assert "options: weight=0.5, discounts=[0.5]" in found["mh"]
+    assert listing.main("tasks", ["gunreal tasks", "--tasks", "vr", "--task", "vr.speed=3"]) == 0
+    assert "vr\n  cannot be used: task 'vr' has no option 'speed'" in capsys.readouterr().out
+
+
 def test_a_verdict_depends_on_the_options_of_the_task():
     config = Config(env="gunreal/Catch-v0", tasks=("pc",), task={"pc": {"cell": 50}})
     found = paragraphs(listing.tasks(config))

@@ -76,7 +76,7 @@ def test_the_help_of_resume_lists_what_may_change(capsys, words):
     with pytest.raises(SystemExit):
         command.main(["gunreal", "resume", *words])
     text = capsys.readouterr().out
-    assert "--steps" in text and "--logdir" in text and "--discount" not in text
+    assert "--steps" in text and "--logdir" in text and "--task_weight" in text and "--discount" not in text
     assert "keep their values" in text and "(default" not in text and "--helpfull" not in text
 
 

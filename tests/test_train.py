@@ -48,6 +48,9 @@ def saved_run(folder, blobs=None, **options):
         ({"serial": b""}, {"serial": True}, "--agents 16", "a serial run cannot change agents from 24"),
         ({"serial": b""}, {"serial": True}, "--agents_per_process 8", "cannot change agents_per_process from"),
         ({}, {}, "--discount 0.5", "a resumed run cannot change discount from 0.99 to 0.5"),
+        ({}, {"tasks": ("vr",)}, "--task vr.speed=3", "task 'vr' has no option 'speed'"),
+        ({}, {}, "--task vr.weight=3", "task.vr has options, but vr is not in tasks"),
+        ({}, {"tasks": ("sil",)}, "--task sil.value_weight=2", "cannot change task.sil.value_weight from 0.01 to 2;"),
     ],
 )
 def test_runs_that_cannot_be_resumed(tmp_path, monkeypatch, capfd, blobs, options, flags, message):

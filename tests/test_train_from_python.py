@@ -7,8 +7,10 @@ import subprocess
 import sys
 
 import pytest
+from trained import short_run
 
 import gunreal
+from gunreal.config.files import load
 from gunreal.config.schema import Config
 
 
@@ -61,6 +63,14 @@ def test_an_environment_and_a_task_from_python(tmp_path, monkeypatch):
     command = [sys.executable, "-m", "gunreal.evaluate", "mine", "--episodes", "2", "--json"]
     played = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     assert played["lengths"] == [4, 4]  # steps of a fall through 5 rows
+
+
+def test_a_new_weight_of_a_task_is_saved_and_trained_with(tmp_path):
+    run = short_run(tmp_path, "weighted", steps=80, tasks=("vr",))
+    run = gunreal.resume(run, steps=160, task={"vr": {"weight": 1e4}}, show=False)
+    last = run.metrics[-1]
+    assert load(run.path / "config.toml")["task"] == {"vr": {"weight": 1e4}} and last["step"] >= 160
+    assert last["loss_total"] > 1e3 * last["loss_vr"] > 0  # the task takes part in a third of PPO's updates
 
 
 def test_train_can_be_replaced(monkeypatch):

@@ -20,6 +20,7 @@ from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED
 from gunreal.experience.segment import Layout, Segment
 from gunreal.learning.task import BASE, prediction_heads
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
+from gunreal.tasks.dry_run import draw, write_targets
 
 
 class Outbox(NamedTuple):
@@ -93,6 +94,11 @@ class Worker:
         self.episode = np.zeros(layout.agents, np.int64)  # number of each agent's current episode
         self.score = np.zeros(layout.agents, np.float64)
         self.actions: list[list[int]] = [[] for _ in range(layout.agents)]  # of the current episodes, for exact resume
+        arrays = segment.arrays
+        self.targets = {  # the arrays of each task's targets, by name
+            task.name: {key.partition(":")[2]: arrays[key] for key in arrays if key.startswith(f"{task.name}:")}
+            for task in tasks
+        }
         keys = [field.key for field in layout.extra.values()]
         self.envs = [make(config, g.agents.stop - g.agents.start, keys) for g in self.groups]
 
@@ -229,7 +235,7 @@ class Worker:
         replay = self.replays[agent]
         if self.config.replay_fill == "full" and len(replay) < self.layout.replay_size:
             return None
-        return task.sample(replay, self.rngs[agent])
+        return draw(task, replay, self.rngs[agent])
 
     def _bootstrapped(self, index: int, queue: int) -> None:
         group = self.groups[index]
@@ -249,12 +255,8 @@ class Worker:
             arrays[f"{task.name}.sequence"][agent, slot] = sequence or (0, 0)
             if sequence:
                 bootstrap = None if bootstraps is None else bootstraps[agent]
-                for name, target in task.targets(self.replays[agent], sequence, bootstrap).items():
-                    array = arrays[f"{task.name}:{name}"][agent]
-                    if target.shape != array.shape[1:]:
-                        shapes = f"{list(target.shape)} and {list(array.shape[1:])}"
-                        raise ValueError(f"task {task.name!r}: shapes of target {name!r} vary ({shapes}); use pad()")
-                    array[slot] = target
+                out = {name: array[agent, slot, ...] for name, array in self.targets[task.name].items()}
+                write_targets(task, self.replays[agent], sequence, bootstrap, out)
 
     def _publish(self, group: Group) -> None:
         """Passes the rollout before `first` to the trainers."""

@@ -24,6 +24,7 @@ from gunreal.experience import queues
 from gunreal.experience.segment import Layout, Segment
 from gunreal.experience.waits import Waited
 from gunreal.tasks.base import AuxiliaryTask
+from gunreal.tasks.dry_run import TaskError
 
 _BOOT = """import pickle, sys
 sys.path[:] = pickle.load(sys.stdin.buffer)
@@ -35,10 +36,15 @@ _KEPT_ERRORS = 2**20  # bytes
 
 
 class AgentFailure(RuntimeError):
-    """The environments keep failing: agent processes, nodes, or a device run whose reward is not a finite number.
+    """A run ends because of its environments or tasks.
 
-    If there is a traceback, the message ends with it.
+    The environments keep failing: agent processes, nodes, or a device run whose reward is not a finite number. Or a
+    task fails (`TaskFailure`). If there is a traceback, the message ends with it.
     """
+
+
+class TaskFailure(AgentFailure):
+    """An auxiliary task fails, as it would again in another process. The message is one line with the place."""
 
 
 class Member:
@@ -106,8 +112,11 @@ class Local(Member):
         self.worker = Worker(config, layout, tasks, process, self.segment, outbox)
 
     def step(self) -> None:
-        """Handles all waiting replies."""
-        self.worker.handle(self.wake.get(1024, 0))
+        """Handles all waiting replies. Raises TaskFailure."""
+        try:
+            self.worker.handle(self.wake.get(1024, 0))
+        except TaskError as error:
+            raise TaskFailure(str(error)) from error
 
     def close(self) -> None:
         """Closes the environments too."""

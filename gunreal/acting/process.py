@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import shutil
 import signal
 import sys
 import threading
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from gunreal.acting.agent import Outbox, Worker
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience import queues
 from gunreal.experience.segment import Layout, Segment
 from gunreal.tasks import registry
+from gunreal.tasks.dry_run import TaskError
 
 # Exit code for invalid input, which the error output describes. Not 2, with which an environment may end the process.
 EXIT_BAD_INPUT = os.EX_CONFIG
+# Exit code for a mistake in an auxiliary task, which the last line of the error output describes.
+EXIT_TASK_ERROR = os.EX_SOFTWARE
 
 
 class Assignment(NamedTuple):
@@ -45,6 +49,13 @@ def exit_with_the_server(folder: str = "") -> None:
         os.killpg(0, signal.SIGKILL)
 
 
+def _exit(code: int, error: Exception) -> NoReturn:
+    """Ends the process at once, so that the error is the last line of its output."""
+    sys.stdout.flush()  # what environments have printed
+    print(error, file=sys.stderr, flush=True)
+    os._exit(code)
+
+
 def main() -> None:
     """Entry point of an agent process. Its `Assignment` arrives pickled on standard input."""
     task = pickle.load(sys.stdin.buffer)
@@ -54,14 +65,17 @@ def main() -> None:
         tasks = registry.load_tasks(config.tasks, config.task)
         worker = Worker(config, layout, tasks, task.process, Segment(layout, task.segment_fd), task.outbox)
     except ConfigError as error:
-        print(error, file=sys.stderr)
-        sys.exit(EXIT_BAD_INPUT)
+        _exit(EXIT_BAD_INPUT, error)
     try:
         worker.start()
         while True:
             worker.handle(queues.get(task.wake_fd, queues.REPLY, 1024, None))
     except queues.Closed:  # the server has closed the pipe, which is the normal end of a process
         pass
+    except TaskError as error:
+        with contextlib.suppress(Exception):  # an environment that cannot be closed must not hide the mistake
+            worker.close()
+        _exit(EXIT_TASK_ERROR, error)
     finally:
         worker.close()
         shutil.rmtree(task.folder, ignore_errors=True)  # the server does so too, unless it was killed

@@ -177,8 +177,8 @@ class Coordinator(BaseSystem):
         parts = self._shards.weights
         method = member.actor.gradient.options(num_returns=1 + len(parts))
         member.version, member.sent = self._model.version, time.monotonic()
-        entropy = rates(self.config, self.metrics.step).entropy
-        member.pending, *member.slices = method.remote(member.version, entropy, self._model.moments.vector, *parts)
+        now = rates(self.config, self.metrics.step)
+        member.pending, *member.slices = method.remote(member.version, now, self._model.moments.vector, *parts)
         self._report.sent(4 * (self._model.size + len(self._model.moments.vector)))
 
     def _update(self) -> None:

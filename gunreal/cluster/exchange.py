@@ -12,6 +12,7 @@ import numpy as np
 
 from gunreal.cluster.compression import Packer
 from gunreal.cluster.flat import Flat
+from gunreal.config.derived import Rates
 from gunreal.learning.learner import Learner
 
 
@@ -47,7 +48,7 @@ class Exchange:
 
     def __init__(self, learner: Learner, weights: Flat, statistics: Flat, dtype: str):
         self._learner, self._weights, self._statistics = learner, weights, statistics
-        self._entropy: float | None = None
+        self._rates: Rates | None = None
         self._packer = Packer(dtype)
         self._asked: queue.Queue[float | None] = queue.Queue()
         self._given: queue.Queue[Contribution] = queue.Queue()
@@ -58,9 +59,9 @@ class Exchange:
         """Number of updates applied to the weights."""
         return self._learner.version
 
-    def assign(self, slices: Sequence[np.ndarray], statistics: np.ndarray, version: int, entropy: float) -> None:
-        """Sets the weights, given in slices, the moments, and the weight of the entropy bonus."""
-        self._entropy = entropy
+    def assign(self, slices: Sequence[np.ndarray], statistics: np.ndarray, version: int, now: Rates) -> None:
+        """Sets the weights, given in slices, the moments, and the rates of the whole run."""
+        self._rates = now
         weights = self._weights.split(np.concatenate(slices))
         self._learner.assign([*weights.values(), *self._statistics.split(statistics).values()], version)
 
@@ -78,7 +79,9 @@ class Exchange:
                 continue
         raise Left
 
-    def train(self, batch: Mapping[str, Any], learning_rate: float, entropy: float) -> dict[str, float]:
+    def train(
+        self, batch: Mapping[str, Any], learning_rate: float, entropy: float, progress: float
+    ) -> dict[str, float]:
         """Waits for `ask` and computes a gradient with the newest weights. `Learner.train` describes the arguments.
 
         The rates are those of a run without an end, so they are ignored.
@@ -90,8 +93,9 @@ class Exchange:
         if since is None:
             self._asked.put(None)  # for the next trainer
             raise Left
-        version = self._learner.version
-        gradient = self._learner.gradient(batch, self._entropy)
+        version, now = self._learner.version, self._rates
+        assert now is not None  # they come with the weights
+        gradient = self._learner.gradient(batch, now.entropy, now.progress)
         flat = None if gradient.metrics["skipped"] else self._packer.pack(self._weights.join(gradient.values))
         moments = self._statistics.join(x for found in gradient.moments.values() for x in found)
         size = batch["base"]["mask"].size

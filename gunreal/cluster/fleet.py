@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from gunreal.acting.pool import AgentFailure
+from gunreal.acting.pool import AgentFailure, TaskFailure
 from gunreal.cluster.engine import LONGEST_STEP, Engine, Machine
 from gunreal.cluster.node import Assignment, Description, Node, node_fields
 from gunreal.cluster.ray_errors import in_one_line
@@ -239,12 +239,14 @@ class Fleet:
 
         Raises:
           ConfigError: no machine can take part.
-          AgentFailure: nodes keep failing, and there is no other node.
+          AgentFailure: nodes keep failing, and there is no other node, or a task fails.
         """
         if self.members.get(member.slot) is not member:
             return
         del self.members[member.slot]
         self._engine.kill(member.actor)
+        if isinstance(error, TaskFailure):  # it would fail on every machine
+            raise TaskFailure(str(error))
         slot, host, text = member.slot, member.machine.host, in_one_line(error)
         if isinstance(error, Refused | ConfigError):
             self._refused[member.machine.id] = text

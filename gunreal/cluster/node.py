@@ -13,6 +13,7 @@ from gunreal.cluster.exchange import Exchange
 from gunreal.cluster.flat import Flat, bounds
 from gunreal.cluster.moments import Limits
 from gunreal.cluster.reducer import Refused, check_version
+from gunreal.config.derived import Rates
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
@@ -117,12 +118,12 @@ class Node:
             self._system.fail(error)
         self._exchange.leave()
 
-    def gradient(self, version: int, entropy: float, statistics: np.ndarray, *weights: np.ndarray) -> tuple[Any, ...]:
+    def gradient(self, version: int, now: Rates, statistics: np.ndarray, *weights: np.ndarray) -> tuple[Any, ...]:
         """Sets the weights, and computes a gradient with the next batch.
 
         Args:
           version: number of updates applied to the weights.
-          entropy: weight of the entropy bonus.
+          now: rates of the whole run.
           statistics: moments of observations and returns, float32.
           *weights: slices of the flat weights.
 
@@ -130,7 +131,7 @@ class Node:
           An `Answer`, then as many slices of the gradient.
         """
         assert self._system is not None
-        self._exchange.assign(weights, statistics, version, entropy)
+        self._exchange.assign(weights, statistics, version, now)
         try:
             found = self._exchange.ask()
         except BaseException:

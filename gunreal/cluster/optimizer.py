@@ -11,7 +11,7 @@ from gunreal.config.schema import Config
 
 
 class SliceOptimizer:
-    """The configured optimizer for a slice of the weights. It computes what `learning.learner.make_optimizer` would.
+    """The configured optimizer for a slice of the weights. It computes what `learning.optimizer.make_optimizer` would.
 
     Args:
       config: configuration of the run.

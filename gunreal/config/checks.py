@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -84,7 +85,8 @@ def _check_names(config: Config) -> None:
         raise ConfigError(f"tasks {','.join(config.tasks)!r} contains an empty name; write --tasks pc,vr,rp")
     twice = [task for task in config.tasks if config.tasks.count(task) > 1]
     if twice:
-        raise ConfigError(f"task {twice[0]} is named twice; remove one of them from tasks")
+        fix = "remove one of them from tasks, or replace it by a subclass with another name"
+        raise ConfigError(f"task {twice[0]} is named twice; {fix}")
     named_by_class = any(":" in task for task in config.tasks)  # the name of such a task is unknown until it is loaded
     for task, options in config.task.items():
         if task not in config.tasks and not named_by_class:
@@ -103,7 +105,10 @@ def _check_module(kind: str, text: str) -> None:
     module, _, attribute = text.rpartition(":")
     if "/" in module or module.endswith(".py"):
         name = module.rpartition("/")[2].removesuffix(".py")
-        raise ConfigError(f"{kind} {text!r} names a file; write {name}:{attribute}, without a path and .py")
+        folder = os.path.dirname(module)
+        elsewhere = bool(folder) and not (os.path.exists(folder) and os.path.samefile(folder, "."))
+        where = f", and run the command in the folder {folder}" if elsewhere else ""
+        raise ConfigError(f"{kind} {text!r} names a file; write {name}:{attribute}, without a path and .py{where}")
 
 
 def _check_savable(path: str, value: Any) -> None:

@@ -74,17 +74,19 @@ def entropy_weight(config: Config) -> float:
 
 
 class Rates(NamedTuple):
-    """What changes linearly over the budget: the learning rate, and the weight of the entropy bonus."""
+    """What changes linearly over the budget. `progress` is the share of it that has been used."""
 
     learning_rate: float
     entropy: float
+    progress: float = 0.0
 
 
 def rates(config: Config, step: int) -> Rates:
     """The rates after a number of agent steps."""
-    share, entropy = step / config.steps, entropy_weight(config)
+    share, entropy = min(step / config.steps, 1.0), entropy_weight(config)
     entropy_end = config.entropy_end if config.entropy_end >= 0 else entropy
-    return Rates(anneal(first_rate(config), config.learning_rate_end, share), anneal(entropy, entropy_end, share))
+    rate = anneal(first_rate(config), config.learning_rate_end, share)
+    return Rates(rate, anneal(entropy, entropy_end, share), share)
 
 
 def anneal(start: float, end: float, share: float) -> float:

@@ -76,7 +76,7 @@ def from_flags(argv: Sequence[str]) -> tuple[Config, Extras]:
 
 def _help(program: str, full: bool, resumes: bool) -> str:
     if resumes:
-        return usage.text(program, folders.CHANGEABLE | {"logdir", "help"}, resumes)
+        return usage.text(program, folders.CHANGEABLE | {"logdir", "task_weight", "help"}, resumes)
     return usage.text(program, None if full else usage.COMMON)
 
 

@@ -18,10 +18,12 @@ from gunreal.config.checks import check
 from gunreal.config.derived import shown
 from gunreal.config.files import load, save
 from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, typed
+from gunreal.config.task_options import resumed, unchangeable
 
 CONFIG = "config.toml"
 
 # Fields that may change when a run is resumed. All others define the environment, the network or the learning.
+# The weights of the tasks may change, too.
 CHANGEABLE = frozenset(
     ("steps", "checkpoint_minutes", "keep_checkpoints", "metrics_seconds", "track")
     + ("eval_steps", "eval_minutes", "eval_episodes")
@@ -181,7 +183,8 @@ def find(name: str, logdir: str = Config.logdir) -> Path:
 def resume_config(run_dir: str | Path, overrides: Mapping[str, Any]) -> Config:
     """The saved configuration of a run, changed by `overrides`.
 
-    `logdir` and `name` are set to the run's current location.
+    `logdir` and `name` are set to the run's current location. Of `task`, only the options in it are overridden, and
+    only weights may change.
 
     Raises:
       ConfigError: an override is invalid, or changes the environment, the tasks, the network or the learning.
@@ -193,12 +196,11 @@ def resume_config(run_dir: str | Path, overrides: Mapping[str, Any]) -> Config:
         if name not in FIELDS:
             raise ConfigError(f"the configuration has no {name}{close_match(name, FIELDS) or '; leave it out'}")
         value, kept = typed(name, value), getattr(saved, name)
-        if name != "logdir" and name not in CHANGEABLE and value != kept:
-            raise ConfigError(
-                f"a resumed run cannot change {name} from {shown(name, kept)} to {shown(name, value)}; leave it out, "
-                "or start a new run with --init"
-            )
+        if name not in CHANGEABLE | {"logdir", "task"} and value != kept:
+            raise unchangeable(name, shown(name, kept), shown(name, value))
     changed = {name: typed(name, value) for name, value in overrides.items() if name in CHANGEABLE}
+    if "task" in overrides:
+        changed["task"] = resumed(saved, typed("task", overrides["task"]))
     config = dataclasses.replace(saved, **changed)
     check(config, changed)
     return config

@@ -13,6 +13,7 @@ _KINDS = {int: "a whole number", float: "a number", str: "a string", bool: "true
 _WANTED = {"tasks": "a list of names and classes", "task": "a table of options for each task", "env_args": "a table"}
 _WANTED |= {"network_args": "a table", "network": "a name or a class"}
 _WANTED |= {"env": "a string, or the class or a function that makes it, and not an instance"}
+_INSTANCES = "; set options with task, and use a task twice through a subclass with another name"
 _FIX = "define it in a module, such as mine.py, and import it from there"
 
 
@@ -49,7 +50,8 @@ def converted(name: str, kind: Any, value: Any) -> Any:
         return _plain(value)
     if name == "task" and _is_table(value) and all(_is_table(options) for options in value.values()):
         return _plain(value)
-    raise ValueError(f"{name} is {value!r}, but must be {_WANTED.get(name) or _KINDS[kind]}")
+    fix = _INSTANCES if name == "tasks" and isinstance(value, list | tuple) else ""
+    raise ValueError(f"{name} is {value!r}, but must be {_WANTED.get(name) or _KINDS[kind]}{fix}")
 
 
 def one_line(text: str) -> str:

@@ -134,7 +134,7 @@ class Program:
         Args:
           loop: the state.
           number: number of turns before this one.
-          rates: learning rate and entropy weight of the updates.
+          rates: learning rate, entropy weight and progress of the updates.
           exploration: probability of random actions of DQN.
         """
         arrays, (epochs, parts) = self._learner.arrays, self._orders[:2]

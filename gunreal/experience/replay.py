@@ -61,7 +61,10 @@ def concatenate_pasts(pasts: Sequence[Past | None]) -> Past | None:
 
 
 class Replay:
-    """The ring of one agent, as its tasks see it. Steps have absolute numbers that never repeat.
+    """The ring of one agent, as its tasks see it.
+
+    Steps are numbered in each agent process, from 0. The numbers start at 0 again when the process is started again, as
+    after most resumes, so they are no clock of the run.
 
     Steps `oldest <= t < end` are complete. Of step `end` only the observation is available.
     """
@@ -100,9 +103,10 @@ class Replay:
           name: "frame" (`spec.dtype`), "action" (int32), "reward" (float32, raw, `r_{t+1}`), "flags" (uint8), "age"
             (uint8, steps since the start of the episode, at most 255), "log_mu" (float32, log probability of the action
             when it was chosen), "value" (float32, value predicted for `o_t`), "version" (int32, number of updates of
-            the weights that chose the action), or a recorded field.
+            the weights that chose the action), "state" (float32 `[spec.state]`, with a recurrent network only: its
+            state before `o_t` while acting; where FIRST is set, the network used zeros instead), or a recorded field.
           first: absolute number of the first step.
-          length: number of steps. Only "frame" may include step `end`.
+          length: number of steps. Only "frame" and "state" may include step `end`.
 
         Raises:
           KeyError: there is no array with this name.

@@ -142,7 +142,7 @@ class Segment:
         )
 
     def close(self) -> None:
-        """Closes this process's file descriptor. The memory stays mapped while its arrays are in use."""
+        """Closes the file. Its memory stays mapped, with a descriptor of its own, while its arrays are in use."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1

@@ -15,6 +15,13 @@ from gunreal.experience.spec import Spec
 from gunreal.learning.task import LearnedTask
 from gunreal.learning.torso import Features
 
+_NOISE = (
+    keras.layers.Dropout,
+    keras.layers.AlphaDropout,
+    keras.layers.GaussianDropout,
+    keras.layers.GaussianNoise,
+)
+
 
 def build(task: LearnedTask, spec: Spec, features: Features) -> Any:
     """The layer of a task with its weights, or None for a task without one.
@@ -40,7 +47,9 @@ def build(task: LearnedTask, spec: Spec, features: Features) -> Any:
 
 
 def check_stateless(name: str, layer: Any) -> None:
-    """Raises ConfigError if a layer has state that gradients do not train."""
+    """Raises ConfigError if a layer has state that gradients do not train, or noise, which would never be active."""
+    if noise := [part.name for part in layer._flatten_layers() if isinstance(part, _NOISE)]:
+        raise ConfigError(f"{name} has noise ({', '.join(noise)}); leave it out, because outputs must be deterministic")
     if layer.non_trainable_weights:
         names = ", ".join(variable.path for variable in layer.non_trainable_weights)
         raise ConfigError(f"{name} has untrained state ({names}); use layers without state")
@@ -64,15 +73,26 @@ def bootstrap(task: LearnedTask, found: Any) -> Any:
     return values
 
 
-def loss(task: LearnedTask, found: Any, targets: Mapping[str, Any]) -> Any:
-    """The unweighted loss of a task for its outputs, a scalar. Raises ConfigError."""
+def loss(task: LearnedTask, found: Any, targets: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The unweighted loss of a task for its outputs, a scalar, and the task's own metrics. Raises ConfigError."""
     with calling(f"task {task.name!r}: loss()"):
         value = task.loss(found, targets)
-    if value is None:
-        raise ConfigError(f"task {task.name!r}: loss() returns nothing; return a scalar")
-    if shape := tuple(getattr(value, "shape", ())):
-        raise ConfigError(f"task {task.name!r}: loss() returns shape {shape}; return a scalar")
-    return value
+    own: Any = {}
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Mapping):
+        value, own = value
+    _check_scalar(f"task {task.name!r}: loss()", value)
+    for name, metric in own.items():
+        _check_scalar(f"task {task.name!r}: the metric {name!r} of loss()", metric)
+    return value, {f"{task.name}_{name}": ops.stop_gradient(ops.cast(x, "float32")) for name, x in own.items()}
+
+
+def _check_scalar(name: str, value: Any) -> None:
+    """Raises ConfigError if a method of a task returns anything but a scalar of the framework."""
+    if not keras.ops.is_tensor(value):
+        given = "nothing" if value is None else f"a {type(value).__name__}"
+        raise ConfigError(f"{name} returns {given}; return a scalar, computed with keras.ops")
+    if shape := tuple(value.shape):
+        raise ConfigError(f"{name} returns shape {shape}; return a scalar")
 
 
 def _seen(task: LearnedTask, features: Features) -> Any:

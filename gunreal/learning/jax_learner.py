@@ -122,6 +122,7 @@ class JaxLearner(Learner):
         batch: Mapping[str, Any],
         learning_rate: Any,
         entropy: Any,
+        progress: Any,
     ) -> tuple[tuple[tuple[Any, ...], tuple[Any, ...]], Any]:
         """`train` as a function of `arrays`, to be compiled as a part of a program.
 
@@ -130,7 +131,8 @@ class JaxLearner(Learner):
         """
         from jax import numpy as jnp
 
-        batch = {**batch, "base": batch["base"] | {"entropy": jnp.reshape(entropy, 1)}}
+        now = {"entropy": jnp.reshape(entropy, 1), "progress": jnp.reshape(progress, 1)}
+        batch = {**batch, "base": batch["base"] | now}
         gradients, values, moments = self._loss_gradient(arrays[0], batch)
         metrics = dict(zip(self.metric_names(batch), values, strict=True))
         scale = self._clip_factor(metrics["grad_norm"], jnp.maximum)

@@ -12,6 +12,7 @@ import numpy as np
 from gunreal.config.derived import entropy_weight
 from gunreal.config.schema import Config
 from gunreal.learning.normalizer import Moments
+from gunreal.learning.optimizer import make_optimizer
 from gunreal.learning.parts import present
 from gunreal.learning.task import prediction_heads
 
@@ -77,7 +78,9 @@ class Learner:
             return epsilon_greedy(outputs[0], self._config.dqn_exploration), outputs[0].max(1)
         return outputs
 
-    def train(self, batch: Mapping[str, Any], learning_rate: float, entropy: float | None = None) -> dict[str, float]:
+    def train(
+        self, batch: Mapping[str, Any], learning_rate: float, entropy: float | None = None, progress: float = 0.0
+    ) -> dict[str, float]:
         """Performs one update.
 
         An update with a non-finite loss or gradient is skipped. Weights and optimizer then stay unchanged.
@@ -86,12 +89,13 @@ class Learner:
           batch: the batch of `Network.loss`, as NumPy arrays.
           learning_rate: learning rate of this update.
           entropy: weight of the entropy bonus. None means that of the start.
+          progress: share of the training budget that has been used, in [0, 1], for the losses of tasks.
 
         Returns:
           The metrics of the loss, "grad_norm" (before clipping), "skipped" (1.0 or 0.0) and "version". The version is
           the number of updates applied before this one, including those of other threads during the computation.
         """
-        gradient = self.gradient(batch, entropy)
+        gradient = self.gradient(batch, entropy, progress)
         metrics = gradient.metrics
         with self._lock:
             metrics["version"] = self.version
@@ -111,16 +115,19 @@ class Learner:
             self._apply(gradients, moments, 0.0, 0.0)
             self._write(state)
 
-    def gradient(self, batch: Mapping[str, Any], entropy: float | None = None) -> Gradient:
+    def gradient(self, batch: Mapping[str, Any], entropy: float | None = None, progress: float = 0.0) -> Gradient:
         """Computes the gradient of a batch, and applies nothing. `train` describes the arguments."""
-        gradients, values, moments = self._gradient(self._prepared(batch, entropy))
+        gradients, values, moments = self._gradient(self._prepared(batch, entropy, progress))
         return Gradient(gradients, moments, dict(zip(self._metrics[self._parts(batch)], values.tolist(), strict=True)))
 
-    def _prepared(self, batch: Mapping[str, Any], entropy: float | None = None) -> dict[str, Any]:
-        """The arguments of the compiled function. The entropy weight is an array, because it changes."""
+    def _prepared(
+        self, batch: Mapping[str, Any], entropy: float | None = None, progress: float = 0.0
+    ) -> dict[str, Any]:
+        """The arguments of the compiled function. What changes from update to update is an array."""
         weight = entropy_weight(self._config) if entropy is None else entropy
+        now = {"entropy": np.full(1, weight, "f4"), "progress": np.full(1, progress, "f4")}
         observations = batch["observations"].astype(self._sent, copy=False)
-        return {**batch, "observations": observations, "base": batch["base"] | {"entropy": np.full(1, weight, "f4")}}
+        return {**batch, "observations": observations, "base": batch["base"] | now}
 
     def assign(self, arrays: Sequence[np.ndarray], version: int) -> None:
         """Replaces weights and moments by those that others have trained. The optimizer's state is kept.
@@ -204,6 +211,7 @@ class Learner:
         total, metrics = self.network.loss(
             batch,
             entropy=batch["base"]["entropy"][0],
+            progress=batch["base"]["progress"][0],
             value_weight=config.value_weight,
             log_epsilon=config.log_epsilon if config.correction == "epsilon" else 0.0,
             clip=config.ppo_clip,
@@ -276,24 +284,3 @@ def epsilon_greedy(q: Any, epsilon: Any, numpy: Any = np) -> Any:
     actions = q.shape[-1]
     best = numpy.eye(actions, dtype="float32")[q.argmax(-1)]
     return numpy.log(epsilon / actions + (1 - epsilon) * best + 1e-9)
-
-
-def make_optimizer(config: Config, variables: Sequence[Any]) -> Any:
-    """Makes the configured optimizer for `variables`. Every update sets its learning rate.
-
-    Keras's RMSprop adds epsilon inside the square root, as in GA3C's eq. 3.
-    """
-    import keras
-
-    if config.optimizer == "adam":
-        optimizer = keras.optimizers.Adam(beta_1=config.beta1, beta_2=config.beta2, epsilon=config.epsilon)
-    elif config.optimizer == "rmsprop":
-        optimizer = keras.optimizers.RMSprop(rho=config.rms_decay, epsilon=config.epsilon)
-    else:
-        raise ValueError(f"unknown optimizer {config.optimizer!r}; use rmsprop or adam")
-    optimizer.build(variables)
-    if config.optimizer == "rmsprop" and config.rms_initial:
-        for variable in optimizer.variables:
-            if variable is not optimizer.iterations and variable is not optimizer.learning_rate:
-                variable.assign(np.full(variable.shape, config.rms_initial, np.float32))
-    return optimizer

@@ -166,6 +166,7 @@ class Network:
         batch: Mapping[str, Any],
         *,
         entropy: Any,
+        progress: Any = 0.0,
         value_weight: float,
         log_epsilon: float = 0.0,
         clip: float = 0.0,
@@ -185,12 +186,13 @@ class Network:
         Args:
           batch: the batch.
           entropy: weight of the policy's entropy (beta).
+          progress: share of the training budget that has been used, for the tasks as "progress".
           value_weight: weight of the value loss.
           log_epsilon: GA3C's epsilon inside the logarithms. 0 with V-trace.
           clip: clip range of PPO's probability ratio.
 
         Returns:
-          The total loss, and scalars by metric name. `loss_<task>` is unweighted.
+          The total loss, and scalars by metric name. `loss_<task>` is unweighted. `<task>_<metric>` are the task's own.
         """
         base = batch["base"]
         count = ops.shape(base["mask"])[0]
@@ -207,9 +209,9 @@ class Network:
         for task in self.tasks:
             if task.name not in batch:
                 continue
-            targets = batch[task.name]
-            loss = heads.loss(task, self.task_outputs(task, features[task.name], targets), targets)
-            metrics[f"loss_{task.name}"] = loss
+            targets = {**batch[task.name], "progress": ops.cast(progress, "float32")}
+            loss, own = heads.loss(task, self.task_outputs(task, features[task.name], targets), targets)
+            metrics |= {f"loss_{task.name}": loss, **own}
             total = total + task.weight * loss
         return total, {**metrics, "loss_total": total}
 

@@ -39,7 +39,10 @@ def load_network(config: Config, spec: Spec) -> Architecture:
     settings = {field: getattr(config, field) for field in fields & FIELDS.keys()}
     network = named(name, **settings, **config.network_args)
     if network.takes_images and not spec.is_image:
-        raise ConfigError(f"the {network.name} network needs images, not vectors of {spec.frame[0]}; use --network mlp")
+        memory = ", or one of your own with a cell, which gives memory" if network.state() else ""
+        raise ConfigError(
+            f"the {network.name} network needs images, not vectors of {spec.frame[0]}; use --network mlp{memory}"
+        )
     try:
         network.check(spec)
     except ValueError as error:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from gunreal.experience.spec import Spec
 
+RESERVED = ("mask", "progress")  # entries of a task's batch that are not targets
 BASE = 0  # number of the prediction queue of the actor-critic, see `prediction_heads`
 
 
@@ -36,7 +37,7 @@ class LearnedTask(Protocol):
         """A Keras layer, or None."""
 
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
-        """The unweighted loss, a scalar."""
+        """The unweighted loss, a scalar, or a tuple of the loss and a dict of metrics."""
 
 
 def prediction_heads(tasks: Iterable[LearnedTask]) -> tuple[str, ...]:

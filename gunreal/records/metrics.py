@@ -16,6 +16,7 @@
 | `queue_train` | number of rollouts that wait for a trainer |
 | `batch_NAME`, `batch_train` | mean number of observations per prediction for NAME, and of agent steps per update |
 | `loss_NAME`, `entropy`, `value_mean`, `grad_norm` | means over the updates since the last line |
+| `NAME_METRIC` | mean of a metric that the loss of the task NAME returns |
 | `return_mean`, `return_deviation` | mean and standard deviation of the returns, averages since the last line |
 | `learning_rate` | learning rate of the newest update |
 | `eval_score_mean`, `eval_score_std` | mean and standard deviation of the unclipped scores of the latest evaluation |
@@ -43,6 +44,7 @@ Missing values are null.
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections import defaultdict, deque
@@ -54,6 +56,7 @@ import numpy as np
 
 from gunreal.config.values import is_number
 from gunreal.records.mean import Mean
+from gunreal.records.warning import warn
 
 FILE = "metrics.jsonl"
 _COUNTS = ("step", "trained", "updates", "episodes", "skipped", "restarts")
@@ -69,7 +72,8 @@ class RunMetrics:
 
     Args:
       queues: names of the prediction queues: "base", then the tasks with a bootstrap.
-      losses: names of further losses besides total, policy and value. Every line has the keys `loss_<name>`.
+      losses: names of further losses besides total, policy and value. Every line has the keys `loss_<name>`. Other
+        scalars of updates are recorded if their names start with `<name>_`.
       state: `state()` of the run to resume.
     """
 
@@ -79,6 +83,8 @@ class RunMetrics:
         self._lock = threading.Lock()
         self._queues = tuple(queues)
         self._scalars = (*(f"loss_{name}" for name in (*_LOSSES, *losses)), *_MEANS, *_LATEST)
+        self._prefixes = tuple(f"{name}_" for name in losses)
+        self._own: dict[str, None] = {}  # names of the tasks' own metrics, in the order of their first values
         state = state or {}
         self._counts = {name: int(state.get(name, 0)) for name in _COUNTS}
         self._scores: deque[float] = deque(state.get("scores", ()), maxlen=100)
@@ -89,6 +95,7 @@ class RunMetrics:
         self._means: defaultdict[str, Mean] = defaultdict(Mean)
         self._latest: dict[str, float] = {}
         self._lag_max: int | None = None
+        self._has_warned = False
 
     @property
     def step(self) -> int:
@@ -136,6 +143,11 @@ class RunMetrics:
             if len(lags):
                 self._means["policy_lag"].add(float(lags.sum()), len(lags))
                 self._lag_max = max(self._lag_max or 0, int(lags.max()))
+            warns, self._has_warned = skipped and not self._has_warned, skipped or self._has_warned
+        if warns:
+            wrong = [name for name, value in scalars.items() if not math.isfinite(value)]
+            parts = [name for name in wrong if name not in ("loss_total", "grad_norm")] or wrong
+            warn(f"an update is skipped, because {' and '.join(parts) or 'an observation'} is not finite")
 
     def episode(self, score: float) -> None:
         """Records a finished episode. `score` is the sum of its raw rewards."""
@@ -188,6 +200,8 @@ class RunMetrics:
             line |= {f"batch_{name}": self._mean(f"batch_{name}") for name in names}
             for name in self._scalars:
                 line[name] = self._latest.get(name) if name in _LATEST else self._mean(name)
+            self._own |= {name: None for name in self._means if name.startswith(self._prefixes) and name not in line}
+            line |= {name: self._mean(name) for name in self._own}
             self._means.clear()
             self._lag_max, self._last, self._last_counts = None, now, dict(self._counts)
         return line

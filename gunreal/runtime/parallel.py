@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gunreal.acting.pool import AgentFailure, Remote, close_all
-from gunreal.acting.process import EXIT_BAD_INPUT
+from gunreal.acting.pool import AgentFailure, Remote, TaskFailure, close_all
+from gunreal.acting.process import EXIT_BAD_INPUT, EXIT_TASK_ERROR
 from gunreal.config.derived import per_process
 from gunreal.config.schema import ConfigError
 from gunreal.records.warning import warn
@@ -21,7 +21,10 @@ from gunreal.runtime.system import System
 
 _YOUNG = 20.0  # seconds; a process that dies earlier, or before its first rollout, counts as an early failure
 _PROCESS = 100 * 2**20  # bytes per agent process without its rings; Python, NumPy and 16 Atari games take 79 MiB
-_FILES = 5  # open files per agent process: its memory, both ends of its wake pipe, its input, its error output
+_UPDATES = 500 * 2**20  # bytes that the first updates add to the server: with three tasks and TensorFlow on Catch
+# Open files per agent process: its memory (two, because mmap duplicates the descriptor), both ends of its wake pipe,
+# its input, its error output.
+_FILES = 6
 _OTHER_FILES = 256  # open files for checkpoints, logs, libraries, and processes that are restarted
 _FAILURES = 3  # early failures in a row after which the run gives up
 _STARTS_FROM = ("agents", "agents_per_process", "predictors", "trainers")  # fields that give the first counts
@@ -105,7 +108,7 @@ class ParallelRunner:
     def _start_affordable(self) -> None:
         """Starts as many of the agent processes as fit into the memory bound with full rings."""
         system, agents = self.system, self.system.layout.agents
-        server, each = ram.in_use([os.getpid()]), system.layout.nbytes() + _PROCESS
+        server, each = ram.in_use([os.getpid()]) + _UPDATES, system.layout.nbytes() + _PROCESS
         affordable = int((scheduler.MEMORY_SHARE * system.memory_limit - server) // each)
         if affordable < 1:
             raise ConfigError(
@@ -152,6 +155,8 @@ class ParallelRunner:
         system.pool.remove(remote.process).close()
         if remote.popen.returncode == EXIT_BAD_INPUT:
             raise ConfigError(errors.rpartition("\n")[2])  # what came before is output of its environments
+        if remote.popen.returncode == EXIT_TASK_ERROR:
+            raise TaskFailure(errors.rpartition("\n")[2])  # a new process would fail in the same way
         if failures >= _FAILURES:
             raise AgentFailure(f"{report}, {_FAILURES} times in a row soon after its start:\n{errors}")
         warn(f"{report}; restarting it with empty replay" + (f":\n{errors}" if errors else ""))

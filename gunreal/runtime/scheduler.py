@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gunreal.experience import seeds
+
 MEMORY_SHARE = 0.95  # share of the memory limit that a run may use
 
 
@@ -156,7 +158,7 @@ class Annealing(Scheduler):
 
     def __init__(self, seed: int) -> None:
         super().__init__()
-        self._rng = np.random.default_rng(seed)
+        self._rng = np.random.default_rng([seed, 0, 0, seeds.SCHEDULER])
 
     def get_state(self) -> dict[str, Any]:
         """See `Scheduler.get_state`."""

@@ -180,7 +180,8 @@ class System(BaseSystem):
     def predict(self, queue: str, records: np.ndarray) -> None:
         """Serves requests of a prediction queue. Those of the base queue count as agent steps of the run."""
         count = self.predictors[queue].serve(records)
-        self.metrics.predicted(queue, count)
+        if count:  # no prediction is made while no agent has a sequence
+            self.metrics.predicted(queue, count)
         if queue == "base":
             self.metrics.acted(count)
             if self.metrics.step >= self.config.steps:

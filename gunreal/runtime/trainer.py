@@ -218,7 +218,9 @@ class Updates(Protocol):
     def version(self) -> int:
         """Number of updates applied."""
 
-    def train(self, batch: Mapping[str, Any], learning_rate: float, entropy: float) -> dict[str, float]:
+    def train(
+        self, batch: Mapping[str, Any], learning_rate: float, entropy: float, progress: float
+    ) -> dict[str, float]:
         """Does one update, see `Learner.train`."""
 
     def warm_up(self, batch: Mapping[str, Any]) -> None:

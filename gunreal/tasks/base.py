@@ -131,10 +131,14 @@ class AuxiliaryTask:
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
         """The unweighted loss, a scalar. It must be a pure function that uses `keras.ops` only.
 
+        To record metrics of your own, such as an accuracy, return a tuple of the loss and a dict of scalars by name.
+        The run's metrics then contain their means as `<task>_<metric>`.
+
         Args:
           outputs: outputs of the head.
-          batch: the targets with a leading batch axis, and "mask" `[B, T]` float32. The mask is 1 for steps to learn
-            from. It is 0 for padding, for steps that only reset an environment and for agents without a sequence.
+          batch: the targets with a leading batch axis, "mask" `[B, T]` float32 and "progress" float32. The mask is 1
+            for steps to learn from. It is 0 for padding, for steps that only reset an environment and for agents
+            without a sequence. The progress is the share of the training budget that has been used, from 0 to 1.
         """
         raise NotImplementedError(f"{type(self).__name__} has no loss(self, outputs, batch); define it")
 

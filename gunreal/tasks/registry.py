@@ -35,7 +35,8 @@ def load_tasks(names: Sequence[str], options: Options | None = None) -> tuple[Au
     known = [cls.name for cls in classes]
     for name in known:
         if known.count(name) > 1:
-            raise ConfigError(f"task {name!r} is named more than once; name it once")
+            fix = "name it once, or replace one by a subclass with another name"
+            raise ConfigError(f"task {name!r} is named more than once; {fix}")
     for name in options:
         if name not in known:
             there = plugins.listed(known)

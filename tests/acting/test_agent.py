@@ -10,6 +10,7 @@ import pytest
 from helpers import Bench
 
 from gunreal.acting.agent import group_slices
+from gunreal.acting.pool import TaskFailure
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED
 
 
@@ -199,7 +200,34 @@ def test_the_time_that_tasks_take_is_watched_like_that_of_environments(monkeypat
 def test_targets_of_another_shape_than_in_the_dry_run_are_explained(monkeypatch):
     with Bench("~", tasks=("helpers:Lone",)).start() as bench:
         monkeypatch.setattr(helpers.Lone, "targets", lambda *_: {"sequence": np.zeros(1, np.int64)})
-        with pytest.raises(ValueError, match=r"task 'lone': shapes of target 'sequence' vary \(\[1\] and \[2\]\)"):
+        with pytest.raises(TaskFailure, match=r"^task 'lone': shapes of target 'sequence' vary \(\[1\] and \[2\]\)"):
+            bench.step(30)
+
+
+def test_targets_of_other_names_than_in_the_dry_run_are_explained(monkeypatch):
+    """One that is missing would leave that of an earlier rollout in its place."""
+    with Bench("~", tasks=("helpers:Lone",)).start() as bench:
+        monkeypatch.setattr(helpers.Lone, "targets", lambda *_: {})
+        with pytest.raises(TaskFailure, match=r"^task 'lone': names of targets vary \(\[\] and \['sequence'\]\)$"):
+            bench.step(30)
+
+
+@pytest.mark.parametrize("task", ["tracer", "lone"])
+@pytest.mark.parametrize(
+    ("sample", "message"),
+    [
+        (lambda self, replay, rng: (replay.end - 1, 2), r"returns steps 3 to 4, but the replay holds steps 0 to 3$"),
+        (lambda self, replay, rng: (-1, 2), r"returns steps -1 to 0, but the replay holds steps 0 to 3$"),
+        (lambda self, replay, rng: (0, 4), r"returns 4 steps, but length\(\) allows 1 to 3$"),
+        (lambda self, replay, rng: (0, 0), r"returns 0 steps, but length\(\) allows 1 to 3$"),
+        (lambda self, replay, rng: 1 // 0, r"failed: ZeroDivisionError: .* \(.*test_agent.py:\d+\)$"),
+    ],
+)
+def test_sequences_that_the_replay_does_not_hold_are_refused(monkeypatch, task, sample, message):
+    cls = {"tracer": helpers.Tracer, "lone": helpers.Lone}[task]
+    with Bench("~", tasks=(f"helpers:{cls.__name__}",)).start() as bench:
+        monkeypatch.setattr(cls, "sample", sample)
+        with pytest.raises(TaskFailure, match=rf"^task '{task}': sample\(\) {message}"):
             bench.step(30)
 
 

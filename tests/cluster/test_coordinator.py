@@ -139,7 +139,7 @@ def test_agent_steps_of_gradients_that_come_late_are_not_trained_on(sync, versio
     assert [gradient.member for gradient in found._gradients] == [member] * (not late)
 
 
-def test_nodes_learn_with_the_entropy_weight_of_the_whole_run():
+def test_nodes_learn_with_the_entropy_weight_and_the_progress_of_the_whole_run():
     """A node does not know how many agent steps the others have taken."""
     found, sent = Coordinator.__new__(Coordinator), []
     found.config, found.metrics = Config(entropy=0.1, entropy_end=0.0, steps=1000), types.SimpleNamespace(step=250)
@@ -149,7 +149,7 @@ def test_nodes_learn_with_the_entropy_weight_of_the_whole_run():
     method = types.SimpleNamespace(remote=lambda *args: sent.append(args) or ["answer", "slice"])
     actor = types.SimpleNamespace(gradient=types.SimpleNamespace(options=lambda num_returns: method))
     found._send(types.SimpleNamespace(actor=actor))
-    assert sent[0][0] == 4 and sent[0][1] == pytest.approx(0.075) and sent[0][3] == "part"
+    assert sent[0][0] == 4 and sent[0][1][1:] == pytest.approx((0.075, 0.25)) and sent[0][3] == "part"
 
 
 def test_nodes_have_time_to_wait_for_rollouts(tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ import fleets
 import pytest
 from fleets import Quick, look, make
 
-from gunreal.acting.pool import AgentFailure
+from gunreal.acting.pool import AgentFailure, TaskFailure
 from gunreal.cluster.reducer import Refused
 from gunreal.config.schema import ConfigError
 
@@ -170,3 +170,10 @@ def test_a_node_that_keeps_failing_does_not_end_the_run_of_another_one(clock, ca
     look(found, clock, 100)
     assert [member.slot for member in found.ready()] == [0]
     assert "it failed 5 times in a row" in capsys.readouterr().err
+
+
+def test_a_failing_task_ends_the_run(clock):
+    _, found = make("a", nodes=2)
+    Quick.errors = [TaskFailure("task 'bad': targets() failed: IndexError: here (bad.py:3)")]
+    with pytest.raises(TaskFailure, match=r"^task 'bad': targets\(\) failed: IndexError: here \(bad.py:3\)$"):
+        look(found, clock)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -70,7 +71,20 @@ def test_values_that_no_file_can_hold_are_rejected(fields, message):
     [
         ({"tasks": ("pc", "./mine:Task")}, "task './mine:Task' names a file; write mine:Task, without a path and .py"),
         ({"network": "mine.py:Net"}, "network 'mine.py:Net' names a file; write mine:Net, without a path and .py"),
-        ({"env": "/a/mine.py:make"}, "env '/a/mine.py:make' names a file; write mine:make, without a path and .py"),
+        (
+            {"env": "/a/mine.py:make"},
+            "env '/a/mine.py:make' names a file; write mine:make, without a path and .py, and run the command in the "
+            "folder /a",
+        ),
+        (
+            {"tasks": ("there/mine:Task",)},
+            "task 'there/mine:Task' names a file; write mine:Task, without a path and .py, and run the command in the "
+            "folder there",
+        ),
+        (
+            {"env": f"{Path.cwd()}/mine.py:make"},
+            f"env '{Path.cwd()}/mine.py:make' names a file; write mine:make, without a path and .py",
+        ),
     ],
 )
 def test_a_plug_in_is_named_by_its_module(fields, message):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -12,6 +13,18 @@ from gunreal.config import folders
 from gunreal.config.checks import check
 from gunreal.config.files import load
 from gunreal.config.schema import FIELDS, Config, ConfigError
+
+SIZES = """
+import dataclasses
+from gunreal import AuxiliaryTask
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes(AuxiliaryTask):
+    name = "sizes"
+    units: int = 8
+    depths: tuple[int, ...] = (1, 2)
+"""
 
 
 def test_names_are_made_and_unique(tmp_path):
@@ -109,6 +122,25 @@ def test_resume_refuses_what_defines_the_run(tmp_path):
     with pytest.raises(ConfigError, match="at least 1"):
         folders.resume_config(path, {"agents": 0})
     assert set(FIELDS) >= folders.CHANGEABLE
+
+
+def test_of_the_tasks_only_weights_may_change(tmp_path, monkeypatch):
+    """A value that the run has not set is the default, as far as the class of the task is known."""
+    (tmp_path / "of_sizes.py").write_text(SIZES)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    saved = Config(logdir=str(tmp_path), name="a", tasks=("vr", "of_sizes:Sizes"), task={"sizes": {"units": 32}})
+    path = folders.prepare_run_dir(saved)
+    given = {"vr": {"weight": 0.25}, "sizes": {"units": 32, "depths": [1, 2]}}
+    resumed = folders.resume_config(path, {"task": given})
+    assert resumed.task == {"vr": {"weight": 0.25}, "sizes": {"units": 32, "depths": [1, 2]}}
+    for option, value, kept in (("units", 64, 32), ("depths", [3], [1, 2])):
+        change = f"cannot change task.sizes.{option} from {kept} to {value}; leave it out"
+        with pytest.raises(ConfigError, match=re.escape(change)):
+            folders.resume_config(path, {"task": {"sizes": {option: value}}})
+    with pytest.raises(ConfigError, match="task.vr.weight is -1"):
+        folders.resume_config(path, {"task": {"vr": {"weight": -1}}})
+    unknown = folders.resume_config(path, {"task": {"other": {"units": 2}}})  # refused when the tasks are loaded
+    assert unknown.task["other"] == {"units": 2}
 
 
 def test_saved_values_that_lose_their_effect_are_kept(tmp_path):

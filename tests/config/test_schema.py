@@ -42,7 +42,7 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"reward_clip": -2.0}, "at least -1"),
         ({"reward_clip": -0.5}, "reward_clip is -0.5, but must be at least 0, or -1 for the default"),
         ({"entropy": -0.01}, "entropy is -0.01, but must be at least 0, or -1 for the default"),
-        ({"tasks": ("pc", "pc")}, "named twice"),
+        ({"tasks": ("pc", "pc")}, "named twice; remove one of them from tasks, or replace it by a subclass with"),
         ({"tasks": ("pc", "")}, "empty name"),
         ({"tasks": "pc"}, "a list of names and classes"),
         ({"task": {"pc": {"weight": 0.1}}}, "add it to tasks"),

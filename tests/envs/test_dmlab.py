@@ -23,10 +23,9 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 def play(env, seed, actions):
-    """Observations, rewards and ends of an episode."""
     observation, _ = env.reset(seed=seed)
-    steps = [(observation, 0.0, False, False), *(env.step(action)[:4] for action in actions)]
-    return [np.array(column) for column in zip(*steps, strict=True)]
+    columns = zip((observation, 0.0, False, False), *(env.step(action)[:4] for action in actions), strict=True)
+    return list(map(np.array, columns))
 
 
 def random_actions(count, seed=0):

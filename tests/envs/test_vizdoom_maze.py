@@ -27,7 +27,6 @@ def opened():
 
 @pytest.fixture
 def env(request):
-    """What the parameter opens."""
     made = request.param()
     yield made
     made.close()

@@ -39,14 +39,32 @@ def test_a_head_that_cannot_be_made(head, message):
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        (lambda outputs, batch: None, r"loss\(\) returns nothing; return a scalar$"),
+        (lambda outputs, batch: None, r"loss\(\) returns nothing; return a scalar, computed with keras.ops$"),
+        (lambda outputs, batch: 0.5, r"loss\(\) returns a float; return a scalar, computed with keras.ops$"),
+        (lambda outputs, batch: (outputs[0, 0], 0.5), r"loss\(\) returns a tuple; return a scalar, .*$"),
+        (
+            lambda outputs, batch: (outputs[0, 0], {"most": outputs[0]}),
+            r"the metric 'most' of loss\(\) returns shape \(4,\); return a scalar$",
+        ),
         (lambda outputs, batch: outputs, r"loss\(\) returns shape \(2, 4\); return a scalar$"),
         (lambda outputs, batch: batch["signs"], r"loss\(\) failed: KeyError: 'signs' \(.*test_heads.py:\d+\)$"),
     ],
 )
 def test_a_loss_that_is_no_scalar(loss, message):
     with pytest.raises(ConfigError, match=f"^task 'mine': {message}"):
-        heads.loss(task(loss=loss), np.ones((2, 4)), {"sign": np.ones(2)})
+        heads.loss(task(loss=loss), ops.ones((2, 4)), {"sign": np.ones(2)})
+
+
+def test_metrics_of_a_task():
+    found, metrics = heads.loss(task(loss=lambda outputs, batch: (outputs[0], {"most": outputs[1]})), ops.arange(2), {})
+    assert (int(found), {name: float(x) for name, x in metrics.items()}) == (0, {"mine_most": 1.0})
+
+
+@pytest.mark.parametrize("layer", [keras.layers.Dropout(0.5), keras.layers.GaussianNoise(1.0)])
+def test_a_head_with_noise(layer):
+    head = keras.Sequential([keras.layers.Dense(2), layer], name="noisy")
+    with pytest.raises(ConfigError, match=f"^the head of task 'mine' has noise \\({layer.name}\\); leave it out"):
+        heads.build(task(head=lambda spec: head), SPEC, FEATURES)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from learners import BACKEND, CONFIG, assert_equal_states, gradients, make_batch
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
 from gunreal.learning import backend, devices
-from gunreal.learning.learner import epsilon_greedy, make_optimizer
+from gunreal.learning.learner import epsilon_greedy
+from gunreal.learning.optimizer import make_optimizer
 from gunreal.learning.registry import named
 
 

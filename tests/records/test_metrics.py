@@ -222,3 +222,29 @@ def test_a_full_disk_is_reported_once_and_writing_is_retried(tmp_path, capsys):
         assert warning.count("\n") == 1 and "cannot write metrics" in warning and "training continues" in warning
         writer.write({"step": 4, "x": 0.5})
     assert [line["step"] for line in read(tmp_path / FILE)] == [1, 4]
+
+
+def test_own_metrics_of_tasks_stay_in_all_later_lines():
+    m = metrics()
+    assert "rp_accuracy" not in snapshot(m, 10)
+    m.trained(4, [], {"rp_accuracy": 0.5, "loss_rp": 1.0, "others_accuracy": 0.1, "version": 3.0})
+    m.trained(4, [], {"rp_accuracy": 1.0})
+    line = snapshot(m, 20)
+    assert line["rp_accuracy"] == 0.75 and "others_accuracy" not in line and "version" not in line
+    assert snapshot(m, 30)["rp_accuracy"] is None
+
+
+@pytest.mark.parametrize(
+    ("scalars", "what"),
+    [
+        ({"loss_total": math.nan, "loss_rp": math.nan, "loss_pc": 0.1, "grad_norm": math.nan}, "loss_rp is"),
+        ({"loss_total": 1.0, "grad_norm": math.inf}, "grad_norm is"),
+        ({"loss_total": 1.0, "grad_norm": 1.0}, "an observation is"),
+    ],
+)
+def test_the_first_skipped_update_is_explained(capsys, scalars, what):
+    m = metrics()
+    m.trained(4, [], {"loss_total": 1.0})
+    for _ in range(2):
+        m.trained(4, [], scalars, skipped=True)
+    assert capsys.readouterr().err == f"gunreal: an update is skipped, because {what} not finite\n"

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from fake_remotes import MIB, FakeRemote, make_run
 
-from gunreal.acting.pool import AgentFailure
-from gunreal.acting.process import EXIT_BAD_INPUT
+from gunreal.acting.pool import AgentFailure, TaskFailure
+from gunreal.acting.process import EXIT_BAD_INPUT, EXIT_TASK_ERROR
 from gunreal.config.derived import batch_steps
 from gunreal.config.schema import Config, ConfigError
 from gunreal.runtime import parallel, ram, scheduler
@@ -44,8 +44,8 @@ def test_a_process_is_known_before_it_starts(clock, monkeypatch):
 
 
 def test_as_many_processes_as_memory_allows(clock, capsys):
-    """The server has 500 MiB; each process is to have 50 MiB of rings, and 100 MiB beside them."""
-    run = make_run(memory_limit=960 * MIB)  # 95 % of it are 912
+    """The server has 500 MiB and needs as much for updates; a process has 50 MiB of rings, and 100 MiB beside them."""
+    run = make_run(memory_limit=1400 * MIB)  # 95 % of it are 1,330
     run._start_affordable()
     assert len(run.remotes()) == run.counts.processes == 2
     assert (
@@ -55,9 +55,9 @@ def test_as_many_processes_as_memory_allows(clock, capsys):
 
 def test_no_process_fits(clock):
     with pytest.raises(
-        ConfigError, match="limit of 600 MiB leaves no room .* server takes 500 MiB .* 2 agents 150 MiB"
+        ConfigError, match="limit of 1200 MiB leaves no room .* server takes 1000 MiB .* 2 agents 150 MiB"
     ):
-        make_run(memory_limit=600 * MIB)._start_affordable()
+        make_run(memory_limit=1200 * MIB)._start_affordable()
 
 
 def test_dead_and_hanging_processes_are_replaced(clock, capsys):
@@ -134,13 +134,14 @@ def test_agents_that_end_with_the_run_are_not_restarted(clock, monkeypatch):
     assert [(remote.process, remote.log) for remote in run.remotes()] == [(n, ["start"]) for n in range(3)]
 
 
-def test_bad_input_ends_the_run(clock, monkeypatch):
+@pytest.mark.parametrize(("code", "error"), [(EXIT_BAD_INPUT, ConfigError), (EXIT_TASK_ERROR, TaskFailure)])
+def test_what_a_new_process_would_repeat_ends_the_run(clock, monkeypatch, code, error):
     run = make_run()
     run._start_affordable()
     remote = run.remotes()[0]
-    remote.popen.returncode = EXIT_BAD_INPUT
+    remote.popen.returncode = code
     monkeypatch.setattr(remote, "errors", lambda: "output of an environment\nunknown environment")
-    with pytest.raises(ConfigError, match="^unknown environment$"):
+    with pytest.raises(error, match="^unknown environment$"):
         run._supervise()
 
 

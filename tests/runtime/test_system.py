@@ -126,6 +126,14 @@ def test_actions_and_samples_are_drawn_from_streams_of_their_own(system):
     system.close()
 
 
+def test_a_prediction_of_nothing_is_not_counted(system, monkeypatch):
+    for count in (0, 6):
+        monkeypatch.setitem(system.predictors, "base", SimpleNamespace(serve=lambda records, count=count: count))
+        system.predict("base", np.zeros(1))
+    assert system.metrics.snapshot({}, {})["batch_base"] == 6
+    system.close()
+
+
 def test_the_budget_ends_the_run(system):
     member = Member(system.pool.next_process(), system.layout)
     system.pool.add(member)

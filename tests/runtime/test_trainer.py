@@ -21,9 +21,9 @@ def test_trainer_reports_each_update():
         class Learner:
             version = 0
 
-            def train(self, batch, learning_rate, entropy):
+            def train(self, batch, learning_rate, entropy, progress):
                 assert sorted(batch["base"]) == ["action", "mask", "returns"]
-                rates.append((learning_rate, entropy))
+                rates.append((learning_rate, entropy, progress))
                 return {"loss_total": 2.0, "skipped": float(len(rates) == 2), "version": 9}
 
         trainer = Trainer(Learner(), bench.config, metrics, {"base": bench.config.t_max})
@@ -34,7 +34,7 @@ def test_trainer_reports_each_update():
         bench.step(5, train=False)
         trainer.work(bench.batcher.next(0))
         line = metrics.snapshot({}, {})
-        assert np.array(rates) == pytest.approx(np.array([(0.4, 0.03)] * 2))
+        assert np.array(rates) == pytest.approx(np.array([(0.4, 0.03, 0.25)] * 2))
         assert (line["updates"], line["trained"], line["skipped"], line["loss_total"]) == (2, 16, 1, 2.0)
         assert (line["policy_lag"], line["policy_lag_max"]) == (9, 9)  # the fake learner acted at version 0
         assert line["learning_rate"] == pytest.approx(0.4)
@@ -69,7 +69,7 @@ def test_agents_go_on_in_the_last_epochs(options, released):
         class Learner:
             version = 0
 
-            def train(self, batch, learning_rate, entropy):
+            def train(self, batch, learning_rate, entropy, progress):
                 seen.append(trained.tolist())
                 return {"skipped": 0.0, "version": 0}
 
@@ -99,7 +99,7 @@ def test_ppo_takes_advantages_and_learns_from_a_batch_several_times():
         class Learner:
             version = 0
 
-            def train(self, batch, learning_rate, entropy):
+            def train(self, batch, learning_rate, entropy, progress):
                 seen.append(batch["base"])
                 return {"skipped": 0.0, "version": 0}
 
@@ -142,7 +142,7 @@ def test_tasks_take_part_in_a_share_of_the_updates(flags, expected):
         seen, compiled = [], []
 
         class Learner(FakeLearner):
-            def train(self, batch, learning_rate, entropy):
+            def train(self, batch, learning_rate, entropy, progress):
                 seen.append("vr" in batch)
                 self.version += 1
                 return {"skipped": 0.0, "version": 0}
@@ -183,7 +183,7 @@ def test_concurrent_updates_are_limited():
     class Learner:
         version = 0
 
-        def train(self, batch, learning_rate, entropy):
+        def train(self, batch, learning_rate, entropy, progress):
             computing.append(1)
             two.wait()  # breaks unless a second one comes
             most.append(len(computing))

@@ -1,4 +1,4 @@
-"""Tasks that each break one rule of the contract, and one that keeps it; for tasks/test_contract.py.
+"""Tasks that each break one rule of the contract, and two that keep it; for tests in tasks/.
 
 Not in the test module itself: agent processes import a task's module, and that must not import Keras.
 """
@@ -196,3 +196,23 @@ class Detached(ValueReplay):
         from keras import ops
 
         return super().loss({**outputs, "value": ops.stop_gradient(outputs["value"])}, batch)
+
+
+class Scheduled(ValueReplay):
+    """Has a metric, and a loss that falls over the training; keeps the contract."""
+
+    def loss(self, outputs, batch):
+        loss = super().loss(outputs, batch)
+        return loss * (1 - batch["progress"]), {"progress": batch["progress"]}
+
+
+class NamesProgress(ValueReplay):
+    def targets(self, replay, sequence, bootstrap):
+        return super().targets(replay, sequence, bootstrap) | {"progress": np.zeros(1, np.float32)}
+
+
+class Random(ValueReplay):
+    def loss(self, outputs, batch):
+        from keras import random
+
+        return super().loss(outputs, batch) * (1 + random.uniform(()))

@@ -35,7 +35,7 @@ class FakeLearner:
             return logits(observations), value(observations)
         return (task_bootstrap(observations),)
 
-    def train(self, batch, learning_rate, entropy):
+    def train(self, batch, learning_rate, entropy, progress):
         self.trained.append(batch)
         self.version += 1
         return {"loss_total": 1.0, "skipped": 0.0, "version": self.version - 1}

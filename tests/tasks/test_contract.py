@@ -78,6 +78,7 @@ def test_recorded_fields():
         (broken_tasks.Infinite, "'returns' of steps .* is not finite"),
         (broken_tasks.Doubles, "'returns' is float64: return float32"),
         (broken_tasks.NamesMask, "targets\\(\\) returned 'mask'"),
+        (broken_tasks.NamesProgress, "targets\\(\\) returned 'progress'"),
         (broken_tasks.NoArray, "'returns' is a list: return a NumPy array"),
         (broken_tasks.NoTable, r"targets\(\) returned a NoneType: return a dict of NumPy arrays"),
         (broken_tasks.Words, "'returns' is <U4: return numbers"),

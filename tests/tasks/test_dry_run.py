@@ -63,9 +63,14 @@ def test_target_arrays_of_tasks_that_give_none():
         target_arrays(Ragged(), SPEC, ())
     with pytest.raises(ConfigError, match="'vr': sample\\(\\) found nothing in 100 random steps"):
         target_arrays(Never(), SPEC, ())
-    for task in (Lists(), Nothing(), Masks()):
-        with pytest.raises(ConfigError, match=r"'rp': targets\(\) must return NumPy arrays by name, and none may be"):
-            target_arrays(task, SPEC)
+    with pytest.raises(ConfigError, match="^task 'rp': target 'class' is of type int; return a NumPy array$"):
+        target_arrays(Lists(), SPEC)
+    with pytest.raises(
+        ConfigError, match=r"^task 'rp': targets\(\) returns a NoneType; return a dict of NumPy arrays$"
+    ):
+        target_arrays(Nothing(), SPEC)
+    with pytest.raises(ConfigError, match="^task 'rp': target 'mask' has a reserved name; choose another name$"):
+        target_arrays(Masks(), SPEC)
     with pytest.raises(ConfigError, match="'rp': target 'class' is float64; return float32"):
         target_arrays(Doubles(), SPEC)
     with pytest.raises(ConfigError, match="'rp': target 'class' is <U4; return numbers"):
@@ -86,3 +91,20 @@ def test_an_error_in_targets_is_one_line_with_its_place():
         target_arrays(Misspelt(), SPEC, ())
     with pytest.raises(ConfigError, match=failed.format(r"\(1,\)")):
         target_arrays(Unfit(), SPEC, (1,))
+
+
+def test_an_error_in_sample_is_one_line_with_its_place():
+    class Misspelt(ValueReplay):
+        def sample(self, replay, rng):
+            return replay.get("rewards", 0, 1)
+
+    class Early(ValueReplay):
+        def sample(self, replay, rng):
+            return replay.end, 1
+
+    with pytest.raises(ConfigError, match=r"^task 'vr': sample\(\) failed: KeyError: .*test_dry_run.py:\d+\)$"):
+        target_arrays(Misspelt(), SPEC, ())
+    with pytest.raises(
+        ConfigError, match=r"sample\(\) returns steps (\d+) to \1, but the replay holds steps 0 to \d+$"
+    ):
+        target_arrays(Early(), SPEC, ())

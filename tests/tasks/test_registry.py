@@ -157,7 +157,7 @@ def test_only_the_named_are_imported():
     [
         (["pcc"], {}, "unknown task 'pcc'; available: .*pc, .*rp, .*vr, or module:Class; did you mean pc\\?$"),
         (["nothing"], {}, "unknown task 'nothing'; available:"),
-        (["pc", "vr", "pc"], {}, "'pc' is named more than once"),
+        (["pc", "vr", "pc"], {}, "'pc' is named more than once; .* by a subclass with another name"),
         (["vr", "gunreal.tasks.value_replay:ValueReplay"], {}, "'vr' is named more than once"),
         (["vr"], {"pc": {"weight": 1.0}}, r"options are set for 'pc', which is not among the tasks \(vr\); add it"),
         (

@@ -16,9 +16,9 @@ def test_calls_are_counted_until_the_end():
     calls.clear()
     logits, _ = learner.predict("base", observations)
     learner.predict("pc", observations[:1], None)
-    assert learner.train({"a": 1}, 0.1, 0.0)["loss_total"] == 1.0
+    assert learner.train({"a": 1}, 0.1, 0.0, 0.0)["loss_total"] == 1.0
     calls.stop()
-    learner.predict("base", observations), learner.train({"b": 1}, 0.1, 0.0)
+    learner.predict("base", observations), learner.train({"b": 1}, 0.1, 0.0, 0.0)
     assert len(logits) == 3 and len(learner.asked) == 4 and learner.version == 2
     assert {name: [size for size, _ in of] for name, of in calls.predictions.items()} == {"base": [3], "pc": [1]}
     assert len(calls.updates) == 1 and calls.predictions["base"][0][1] > 0

@@ -1,0 +1,147 @@
+"""The part of the contract of auxiliary tasks that needs a network: the head, the bootstrap and the loss."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from gunreal.config.schema import Config, ConfigError
+from gunreal.experience.replay import RESET, Replay
+from gunreal.experience.segment import Segment
+from gunreal.experience.spec import Spec
+from gunreal.learning import registry
+from gunreal.learning.mlp import Perceptron
+from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
+
+_SEQUENCES = 8  # per batch
+_HIDDEN = 32  # units
+
+
+def expect(condition: Any, message: str) -> None:
+    """Raises AssertionError unless the condition is true."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def drawn(task: AuxiliaryTask, replay: Replay, count: int) -> list[ReplaySequence]:
+    """The sequences of `count` calls of `sample`, without None."""
+    rng = np.random.default_rng(1)
+    draws = (task.sample(replay, rng) for _ in range(count))
+    return [draw for draw in draws if draw is not None]
+
+
+@dataclasses.dataclass(frozen=True)
+class _RecurrentPerceptron(Perceptron):
+    """A recurrent network for vectors."""
+
+    def state(self) -> int:
+        return self.hidden
+
+    def cell(self, seed: int) -> Any:
+        from keras import layers
+
+        return layers.GRUCell(self.hidden)
+
+
+class Learning:
+    """A network with this task only, trained on batches in which the actor-critic learns nothing."""
+
+    def __init__(self, task: AuxiliaryTask, spec: Spec):
+        from gunreal.learning.backend import make_learner
+        from gunreal.learning.network import Network
+
+        self.task, self.spec = dataclasses.replace(task, weight=1.0), spec
+        if spec.state and not spec.is_image:
+            architecture: Any = _RecurrentPerceptron(hidden=spec.state)
+        else:
+            name = "lstm" if spec.state else "small" if spec.is_image else "mlp"
+            architecture = registry.named(name, hidden=spec.state // 2 or _HIDDEN)
+        architecture.check(spec)
+        self.network = Network(spec, [self.task], architecture)
+        self.learner = make_learner(self.network, Config())
+
+    def bootstrap(self, segment: Segment, steps: np.ndarray) -> np.ndarray | None:
+        """What the task bootstraps from at `steps` `[n]`."""
+        if self.task.bootstrap is None:
+            return None
+        past = segment.past(np.zeros(len(steps), np.int64), steps[:, None])
+        return self.learner.predict(self.task.name, segment.agent(0).observations(steps), past)[0]
+
+    def check(self, segment: Segment) -> None:
+        """Checks the loss.
+
+        It is a finite scalar, even if every row is masked. It ignores masked rows. Its gradient reaches the torso.
+        """
+        batch = self._batch(segment)
+        try:
+            loss = self._loss(batch)
+        except ConfigError as error:
+            raise AssertionError(str(error)) from error
+        expect(np.isfinite(loss), f"loss() is {loss} on random experience")
+        again = self._loss(batch)
+        expect(loss == again, f"loss() is {loss} and then {again} for the same batch: do not use random numbers in it")
+        changed = self._loss(self._changed_where_masked(batch))
+        expect(np.isclose(loss, changed, rtol=1e-4), "loss() depends on rows whose mask is 0: use masked_mean")
+        nothing = self._loss(self._masked(batch))
+        expect(np.isfinite(nothing), f"loss() is {nothing} when every mask is 0: use masked_mean")
+        gradient = self.learner.gradient(batch)
+        metrics = gradient.metrics
+        expect(not metrics["skipped"], f"the gradient of loss() is not finite (its norm is {metrics['grad_norm']})")
+        reached = np.any(np.asarray(gradient.values[0]))  # the torso's first variable
+        expect(reached, "no gradient of loss() reaches the torso: use all of the head in the loss")
+
+    def _loss(self, batch: dict[str, Any]) -> np.ndarray:
+        import keras
+
+        _, metrics = self.network.loss(batch, entropy=0.0, value_weight=0.0, log_epsilon=1e-6)
+        return keras.ops.convert_to_numpy(metrics[f"loss_{self.task.name}"])
+
+    def _batch(self, segment: Segment) -> dict[str, Any]:
+        """A batch as the trainer makes it. Padding repeats a sequence's last step; the last agent has no sequence."""
+        replay = segment.agent(0)
+        limit, t_max = self.task.length(self.spec.t_max), self.spec.t_max
+        sequences = drawn(self.task, replay, 20 * _SEQUENCES)[:_SEQUENCES]
+        starts = np.array([s.first for s in sequences])[:, None]
+        lengths = np.array([s.length for s in sequences])[:, None]
+        steps = starts + np.minimum(np.arange(limit), lengths - 1)
+        flags = np.array([replay.get("flags", int(first), limit) for first in starts[:, 0]])
+        mask = ((np.arange(limit) < lengths) & (flags & RESET == 0)).astype(np.float32)
+        mask[-1] = 0
+        bootstraps = self.bootstrap(segment, np.array([s.first + s.length for s in sequences]))
+        targets = [
+            self.task.targets(replay, s, None if bootstraps is None else bootstraps[i]) for i, s in enumerate(sequences)
+        ]
+        count = len(sequences)
+        rollout = np.zeros((count, t_max), np.float32)
+        base = np.zeros((count * t_max, *self.spec.observation), self.spec.dtype)
+        past = {"base": segment.past(np.zeros(count, np.int64), np.arange(t_max) + np.zeros((count, 1), np.int64))}
+        if self.task.features != "conv":
+            past[self.task.name] = segment.past(np.zeros(count, np.int64), steps)
+        return ({"past": past} if self.spec.state else {}) | {
+            "observations": np.concatenate([base, replay.observations(steps.ravel())]),
+            "base": {"action": rollout.astype(np.int32), "returns": rollout, "mask": rollout},
+            self.task.name: {name: np.stack([t[name] for t in targets]) for name in targets[0]} | {"mask": mask},
+        }
+
+    def _masked(self, batch: dict[str, Any]) -> dict[str, Any]:
+        name = self.task.name
+        return {**batch, name: {**batch[name], "mask": np.zeros_like(batch[name]["mask"])}}
+
+    def _changed_where_masked(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """The batch with other observations and targets where the mask is 0, copied from rows whose mask is 1."""
+        name = self.task.name
+        mask = batch[name]["mask"]
+        observations = batch["observations"].copy()
+        rows = observations[-mask.size :]
+        rows[mask.ravel() == 0] = rows[int(mask.argmax())]
+        targets = {key: array.copy() for key, array in batch[name].items()}
+        for array in targets.values():
+            if array is targets["mask"]:
+                continue
+            if array.shape[1:2] == mask.shape[1:]:
+                array[mask == 0] = array[np.unravel_index(mask.argmax(), mask.shape)]
+            else:
+                array[-1] = array[0]
+        return {**batch, "observations": observations, name: targets}
