@@ -58,7 +58,7 @@ class Sleeper:
         state = {"weights/w": arrays["weights/w"], "optimizer/000": np.array(0), "optimizer/001": arrays["a"]}
         return Description(state | {"optimizer/002": arrays["b"], "version": np.array(0)}, {}, os.getpid())
 
-    def gradient(self, version: int, entropy: float, statistics: np.ndarray, *weights: np.ndarray) -> tuple[Any, ...]:
+    def gradient(self, version: int, now: Any, statistics: np.ndarray, *weights: np.ndarray) -> tuple[Any, ...]:
         """Sleeps for the time of a gradient."""
         start = time.monotonic()
         packed = self._packer.pack(self._gradient)

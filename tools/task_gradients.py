@@ -68,22 +68,22 @@ class Probe:
                 options[task]["weight"] = 0.0
             self._learners[part] = build_learner(run.config, run.spec, registry.load_tasks(run.config.tasks, options))
 
-    def gradient(self, learner: Learner, batch: Mapping[str, Any], entropy: float | None) -> Gradient:
+    def gradient(self, learner: Learner, batch: Mapping[str, Any], *now: Any) -> Gradient:
         """Replaces `Learner.gradient`."""
         self._seen += 1
         if len(self.found) < self._updates and self._seen % _EVERY == 0 and all(task in batch for task in self._tasks):
-            self.found.append(self._apart(learner, batch, entropy))
+            self.found.append(self._apart(learner, batch, *now))
             if len(self.found) == self._updates:
                 os.kill(os.getpid(), signal.SIGINT)
-        return _compute(learner, batch, entropy)
+        return _compute(learner, batch, *now)
 
-    def _apart(self, learner: Learner, batch: Mapping[str, Any], entropy: float | None) -> dict[str, np.ndarray]:
+    def _apart(self, learner: Learner, batch: Mapping[str, Any], *now: Any) -> dict[str, np.ndarray]:
         state = learner.get_state()
         arrays = [array for name, array in state.items() if name.startswith(("weights/", "statistics/"))]
         gradients = {}
         for part, one in self._learners.items():
             one.assign(arrays, learner.version)
-            values = zip(one.network.names, _compute(one, batch, entropy).values, strict=True)
+            values = zip(one.network.names, _compute(one, batch, *now).values, strict=True)
             shared = [np.asarray(value).ravel() for name, value in values if name.startswith("torso/")]
             gradients[part] = np.concatenate(shared)
         return {part: values - (part != "base") * gradients["base"] for part, values in gradients.items()}

@@ -28,7 +28,7 @@ class Fixed:
         self.asked.append(observations)
         return np.tile(self.logits, (len(observations), 1)), np.zeros(len(observations), np.float32)
 
-    def train(self, batch, learning_rate, entropy):
+    def train(self, batch, learning_rate, entropy, progress):
         raise NotImplementedError
 
 

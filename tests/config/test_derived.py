@@ -62,8 +62,9 @@ def test_anneal():
 )
 def test_rates_change_linearly(flags, halfway):
     config = Config(**flags, steps=1000)
-    assert rates(config, 0) == (first_rate(config), entropy_weight(config))
-    assert rates(config, 500) == pytest.approx(halfway)
+    assert rates(config, 0) == (first_rate(config), entropy_weight(config), 0.0)
+    assert rates(config, 500) == pytest.approx((*halfway, 0.5))
+    assert rates(config, 1100).progress == 1.0
 
 
 @pytest.mark.parametrize(
