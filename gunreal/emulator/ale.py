@@ -38,6 +38,8 @@ class OwnALE:
         Writes the maximum of the last two screens, or the last screen if the episode has ended, to `screen`: uint8
         `[height, 160]` in gray or `[height, 160, 3]` in RGB, contiguous. This takes less time than frame by frame.
         """
+        if not actions:
+            raise ValueError("there are no actions to play; give one for each frame")
         rgb = screen.ndim == 3
         out = np.empty((3, *screen.shape[:2]), np.uint8) if rgb else screen[None]
         reward = self._console.play(bytes(actions), self._max_frames, self._planes[len(out)], out)

@@ -72,13 +72,13 @@ def settings(
     noops = default_noops if noop_max is None else noop_max
     if not 0 <= sticky <= 1:
         raise ValueError(f"repeat_action_probability is {sticky}, but must be from 0 to 1")
-    _check_whole("frame_skip", frame_skip, 1, 10_000)
-    _check_whole("noop_max", noops, 0, 10_000)
-    _check_whole("max_num_frames_per_episode", max_num_frames_per_episode, 0, 2**31 - 1)
+    check_whole("frame_skip", frame_skip, 1, 10_000)
+    check_whole("noop_max", noops, 0, 10_000)
+    check_whole("max_num_frames_per_episode", max_num_frames_per_episode, 0, 2**31 - 1)
     if size is not None:
         height, width = size
-        _check_whole("the height of size", height, 1, 4096)
-        _check_whole("the width of size", width, 1, 4096)
+        check_whole("the height of size", height, 1, 4096)
+        check_whole("the width of size", width, 1, 4096)
     loaded = load_game(game, mode, difficulty)
     shape = ((1 if grayscale else 3) * observations, *(size or (loaded.game.height, WIDTH)))
     return Settings(
@@ -92,7 +92,8 @@ def settings(
     )  # fmt: skip
 
 
-def _check_whole(name: str, value: int, low: int, high: int) -> None:
+def check_whole(name: str, value: int, low: int, high: int) -> None:
+    """Raises ValueError unless a value is a whole number from `low` to `high`."""
     if not (isinstance(value, int | np.integer) and low <= value <= high):
         raise ValueError(f"{name} is {value!r}, but must be a whole number from {low} to {high}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,10 +15,11 @@ from gunreal.emulator.build import library, source_hash
 from gunreal.emulator.cpu_engine import CpuEngine
 from gunreal.emulator.device_engine import DeviceEngine, find_device
 from gunreal.emulator.pack import player_offset
-from gunreal.emulator.settings import games_of, rgb_palette, several
+from gunreal.emulator.settings import check_whole, games_of, rgb_palette, several
 
 _SEEDS = 2**32  # number of seeds
-TAG = 8  # bytes at the start of a saved state, which depend on the game and on the version of the emulator
+_KIND = 8  # bytes at the start of a saved state, which depend on the game and on the version of the emulator
+TAG = _KIND + 4  # with the checksum of the rest
 
 
 class VectorAtari(gymnasium.vector.VectorEnv):
@@ -82,8 +84,8 @@ class VectorAtari(gymnasium.vector.VectorEnv):
     ):
         if device not in ("cpu", "cuda", "jax"):
             raise ValueError(f"device is {device!r}, but must be 'cpu', 'cuda' or 'jax'")
-        if num_envs < 1:
-            raise ValueError(f"num_envs is {num_envs}, but must be at least 1")
+        check_whole("num_envs", num_envs, 1, 2**31 - 1)
+        check_whole("num_threads", num_threads, 0, 1024)
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"render_mode is {render_mode!r}, but must be None or 'rgb_array'")
         games = several(
@@ -106,7 +108,7 @@ class VectorAtari(gymnasium.vector.VectorEnv):
         self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)
         self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, num_envs)
         self._waiting = self._started = False
-        tags = [hashlib.sha256(f"{source_hash()} {of.name}".encode()).digest()[:TAG] for of in self.games]
+        tags = [hashlib.sha256(f"{source_hash()} {of.name}".encode()).digest()[:_KIND] for of in self.games]
         self._tags = [tags[of] for of in self._of]
 
     def reset(
@@ -164,6 +166,8 @@ class VectorAtari(gymnasium.vector.VectorEnv):
             played as NOOP instead.
         """
         self._check(reset=True)
+        if actions is None:
+            raise ValueError("the actions are None; give one whole number for each console")
         self._start(actions, None, None)
 
     def recv(self) -> tuple[Any, Any, Any, Any, dict]:
@@ -200,7 +204,7 @@ class VectorAtari(gymnasium.vector.VectorEnv):
         """
         self._check(reset=True)
         states = enumerate(zip(self._tags, self._engine.players(), strict=True))
-        return [tag + player.tobytes() + self._engine.pictures(k).tobytes() for k, (tag, player) in states]
+        return [_sealed(tag, player.tobytes() + self._engine.pictures(k).tobytes()) for k, (tag, player) in states]
 
     def restore(self, states: Sequence[bytes]) -> None:
         """Restores states of `save`, which must belong to the same games. Raises ValueError if they do not."""
@@ -210,8 +214,10 @@ class VectorAtari(gymnasium.vector.VectorEnv):
             (tag, TAG + size + 2 * self.games[game].height * 160)
             for tag, game in zip(self._tags, self._of, strict=True)
         ]
-        if [(state[:TAG], len(state)) for state in states] != wanted:
+        if [(state[:_KIND], len(state)) for state in states] != wanted:
             raise ValueError("the states are of other games, another number of consoles or another version")
+        if any(state != _sealed(state[:_KIND], state[TAG:]) for state in states):  # the emulator trusts what is in them
+            raise ValueError("a state is damaged; use the bytes that save() returned")
         arrays = [np.frombuffer(state, np.uint8)[TAG:] for state in states]
         self._engine.load(np.stack([a[:size] for a in arrays]), [a[size:].reshape(2, -1, 160) for a in arrays])
         self._started = True
@@ -234,3 +240,8 @@ class VectorAtari(gymnasium.vector.VectorEnv):
             raise RuntimeError("a step that send() has started is not complete; call recv() first")
         if reset and not self._started:
             raise RuntimeError("the environment has not been reset; call reset() first")
+
+
+def _sealed(tag: bytes, content: bytes) -> bytes:
+    """A saved state with the checksum of its content."""
+    return tag + zlib.crc32(content).to_bytes(4, "little") + content

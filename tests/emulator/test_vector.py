@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode
 from gunreal.emulator import UnknownGame, VectorAtari, vector
 from gunreal.emulator.console import Console
 from gunreal.emulator.settings import gray_palette
+from gunreal.emulator.vector import TAG
 
 
 def reference(console, palette, action, skip, maximum):
@@ -140,7 +141,8 @@ def test_it_is_gymnasiums_interface():
 @pytest.mark.parametrize("change", [
     {"game": "pitfall2"}, {"protocol": "v9"}, {"device": "tpu"}, {"num_envs": 0}, {"render_mode": "human"},
     {"size": (0, 84)}, {"size": (84, -84)}, {"size": (84, 8.5)}, {"frame_skip": 0}, {"noop_max": -1},
-    {"max_num_frames_per_episode": 2**31}, {"repeat_action_probability": 1.5},
+    {"max_num_frames_per_episode": 2**31}, {"num_envs": 2.5}, {"num_threads": -1}, {"num_threads": 2**31},
+    {"repeat_action_probability": 1.5},
     {"repeat_action_probability": float("nan")},
 ])  # fmt: skip
 def test_bad_arguments_are_one_line(change):
@@ -172,6 +174,8 @@ def test_inputs_of_another_shape_are_refused():
     env.reset(seed=1)
     with pytest.raises(ValueError, match="give 4 whole numbers"):
         env.step(np.zeros(1, int))
+    with pytest.raises(ValueError, match="the actions are None; give one whole number for each console"):
+        env.step(None)
     with pytest.raises(ValueError, match="reset_mask has shape"):
         env.reset(options={"reset_mask": np.ones(1, bool)})
     with pytest.raises(ValueError, match="got 3 seeds for 4 consoles"):
@@ -208,6 +212,17 @@ def test_states_of_another_game_are_refused(monkeypatch):
     monkeypatch.setattr(vector, "source_hash", lambda: "another version")
     with pytest.raises(ValueError, match="another version"):
         VectorAtari("pong").restore(env.save())
+
+
+@pytest.mark.parametrize("place", [TAG, -1])
+def test_damaged_states_are_refused(place):
+    """The emulator trusts what is in a state: a wrong place of its screen would end the process."""
+    env = VectorAtari("pong")
+    env.reset(seed=1)
+    state = bytearray(env.save()[0])
+    state[place] ^= 1
+    with pytest.raises(ValueError, match="a state is damaged"):
+        env.restore([bytes(state)])
 
 
 FORK = """

@@ -66,6 +66,49 @@ def test_finished_holes_of_miniature_golf_have_equal_rewards():
     assert all(theirs == mine for theirs, mine in rewards)
 
 
+def both_with(game, memory):
+    """ale-py and this emulator after 300 frames, with the same changes of their memory."""
+    ale, ours = oracle(game), Console(game)
+    ale.reset_game()
+    ours.reset_game()
+    for _ in range(300):
+        ale.act(0)
+        ours.act(0)
+    for address, value in memory.items():
+        ale.setRAM(address - 0x80, value)
+        ours._ram[address - 0x80] = value
+    return ale, ours
+
+
+@pytest.mark.parametrize("game, memory, is_over", [
+    ("demon_attack", {0xF1: 0xBD, 0xF2: 0}, True),
+    ("demon_attack", {0xF1: 0xBD, 0xF2: 3}, False),
+    ("elevator_action", {0x83: 0, 0x81: 1}, True),
+    ("elevator_action", {0x83: 0, 0x81: 0}, False),
+    ("lost_luggage", {0xCA: 0, 0xC8: 10, 0xA5: 0, 0xA9: 0}, True),
+    ("lost_luggage", {0xCA: 0, 0xC8: 10, 0xA5: 0, 0xA9: 1}, False),
+])  # fmt: skip
+def test_rules_of_the_end_are_equal(game, memory, is_over):
+    ale, ours = both_with(game, memory)
+    ale.act(0)
+    ours.act(0)
+    assert ale.game_over() == ours.game_over() == is_over
+
+
+@pytest.mark.parametrize("mode", [6, 17])
+def test_resets_in_the_middle_of_space_war_are_equal(mode):
+    """Its modes are selected by steps that depend on the frame counter."""
+    ale, ours = oracle("space_war"), Console("space_war", mode)
+    ale.setMode(mode)
+    for gap in range(6):
+        ale.reset_game()
+        ours.reset_game()
+        np.testing.assert_array_equal(ale.getRAM(), ours.getRAM())
+        for _ in range(gap):
+            ale.act(0)
+            ours.act(0)
+
+
 @pytest.mark.parametrize("game, memory, reward", [
     ("backgammon", {0x80: 0xF1, 0x86: 0, 0x89: 0, 0x8F: 0, 0x9B: 0}, 1),
     ("backgammon", {0x8E: 15, 0x81: 0, 0x8D: 0, 0x94: 0, 0x97: 0}, -1),
@@ -77,15 +120,7 @@ def test_finished_holes_of_miniature_golf_have_equal_rewards():
     ("video_cube", dict.fromkeys(range(0xA0, 0xD6), 2), 6),
 ])  # fmt: skip
 def test_ends_that_random_actions_do_not_reach_are_equal(game, memory, reward):
-    ale, ours = oracle(game), Console(game)
-    ale.reset_game()
-    ours.reset_game()
-    for _ in range(300):
-        ale.act(0)
-        ours.act(0)
-    for address, value in memory.items():
-        ale.setRAM(address - 0x80, value)
-        ours._ram[address - 0x80] = value
+    ale, ours = both_with(game, memory)
     assert ale.act(0) == ours.act(0) == reward
     assert ale.game_over() and ours.game_over()
     assert ale.lives() == ours.lives() == 0
