@@ -38,8 +38,9 @@ class LoadedGame:
 
     def __init__(self, game: Game, mode: int | None = None, difficulty: int = 0):
         self.game = game
-        if difficulty not in range(4):
-            raise UnknownGame(f"difficulty is {difficulty}, but must be 0 to 3")
+        if difficulty and difficulty not in game.difficulties:  # ale-py starts each game with 0
+            known = ", ".join(map(str, game.difficulties))
+            raise UnknownGame(f"{game.name} has no difficulty {difficulty}; use one of {known}")
         rom, start = read_rom(game.name), bytes(game.start_of(mode, difficulty))
         first = bytes(game.start_of())
         rules = {name: compile_rule(text) for name in ("over", "score", "reward", "lives", "flag")

@@ -45,6 +45,7 @@ class Game:
     hmove_blanks: bool = True
     right_port: bool = False
     ignored: tuple[int, ...] = ()
+    difficulties: tuple[int, ...] = (0,)
     modes: dict[int, list[tuple[int, ...]]] = field(default_factory=lambda: {0: [()]})
 
     @property
@@ -115,6 +116,7 @@ def _game(name: str) -> Game:
     initial = entry.pop("initial", {})
     entry["initial"] = tuple(initial.get(variable, 0) for variable in VARIABLES)
     entry["ignored"] = tuple(entry.get("ignored", ()))
+    entry["difficulties"] = tuple(entry.get("difficulties", (0,)))
     entry["actions"] = tuple(range(18)) if entry["actions"] == "all" else tuple(entry["actions"])
     return Game(name=name, start=start, modes=modes, **entry)
 

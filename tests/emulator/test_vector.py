@@ -142,6 +142,7 @@ def test_it_is_gymnasiums_interface():
     {"game": "pitfall2"}, {"protocol": "v9"}, {"device": "tpu"}, {"num_envs": 0}, {"render_mode": "human"},
     {"size": (0, 84)}, {"size": (84, -84)}, {"size": (84, 8.5)}, {"frame_skip": 0}, {"noop_max": -1},
     {"max_num_frames_per_episode": 2**31}, {"num_envs": 2.5}, {"num_threads": -1}, {"num_threads": 2**31},
+    {"difficulty": 4}, {"game": "seaquest", "difficulty": 3},
     {"repeat_action_probability": 1.5},
     {"repeat_action_probability": float("nan")},
 ])  # fmt: skip

@@ -14,7 +14,7 @@ from emulator import TWENTY, main  # noqa: E402
 from gunreal.emulator import VectorAtari  # noqa: E402
 from gunreal.emulator.ale import OwnALE  # noqa: E402
 from gunreal.emulator.console import Console  # noqa: E402
-from gunreal.emulator.games import games  # noqa: E402
+from gunreal.emulator.games import find_game, games  # noqa: E402
 
 
 @pytest.mark.parametrize("game", [game for game in TWENTY if game in games()])
@@ -124,6 +124,11 @@ def test_ends_that_random_actions_do_not_reach_are_equal(game, memory, reward):
     assert ale.act(0) == ours.act(0) == reward
     assert ale.game_over() and ours.game_over()
     assert ale.lives() == ours.lives() == 0
+
+
+@pytest.mark.parametrize("game", games())
+def test_difficulties_are_those_of_ale_py(game):
+    assert list(find_game(game).difficulties) == list(oracle(game).getAvailableDifficulties())
 
 
 @pytest.mark.parametrize("game", ["lost_luggage", "pong", "skiing"])
