@@ -87,5 +87,6 @@ def test_a_failing_task_ends_a_serial_run(folder, capfd, task):
     flags = ("--env", "CartPole-v1", "--tasks", f"failing:{task}", "--serial", "--logdir", folder, "--name", "run")
     flags = (*flags, "--min_batch", 1000)
     assert main(["train", *map(str, (*flags, *SMALL))]) == 1
-    assert capfd.readouterr().err == f"gunreal: {LINES[task].format(folder=folder)}\n"
+    lines = capfd.readouterr().err.splitlines()  # with those of XLA, if this process loads it
+    assert [line for line in lines if line[:2] not in ("I0", "W0")] == [f"gunreal: {LINES[task].format(folder=folder)}"]
     assert metrics.read(folder / "run" / metrics.FILE)[-1]["stopped_by"] == "error"
