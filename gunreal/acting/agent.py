@@ -20,7 +20,7 @@ from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED
 from gunreal.experience.segment import Layout, Segment
 from gunreal.learning.task import BASE, prediction_heads
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
-from gunreal.tasks.dry_run import draw, write_targets
+from gunreal.tasks.calls import draw, write_targets
 
 
 class Outbox(NamedTuple):

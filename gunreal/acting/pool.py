@@ -24,7 +24,7 @@ from gunreal.experience import queues
 from gunreal.experience.segment import Layout, Segment
 from gunreal.experience.waits import Waited
 from gunreal.tasks.base import AuxiliaryTask
-from gunreal.tasks.dry_run import TaskError
+from gunreal.tasks.calls import TaskError
 
 _BOOT = """import pickle, sys
 sys.path[:] = pickle.load(sys.stdin.buffer)

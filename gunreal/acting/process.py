@@ -16,7 +16,7 @@ from gunreal.config.schema import Config, ConfigError
 from gunreal.experience import queues
 from gunreal.experience.segment import Layout, Segment
 from gunreal.tasks import registry
-from gunreal.tasks.dry_run import TaskError
+from gunreal.tasks.calls import TaskError
 
 # Exit code for invalid input, which the error output describes. Not 2, with which an environment may end the process.
 EXIT_BAD_INPUT = os.EX_CONFIG

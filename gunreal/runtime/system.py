@@ -29,7 +29,7 @@ from gunreal.records.metrics import RunMetrics
 from gunreal.runtime import ram, starting
 from gunreal.runtime.base import BaseSystem
 from gunreal.runtime.trainer import Batcher, Trainer
-from gunreal.tasks import dry_run
+from gunreal.tasks import calls
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.recorded import recorded_fields
 
@@ -68,7 +68,7 @@ def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], le
             mailboxes[f"{task.name}.bootstrap_step"] = ((), "int64")
             mailboxes[f"{task.name}.bootstrap"] = (shape, "float32")
         mailboxes[f"{task.name}.sequence"] = ((slots, 2), "int64")
-        for name, (target_shape, dtype) in dry_run.target_arrays(task, spec, shape).items():
+        for name, (target_shape, dtype) in calls.target_arrays(task, spec, shape).items():
             mailboxes[f"{task.name}:{name}"] = ((slots, *target_shape), dtype)
     return Layout(spec, agents, len(group_slices(agents)), config.replay_size, extra, slots, mailboxes)
 

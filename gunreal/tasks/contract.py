@@ -35,7 +35,7 @@ sys.path[:] = pickle.load(sys.stdin.buffer)
 sys.modules.update(dict.fromkeys(("keras", "tensorflow", "jax", "torch")))
 task, spec, bootstrap = pickle.load(sys.stdin.buffer)
 import numpy as np
-from gunreal.tasks.dry_run import target_arrays
+from gunreal.tasks.calls import target_arrays
 target_arrays(task, spec, bootstrap)
 """
 

@@ -4,7 +4,7 @@ import pytest
 from gunreal.config.schema import ConfigError
 from gunreal.experience.returns import n_step_returns
 from gunreal.experience.spec import RecordedField, Spec
-from gunreal.tasks.dry_run import target_arrays
+from gunreal.tasks.calls import target_arrays
 from gunreal.tasks.pixel_control import PixelControl
 from gunreal.tasks.reward_prediction import RewardPrediction
 from gunreal.tasks.value_replay import ValueReplay
@@ -86,7 +86,7 @@ def test_an_error_in_targets_is_one_line_with_its_place():
         def targets(self, replay, sequence, bootstrap):
             return {"returns": n_step_returns(replay.get("reward", *sequence), 0.9, bootstrap)}
 
-    failed = r"^task 'vr': targets\(\) with a bootstrap of shape {} failed: .*test_dry_run.py:\d+\)$"
+    failed = r"^task 'vr': targets\(\) with a bootstrap of shape {} failed: .*test_calls.py:\d+\)$"
     with pytest.raises(ConfigError, match=failed.format(r"\(\)")):
         target_arrays(Misspelt(), SPEC, ())
     with pytest.raises(ConfigError, match=failed.format(r"\(1,\)")):
@@ -102,7 +102,7 @@ def test_an_error_in_sample_is_one_line_with_its_place():
         def sample(self, replay, rng):
             return replay.end, 1
 
-    with pytest.raises(ConfigError, match=r"^task 'vr': sample\(\) failed: KeyError: .*test_dry_run.py:\d+\)$"):
+    with pytest.raises(ConfigError, match=r"^task 'vr': sample\(\) failed: KeyError: .*test_calls.py:\d+\)$"):
         target_arrays(Misspelt(), SPEC, ())
     with pytest.raises(
         ConfigError, match=r"sample\(\) returns steps (\d+) to \1, but the replay holds steps 0 to \d+$"
