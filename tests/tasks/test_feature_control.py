@@ -188,5 +188,7 @@ def test_keeps_the_contract(reward):
 
 
 def test_it_trains_with_a_recurrent_network(tmp_path):
-    last = short_run(tmp_path, "fc", steps=500, tasks=("fc",), network="lstm").metrics[-1]
-    assert last["stopped_by"] == "steps" and last["skipped"] == 0 and last["loss_fc"] > 0
+    lines = short_run(tmp_path, "fc", steps=500, tasks=("fc",), network="lstm").metrics
+    assert lines[-1]["stopped_by"] == "steps" and lines[-1]["skipped"] == 0
+    assert all(line["loss_fc"] > 0 for line in lines if line["loss_fc"] is not None)
+    assert any(line["loss_fc"] for line in lines)
