@@ -122,11 +122,9 @@ def _fit(config: Config) -> Callable[[type], str]:
 
 def _options(cls: type, given: Mapping[str, Any]) -> Iterator[str]:
     """The options of a class, with the values that are given or else with their defaults."""
-    for field in dataclasses.fields(cls):
-        if field.init:
-            made = field.default_factory
-            value = given.get(field.name, field.default if made is dataclasses.MISSING else made())
-            yield field.name if value is dataclasses.MISSING else f"{field.name}={value!r}"
+    for name, default in plugins.defaults(cls).items():
+        value = given.get(name, default)
+        yield name if value is dataclasses.MISSING else f"{name}={value!r}"
 
 
 def _first_line(cls: type) -> str:

@@ -167,7 +167,22 @@ def calling(what: str) -> Iterator[None]:
     except ConfigError:
         raise
     except Exception as error:  # a plug-in can raise anything
-        raise ConfigError(f"{what} failed: {place(error)}") from error
+        raise ConfigError(failed(what, error)) from error
+
+
+def failed(what: str, error: Exception) -> str:
+    """One line about an error in a plug-in's method, `what`. That of a ConfigError is its own."""
+    return str(error) if isinstance(error, ConfigError) else f"{what} failed: {place(error)}"
+
+
+def defaults(cls: type[Any]) -> dict[str, Any]:
+    """The options of a class with their defaults, or with `dataclasses.MISSING`."""
+    found = {}
+    for field in dataclasses.fields(cls):
+        if field.init:
+            made = field.default_factory
+            found[field.name] = field.default if made is dataclasses.MISSING else made()
+    return found
 
 
 def place(error: BaseException) -> str:

@@ -46,15 +46,7 @@ def _kept(saved: Config, task: str, name: str, otherwise: Any) -> Any:
         with contextlib.suppress(ConfigError, TypeError):  # the file is missing, or has no dataclass
             cls = plugins.load_class(_TASK, reference)
             if cls.name == task:
-                return _defaults(cls).get(name, otherwise)
+                default = plugins.defaults(cls).get(name, dataclasses.MISSING)
+                default = list(default) if isinstance(default, tuple) else default  # as in a TOML file
+                return otherwise if default is dataclasses.MISSING else default
     return otherwise
-
-
-def _defaults(cls: type[Any]) -> dict[str, Any]:
-    found = {}
-    for field in dataclasses.fields(cls):
-        made = field.default_factory
-        default = field.default if made is dataclasses.MISSING else made()
-        if default is not dataclasses.MISSING:
-            found[field.name] = list(default) if isinstance(default, tuple) else default  # as in a TOML file
-    return found

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gunreal.config.plugins import calling
+from gunreal.config.plugins import calling, failed
 from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import Replay
 from gunreal.experience.spec import Spec
@@ -80,11 +80,7 @@ def _check_arrays(task: AuxiliaryTask, targets: Any) -> None:
 
 def _fail(task: AuxiliaryTask, method: str, error: Exception) -> NoReturn:
     """Raises any error as a TaskError, so that nobody takes it for a ConfigError of an environment."""
-    try:
-        with calling(f"task {task.name!r}: {method}()"):  # only now, because agents draw often
-            raise error
-    except ConfigError as found:
-        raise TaskError(str(found)) from error
+    raise TaskError(failed(f"task {task.name!r}: {method}()", error)) from error
 
 
 def draw(task: AuxiliaryTask, replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
