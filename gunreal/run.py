@@ -218,7 +218,9 @@ class Run:
 
         Args:
           path: name of the `.mp4` file. An existing file is replaced when the new one is complete.
-          seed, sample, max_steps: as in `evaluate`.
+          seed: as in `evaluate`.
+          sample: as in `evaluate`.
+          max_steps: as in `evaluate`.
 
         Raises:
           ConfigError: the package is missing, the file cannot be written, observations are not images, or as `learner`.
