@@ -87,6 +87,7 @@ def test_an_installed_plugin_trains_by_its_name(tmp_path):
 
 @pytest.mark.timeout(300)
 def test_jax_trains_all_tasks(tmp_path):
+    pytest.importorskip("jax")
     flags = ["--tasks", TASKS, "--backend", "jax", "--agents", "4", "--min_batch", "40", "--hidden", "64"]
     run = train(tmp_path, "jax", "--env", "gunreal/Catch-v0", "--steps", "2000", *flags)
     last = metrics.read(run.path / metrics.FILE)[-1]

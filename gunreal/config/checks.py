@@ -51,6 +51,7 @@ def check(config: Config, given: Collection[str] = frozenset(FIELDS)) -> None:
     if is_device(config):
         _check_device(config)
     _check_effect(config, given)
+    _check_packages(config)  # last, so that the other errors do not depend on what is installed
 
 
 def _check_limits(name: str, value: Any) -> None:
@@ -194,8 +195,6 @@ def _check_learner(config: Config) -> None:
 def _check_cluster(config: Config) -> None:
     if not is_cluster(config):
         return
-    if not is_installed("ray"):
-        raise ConfigError('several nodes need Ray; install it with pip install "gunreal[cluster]"')
     if config.serial:
         raise ConfigError("serial runs on one machine; leave out serial, or leave out nodes and cluster")
     if config.cluster == "local":  # a word of Ray's, which starts one that the run does not protect
@@ -238,8 +237,6 @@ def _is_set(config: Config, name: str, given: Collection[str]) -> bool:
 
 
 def _check_device(config: Config) -> None:
-    if not is_installed("jax"):
-        raise ConfigError('device runs need JAX; install it with pip install "gunreal[device]"')
     if config.devices != "all" and not (config.devices.isdecimal() and int(config.devices) > 0):
         raise ConfigError(f"devices is {config.devices!r}, but must be a number of at least 1, or all")
     groups = device_groups(config)
@@ -253,3 +250,10 @@ def _check_device(config: Config) -> None:
             f"{config.agents} agents cannot be divided into {groups} device_batches; use --agents "
             f"{-(-config.agents // groups) * groups}"
         )
+
+
+def _check_packages(config: Config) -> None:
+    if is_cluster(config) and not is_installed("ray"):
+        raise ConfigError('several nodes need Ray; install it with pip install "gunreal[cluster]"')
+    if is_device(config) and not is_installed("jax"):
+        raise ConfigError('device runs need JAX; install it with pip install "gunreal[device]"')

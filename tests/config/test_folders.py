@@ -106,6 +106,7 @@ def test_resume_takes_what_does_not_define_the_run(tmp_path):
     resumed = folders.resume_config(path, {**changed, "t_max": 5, "logdir": "elsewhere"})
     assert resumed == dataclasses.replace(config, **changed, name="moved", logdir=str(tmp_path.resolve()))
     path = folders.prepare_run_dir(Config(logdir=str(tmp_path), name="b", runner="device"))
+    pytest.importorskip("jax")
     assert folders.resume_config(path, {"devices": "2"}).devices == "2"
 
 

@@ -53,6 +53,13 @@ def test_steps_are_those_of_a_console_and_pictures_those_of_opencv(game, size, s
         np.testing.assert_array_equal(env.ram()[0], console.getRAM())
 
 
+@pytest.fixture(params=["cpu", "jax"])
+def device(request):
+    if request.param != "cpu":
+        pytest.importorskip(request.param)
+    return request.param
+
+
 def play(env, steps, seed=0):
     rng = np.random.default_rng(seed)
     return [env.step(rng.integers(env.single_action_space.n, size=env.num_envs)) for _ in range(steps)]
@@ -87,7 +94,6 @@ def test_save_and_restore_go_on_exactly():
     same(first, play(env, 30, seed=5))
 
 
-@pytest.mark.parametrize("device", ["cpu", "jax"])
 def test_a_masked_reset_leaves_the_others_alone(device):
     env = VectorAtari("pong", 2, device)
     first, _ = env.reset(seed=1)
@@ -152,7 +158,6 @@ def test_bad_arguments_are_one_line(change):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("device", ["cpu", "jax"])
 def test_consoles_that_cannot_be_used_say_why(device):
     env = VectorAtari("pong", 2, device)
     for use in (env.ram, env.save, env.render, lambda: env.step(np.zeros(2, int))):

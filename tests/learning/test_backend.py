@@ -82,6 +82,7 @@ def test_select_refuses_a_second_backend():
     ],
 )
 def test_another_choice_of_the_environments_is_told(wanted, line):
+    pytest.importorskip("jax")
     program = "from gunreal.learning.devices import select; select('jax'); select('jax')"
     environment = {**os.environ, "KERAS_BACKEND": wanted, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
@@ -112,6 +113,7 @@ def test_a_gpu_that_a_script_has_used_before(monkeypatch):
 
 
 def test_jax_takes_no_memory_in_advance():
+    pytest.importorskip("jax")
     name = "XLA_PYTHON_CLIENT_PREALLOCATE"
     program = f"import os; from gunreal.learning.devices import select; select('jax'); print(os.environ[{name!r}])"
     environment = {key: value for key, value in os.environ.items() if key != name}

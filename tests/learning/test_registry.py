@@ -92,6 +92,7 @@ def test_built_in_networks_load_no_framework():
 
 
 def test_the_backend_is_selected_before_the_file_of_a_plug_in_is_imported(tmp_path):
+    pytest.importorskip("jax")
     (tmp_path / "my_net.py").write_text(
         "import dataclasses, keras\nfrom gunreal import Architecture\n"
         "@dataclasses.dataclass(frozen=True)\nclass Net(Architecture):\n    name = 'net'\n"

@@ -73,6 +73,7 @@ def test_plan(tmp_path):
 
 
 def test_flags_of_gunreal(tmp_path):
+    pytest.importorskip("jax")
     default = planned(tmp_path)[0].config
     given = planned(tmp_path, rest=["--runner", "device", "--metrics_seconds", "1"])[0].config
     assert (default.backend, default.metrics_seconds) == ("tensorflow", 5.0)

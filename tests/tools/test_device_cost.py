@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -13,17 +12,14 @@ import pytest
 TOOL = Path(__file__).parents[2] / "tools" / "device_cost.py"
 
 
-needs_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs JAX")
-
-
 def rows(lines):
     """The numbers of a table by its first column."""
     return {part: float(number) for part, number, *_ in (line[2:-2].split(" | ") for line in lines[2:])}
 
 
-@needs_jax
 def test_the_operations_are_those_of_the_network():
     """A training takes about three times as many as a prediction, or two without the gradient of the pixels."""
+    pytest.importorskip("jax")
     flags = "--env gunreal/Catch-v0 --network mlp --hidden 64 --frame_stack 1 --agents 12 --algorithm a3c"
     command = [sys.executable, TOOL, *flags.split(), "--device_batches", "4", "--tflops", "2"]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -39,9 +35,9 @@ def test_the_operations_are_those_of_the_network():
     assert million == pytest.approx(2 / numbers["all"], rel=0.05) and estimate.endswith("per second at 2 TFLOP/s")
 
 
-@needs_jax
 def test_the_times_of_a_turn():
     """The tasks take part in the first of two epochs only."""
+    pytest.importorskip("jax")
     flags = "--env gunreal/Catch-v0 --network mlp --hidden 16 --frame_stack 1 --agents 4 --tasks vr --replay_size 40"
     command = [sys.executable, TOOL, *flags.split(), "--ppo_epochs", "2", "--t_max", "5", "--turns", "2"]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -62,6 +62,7 @@ def test_flags_that_no_training_can_have(tmp_path, extra, message):
 
 def test_device_runs_have_the_backend_that_they_save(tmp_path):
     """Also in the file that their command reads, which would else ask for another one."""
+    pytest.importorskip("jax")
     (training,) = plan(tmp_path, small("base"), extra=["--runner", "device"])
     assert training.config.backend == "jax"
     training.prepare()
