@@ -19,6 +19,7 @@ __version__ = VERSION
 
 if TYPE_CHECKING:
     from gunreal.acting.pool import AgentFailure
+    from gunreal.compare import compare
     from gunreal.hub import load_from_hub, push_to_hub
     from gunreal.learning.architecture import Architecture
     from gunreal.learning.contract import check_network
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
     from gunreal.train import resume, train
 
 __all__ = ["AgentFailure", "Architecture", "AuxiliaryTask", "Config", "ConfigError", "Run"]
-__all__ += ["check_network", "check_task", "load", "load_from_hub", "push_to_hub", "resume", "train"]
+__all__ += ["check_network", "check_task", "compare", "load", "load_from_hub", "push_to_hub", "resume", "train"]
 
 _LAZY = {"train": "gunreal.train", "resume": "gunreal.train", "load": "gunreal.run", "Run": "gunreal.run"}
 _LAZY |= {"load_from_hub": "gunreal.hub", "push_to_hub": "gunreal.hub"}
 _LAZY |= {"Architecture": "gunreal.learning.architecture", "check_network": "gunreal.learning.contract"}
+_LAZY |= {"compare": "gunreal.compare"}
 _LAZY |= {"AgentFailure": "gunreal.acting.pool"}
 _LAZY |= {"AuxiliaryTask": "gunreal.tasks.base", "check_task": "gunreal.testing"}
 
@@ -44,13 +46,13 @@ def __getattr__(name: str) -> Any:
 
 
 class _Package(ModuleType):
-    """Keeps `gunreal.train` the function even after the module `gunreal.train` has been imported.
+    """Keeps `gunreal.train` the function even after the module `gunreal.train` has been imported, and `compare` too.
 
-    Everything else in that module is still available, as in `from gunreal.train import main`.
+    Everything else in these modules is still available, as in `from gunreal.train import main`.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "train" and isinstance(value, ModuleType):
+        if name in ("train", "compare") and isinstance(value, ModuleType):
             return  # Python sets an imported module as an attribute of its package
         super().__setattr__(name, value)
 

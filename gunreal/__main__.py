@@ -27,6 +27,8 @@ COMMANDS = {
     "resume": "Continue a run",
     "evaluate": "Play episodes with a trained policy and report their scores",
     "export": "Write the policy of a run for other programs, as .keras or .onnx",
+    "sweep": "Train several settings with several seeds, and compare them",
+    "compare": "Compare the scores of settings over seeds and environments",
     "plot": "Draw the learning curves of runs",
     "runs": "List runs and their scores",
     **LISTS,

@@ -263,7 +263,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if extras.resume:
             _train(config, extras.resume)
         else:
-            train(_with_backend(config, extras.given))
+            train(with_backend(config, extras.given))
     except (ConfigError, AgentFailure, NotSaved) as error:
         warn(str(error))
         return 2 if isinstance(error, ConfigError) else 1
@@ -273,13 +273,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _with_backend(config: Config, given: Collection[str]) -> Config:
+def with_backend(config: Config, given: Collection[str]) -> Config:
     """The configuration with a backend that is installed, unless one was given."""
     if "backend" in given:
         if is_device(config) and config.backend != "jax":
             raise ConfigError(f"device runs use JAX, not {config.backend}; use --backend jax, or --runner parallel")
         return config
-    return config if is_device(config) else dataclasses.replace(config, backend=devices.usable(config.backend))
+    return dataclasses.replace(config, backend="jax" if is_device(config) else devices.usable(config.backend))
 
 
 def command(argv: Sequence[str] | None = None) -> NoReturn:

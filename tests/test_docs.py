@@ -18,9 +18,10 @@ from typing import NamedTuple
 import pytest
 
 import gunreal
-from gunreal import evaluate, export, plot, runs
+from gunreal import evaluate, export, plot, runs, sweep
 from gunreal.__main__ import COMMANDS, LISTS
-from gunreal.config import flags
+from gunreal.compare import _parser as compare_parser
+from gunreal.config import flags, sweeps
 from gunreal.config.checks import check
 from gunreal.config.files import load, save
 from gunreal.config.schema import FIELDS, Config
@@ -143,6 +144,10 @@ def check_command(words: list[str], folder: Path) -> None:
             evaluate._parse(["evaluate", *rest])
         case ["gunreal", "plot", *rest]:
             plot._parser("plot").parse_args(rest)
+        case ["gunreal", "sweep", *rest]:
+            sweep._parse(["sweep", *rest])
+        case ["gunreal", "compare", *rest]:
+            compare_parser("compare").parse_args(rest)
         case ["gunreal", "runs", *rest]:
             runs._parser("runs").parse_args(rest)
         case ["gunreal", "export", *rest]:
@@ -203,8 +208,12 @@ def test_python(page, folder, monkeypatch):
 @pytest.mark.parametrize("page", with_language("toml"), ids=name)
 def test_toml(page, folder):
     for block in blocks(page, "toml"):
-        if not tomllib.loads(block.text).keys() & {"project"}:
-            (folder / "run.toml").write_text(block.text)
+        keys = tomllib.loads(block.text).keys()
+        (folder / "run.toml").write_text(block.text)
+        if "settings" in keys:
+            for planned in sweeps.load(folder / "run.toml", {}, {}).runs:
+                check(planned.config)
+        elif "project" not in keys:
             check(Config(**load(folder / "run.toml")))
 
 

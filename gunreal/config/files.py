@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import tomllib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,34 +24,53 @@ def load(path: str | Path) -> dict[str, Any]:
     Raises:
       ConfigError: the file cannot be read, is not valid TOML, has an unknown key or has a value of the wrong type.
     """
+    return fields(read(path), str(path))
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """Reads a TOML file. Raises ConfigError if it cannot be read or is not valid TOML."""
     try:
-        found = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+        return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}; check the path") from error
     except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
+
+
+def fields(found: Mapping[str, Any], where: str, others: Iterable[str] = ()) -> dict[str, Any]:
+    """Converts the values of a TOML table to the types of the fields that its keys name.
+
+    Args:
+      found: the table.
+      where: its file and place, for the error message.
+      others: keys that the same table may have, for the suggestion after a mistyped one.
+
+    Raises:
+      ConfigError: a key is unknown, or a value has the wrong type.
+    """
     for name in found:
         if name == "task_weight":
-            raise ConfigError(f"{path}: task_weight is a flag only; write weight = 0.05 in a table [task.pc]")
+            raise ConfigError(f"{where}: task_weight is a flag only; write weight = 0.05 in a table [task.pc]")
         if name not in FIELDS:
-            raise ConfigError(f"{path}: unknown key {name}{close_match(name, FIELDS) or '; leave it out'}")
+            raise ConfigError(f"{where}: unknown key {name}{close_match(name, [*FIELDS, *others]) or '; leave it out'}")
     try:
-        if isinstance(found.get("memory_limit"), str):
-            found["memory_limit"] = units.parse_size(found["memory_limit"])
-        return {name: typed(name, value) for name, value in found.items()}
+        sizes = {name: units.parse_size(found[name]) for name in ("memory_limit",) if isinstance(found.get(name), str)}
+        return {name: typed(name, value) for name, value in {**found, **sizes}.items()}
     except ValueError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def save(config: Config, path: str | Path) -> None:
-    """Writes all fields as TOML, so that `Config(**load(path)) == config`. Raises OSError.
+    """Writes all fields as TOML, so that `Config(**load(path)) == config`. Raises OSError."""
+    write(dataclasses.asdict(config), path)
 
-    The file is replaced as a whole, or not at all.
-    """
+
+def write(values: Mapping[str, Any], path: str | Path) -> None:
+    """Writes fields as TOML. The file is replaced as a whole, or not at all. Raises OSError."""
     path = Path(path)
     temporary = path.with_suffix(".tmp")
     try:
-        temporary.write_bytes(tomli_w.dumps(dataclasses.asdict(config)).encode())
+        temporary.write_bytes(tomli_w.dumps(values).encode())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

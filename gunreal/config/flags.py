@@ -63,15 +63,29 @@ def from_flags(argv: Sequence[str]) -> tuple[Config, Extras]:
         print(_help(argv[0], full, "resume" in found))
         raise SystemExit(0)
     resume, path = found.pop("resume", None), found.pop("config", None)
-    for name, weight in found.pop("task_weight", {}).items():
-        found.setdefault("task", {}).setdefault(name, {})["weight"] = weight
-    given = _merge(load(path) if path is not None else {}, found)
+    given = merge(load(path) if path is not None else {}, _with_weights(found))
     if resume is not None:
         run_dir = folders.find(resume, given.pop("logdir", Config.logdir))
         return folders.resume_config(run_dir, given), Extras(run_dir, given)
     config = Config(**given)
     check(config)
     return config, Extras(None, given)
+
+
+def settings(argv: Sequence[str]) -> dict[str, Any]:
+    """Reads the fields that flags set. Raises ConfigError as `from_flags`, and for flags that are not fields."""
+    found = _parse(argv)
+    wrong = next((name for name in _OTHERS if name in found and name != "task_weight"), None)
+    if wrong:
+        raise ConfigError(f"--{wrong} cannot be used here; leave it out")
+    return _with_weights(found)
+
+
+def _with_weights(found: dict[str, Any]) -> dict[str, Any]:
+    """Writes `--task_weight pc=0.05` as the option of the task that it is."""
+    for name, weight in found.pop("task_weight", {}).items():
+        found.setdefault("task", {}).setdefault(name, {})["weight"] = weight
+    return found
 
 
 def _help(program: str, full: bool, resumes: bool) -> str:
@@ -233,8 +247,8 @@ def _nested(pairs: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return tables
 
 
-def _merge(file: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """The values of the file, overridden by the flags. Tables are merged by key.
+def merge(file: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """The values of a file, overridden by those of flags, or of another file. Tables are merged by key.
 
     If the flags name another environment or network than the file, the file's arguments for it are dropped. A task that
     the file names and the flags leave out is dropped together with its options. The options of a task written as

@@ -145,6 +145,11 @@ def load(run_dir: str | Path, which: str | int | Path = "newest") -> Checkpoint:
         raise FileNotFoundError(f"{path} is damaged ({error}); {_listed(run_dir)}") from error
 
 
+def newest_step(run_dir: str | Path) -> int:
+    """The agent steps of the newest checkpoint according to its name, or -1 if there is none."""
+    return max(map(_step, _files(run_dir)), default=-1)
+
+
 def find(run_dir: str | Path, which: str | int | Path) -> Path:
     """The file of a checkpoint: "best", a step, the name of one of the run's checkpoints, or a path.
 

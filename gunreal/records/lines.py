@@ -29,7 +29,7 @@ class MetricsWriter:
     Args:
       run_dir: folder of the run.
       step: step at which the run starts or resumes. Lines of later steps are removed, because the run will take these
-        steps again, and so is what the last line says about the end of the run.
+        steps again, and so is what the last line says about the end of the run. That line is marked as "resumed".
       tracker: receives the lines too.
 
     Raises:
@@ -103,6 +103,8 @@ def _rewind(path: Path, step: int) -> None:
     kept = [line for line in read(path) if line["step"] <= step]
     for line in kept:
         line.pop("stopped_by", None)  # the run goes on
+    if kept and step:
+        kept[-1]["resumed"] = True
     temporary = path.with_suffix(".tmp")
     temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
     os.replace(temporary, path)

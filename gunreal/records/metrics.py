@@ -23,6 +23,7 @@
 | `eval_length_mean` | mean length of the episodes of the latest evaluation, in agent steps |
 | `eval_step` | agent step of the weights that the latest evaluation used |
 | `skipped`, `restarts` | skipped non-finite updates and restarted agent processes, since the start of the run |
+| `resumed` | true in the line after which a run was resumed |
 
 A run on several nodes also has these metrics. Those above are then sums or means over all nodes. An update is a round.
 

@@ -1,0 +1,159 @@
+"""Training several runs, by processes that only look like it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from training import wait_until
+
+from gunreal.config import folders
+from gunreal.runtime import jobs
+
+FAKE = """
+import json, pathlib, signal, sys, time
+what, path = sys.argv[1], pathlib.Path(sys.argv[2])
+path.mkdir(exist_ok=True)
+def leave(step, stopped_by):
+    with open(path / "metrics.jsonl", "a") as file:
+        line = {"step": step, "seconds": 2.0, "score_mean": 1.5, "episodes": 200, "stopped_by": stopped_by}
+        print(json.dumps(line), file=file, flush=True)
+def stop(number, _):
+    leave(500, signal.Signals(number).name)
+    sys.exit()
+if what == "fails":
+    sys.exit("gunreal: no such luck")
+if what == "evaluates":
+    print("played")
+    sys.exit()
+if what == "waits":
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
+    leave(100, None)
+    time.sleep(60)
+leave(1001, "steps")
+"""
+
+
+class Fake(jobs.Job):
+    """A run of a process that does what it is told, and then perhaps an evaluation."""
+
+    def __init__(self, path, what="works", evaluates=False, **limits):
+        super().__init__(path, 1000, **limits)
+        self.what, self.evaluates, self.out = what, evaluates, path / "evaluation.json"
+
+    def next(self):
+        if not self.trained():
+            return jobs.Command([sys.executable, "-c", FAKE, self.what, str(self.path)])
+        if not self.evaluates or self.out.exists():
+            return None
+        return jobs.Command([sys.executable, "-c", FAKE, "evaluates", str(self.path)], "evaluating", self.out)
+
+
+def run(made, parallel=1, tick=lambda scheduler: None):
+    said = []
+    scheduler = jobs.Scheduler(made, parallel, said.append, lambda: tick(scheduler))
+    scheduler.run()
+    return scheduler, said
+
+
+def last(job):
+    return job.lines()[-1]["stopped_by"]
+
+
+def test_it_trains_what_is_missing_and_evaluates_it(tmp_path):
+    done, begun, new = made = [Fake(tmp_path / name, evaluates=name == "new") for name in ("done", "begun", "new")]
+    for job, line in ((done, '{"step": 1001, "seconds": 1, "score_mean": 1, "stopped_by": "steps"}'),
+                      (begun, '{"step": 9, "seconds": 1, "score_mean": null}')):  # fmt: skip
+        job.path.mkdir()
+        (job.path / "metrics.jsonl").write_text(line + "\n")
+    scheduler, said = run(made)
+    assert scheduler.states == {"done": "finished", "begun": "finished", "new": "finished"} and not scheduler.stopping
+    assert said == ["begun: running", "begun: finished", "new: running", "new: evaluating", "new: finished"]
+    assert len(done.lines()) == 1 and new.out.read_text() == "played\n"
+
+
+def test_it_goes_on_after_a_failure(tmp_path):
+    scheduler, said = run([Fake(tmp_path / "a", "fails"), Fake(tmp_path / "b")])
+    assert scheduler.states == {"a": "failed", "b": "finished"}
+    assert "a: failed with exit code 1: gunreal: no such luck" in said
+    again, _ = run([Fake(tmp_path / "a"), Fake(tmp_path / "b")])
+    assert again.states == {"a": "finished", "b": "finished"}
+
+
+@pytest.mark.parametrize("limits", [{"score": 1.5}, {"minutes": 2 / 60}])
+def test_a_run_ends_at_its_score_or_its_time(tmp_path, limits):
+    scheduler, _ = run([job := Fake(tmp_path / "a", "waits", **limits)])
+    assert scheduler.states == {"a": "finished"} and last(job) == "SIGINT"
+    beyond = Fake(tmp_path / "a", **{name: 2 * value for name, value in limits.items()})
+    assert beyond.next()  # it goes on if the limit is raised
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_all_runs_in_order(tmp_path, number):
+    made = [Fake(tmp_path / name, "waits") for name in "abc"]
+    came = []
+
+    def interrupt(_):
+        if not came and all(job.lines() for job in made[:2]):
+            came.append(number)
+            os.kill(os.getpid(), number)
+
+    def handler(*_):
+        raise AssertionError("it was to be replaced")
+
+    inherited = signal.signal(number, handler)  # under nohup, SIGHUP would be ignored
+    try:
+        scheduler, _ = run(made, parallel=2, tick=interrupt)
+        assert signal.getsignal(number) == handler
+    finally:
+        signal.signal(number, inherited)
+    assert scheduler.stopping and scheduler.states == {"a": "stopped", "b": "stopped", "c": "waiting"}
+    assert [last(job) for job in made[:2]] == ["SIGINT", "SIGINT"]  # once; a second one would lose the checkpoint
+
+
+def test_an_error_leaves_nothing_running(tmp_path):
+    job = Fake(tmp_path / "a", "waits")
+
+    def tick(_):
+        if job.lines():
+            raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError, match="no more"):
+        run([job], tick=tick)
+    assert last(job) == "SIGINT"
+
+
+def test_runs_save_themselves_when_the_scheduler_is_killed(tmp_path):
+    program = (
+        "import sys; sys.path[:0] = sys.argv[1:3]\n"
+        "from pathlib import Path\nfrom test_jobs import Fake, run\n"
+        "run([Fake(Path(sys.argv[3]) / 'a', 'waits')])"
+    )
+    paths = [os.path.dirname(__file__), *(path for path in sys.path if path.endswith("support"))]
+    job = Fake(tmp_path / "a")
+    process = subprocess.Popen([sys.executable, "-c", program, *paths[:2], str(tmp_path)])
+    try:
+        wait_until(lambda: job.lines())
+    finally:
+        process.kill()
+        process.wait()
+    wait_until(lambda: last(job) == "SIGTERM")
+
+
+def test_it_waits_for_a_run_that_another_process_trains(tmp_path):
+    job = Fake(tmp_path / "a")
+    job.path.mkdir()
+    with contextlib.ExitStack() as lock:
+        lock.enter_context(folders.locked(job.path))
+        release = threading.Timer(1.0, lock.pop_all().close)
+        release.start()
+        scheduler, said = run([job])
+        release.join()
+    assert scheduler.states == {"a": "finished"}
+    assert said == ["a: waiting for another process, which trains it", "a: running", "a: finished"]

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from metrics_runs import make_run
+
+import gunreal
+from gunreal.__main__ import main
+
+BOTH = ["base=base-s?", "tasks=tasks-s?"]
+
+
+@pytest.fixture
+def logdir(tmp_path):
+    for name, final in (("base-s1", 1), ("base-s2", 2), ("tasks-s1", 3), ("tasks-s2", 5)):
+        make_run(tmp_path, name, [0, final])
+    return str(tmp_path)
+
+
+def test_the_table_names_the_settings_and_the_verdict(logdir, capsys):
+    assert main(["gunreal", "compare", *BOTH, "--logdir", logdir, "--score", "3"]) == 0
+    title, _, head, base, tasks, _, verdict = capsys.readouterr().out.splitlines()
+    assert title == "ALE/Pong-v5, score of the last 100 training episodes"
+    assert head.split("  ")[0] == "setting" and "  steps to 3 " in head and head.endswith("minutes to 3")
+    assert base.startswith("base     2, 2 unfinished  1.50 (1.00 to 2.00)") and "not reached (0 of 2 runs)" in base
+    assert tasks.startswith("tasks    2, 2 unfinished  4.00 (3.00 to 5.00)")
+    assert verdict.startswith("tasks over base: better; probability of improvement 1.00 (1.00 to 1.00); difference")
+
+
+def test_a_folder_is_all_of_its_runs(logdir, capsys, tmp_path):
+    make_run(tmp_path, "Pong-other-s1", [0, 1])
+    assert main(["gunreal", "compare", logdir, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["environments"]["ALE/Pong-v5"]["settings"]
+    assert {label: len(of["runs"]) for label, of in found.items()} == {"base": 2, "tasks": 2, "other-s1": 1}
+
+
+def test_from_python(logdir):
+    by_words = gunreal.compare(BOTH, logdir=logdir, steps=100)
+    assert by_words == gunreal.compare({"base": ["base-s1", "base-s2"], "tasks": ["tasks-s1", "tasks-s2"]},
+                                       logdir=logdir, steps=100)  # fmt: skip
+    assert by_words["environments"]["ALE/Pong-v5"]["settings"]["tasks"]["score"][0] == 4
+    assert json.loads(json.dumps(by_words)) == by_words
+
+
+def test_markdown_and_a_picture(logdir, capsys, tmp_path):
+    pytest.importorskip("matplotlib")
+    import cv2
+
+    out = tmp_path / "compare.png"
+    assert main(["gunreal", "compare", *BOTH, "--logdir", logdir, "--markdown", "--plot", str(out)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:4] == ["| setting | seeds | score | mean of the curve |", "|---|---|---|---|"]
+    assert lines[-1].startswith("- tasks over base: better")
+    assert cv2.imread(str(out)).shape == (750, 1800, 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nothing"], "run 'nothing' not found"),
+        (["base=nothing-*"], "no run matches"),
+        ([*BOTH, "--steps", "x"], "'x' is not a whole number"),
+        ([*BOTH, "--steps", "900"], "has taken 100 steps"),
+        ([*BOTH, "--json", "--markdown"], "not allowed with"),
+    ],
+)
+def test_bad_input(logdir, capsys, words, message):
+    assert main(["gunreal", "compare", *words, "--logdir", logdir]) == 2
+    output = capsys.readouterr()
+    assert output.out == "" and message in output.err and output.err.count("\n") == 1
