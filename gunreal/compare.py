@@ -1,8 +1,9 @@
 """`gunreal compare RUN...`: compares the scores of settings, each with several seeds, in one or several environments.
 
-The first setting is the reference of the others. `LABEL=GLOB` names the runs of a setting, as in `gunreal compare
-"base=runs/base-s?" "tasks=runs/tasks-s?"`. Other runs, and all runs of a folder such as that of a sweep, belong to one
-setting if their names differ only in the seed at the end and in the name of the environment at the beginning.
+The first setting is the reference of the others, and of a folder the oldest one. `LABEL=GLOB` names the runs of a
+setting, as in `gunreal compare "base=runs/base-s?" "tasks=runs/tasks-s?"`. Other runs, and all runs of a folder such as
+that of a sweep, belong to one setting if their names differ only in the seed at the end and in the name of the
+environment at the beginning.
 
 Scores are interquartile means with 95 % stratified bootstrap intervals. They are those of the evaluations if all runs
 of an environment have an `evaluation.json`, and else of the last 100 training episodes. Scores of several environments
@@ -19,7 +20,7 @@ from typing import Any
 
 from gunreal.config import folders, units
 from gunreal.config.arguments import Arguments
-from gunreal.config.schema import Config, ConfigError
+from gunreal.config.schema import Config, ConfigError, close_match
 from gunreal.config.sweeps import short
 from gunreal.plot import group
 from gunreal.records import comparison, curves
@@ -142,6 +143,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = _parser(argv[0]).parse_args(argv[1:])
         steps = units.parse_count(options.steps) if options.steps else None
         groups = settings(options.runs, options.logdir)
+        if first := options.reference:
+            if first not in groups:
+                hint = close_match(first, groups) or f"; it is one of {', '.join(groups)}"
+                raise ConfigError(f"no setting is called {first}{hint}")
+            groups = {first: groups.pop(first), **groups}
         results = comparison.compare(groups, options.score, steps)
         if options.plot:
             curves.check_matplotlib()
@@ -164,6 +170,7 @@ def _parser(program: str) -> Arguments:
         help="a run's folder, its name under --logdir, LABEL=GLOB, or a folder of runs",
     )
     add("--logdir", default=Config.logdir, help=f"folder of runs (default: {Config.logdir})")
+    add("--reference", metavar="LABEL", help="setting that the others are compared with (default: the first one)")
     add("--score", type=float, metavar="X", help="show the steps and minutes to this mean score of 100 episodes")
     add("--steps", metavar="N", help="compare after this many agent steps instead of at the ends of the runs")
     add("--plot", type=Path, metavar="FILE", help="picture of the learning curves to write")

@@ -22,6 +22,7 @@ import concurrent.futures
 import contextlib
 import math
 import multiprocessing
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -77,8 +78,7 @@ class Training(Job):
 
     def _evaluated(self) -> bool:
         found = comparison.evaluation(self.path)
-        newest = checkpoint.newest_step(self.path)
-        return found is not None and found["step"] >= newest and len(found["scores"]) >= self._episodes
+        return found is not None and len(found["scores"]) >= self._episodes
 
     def check(self) -> None:
         """Raises ConfigError if the folder of the run has another run."""
@@ -126,7 +126,8 @@ def check(jobs: Sequence[Training], say: Callable[[str], None]) -> None:
     if len(planned) > 1:
         say(f"checking {len(planned)} configurations")
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(1, context, max_tasks_per_child=1) as pool:
+    quiet = {"initializer": signal.signal, "initargs": (signal.SIGINT, signal.SIG_DFL)}  # no traceback after Ctrl-C
+    with concurrent.futures.ProcessPoolExecutor(1, context, **quiet, max_tasks_per_child=1) as pool:
         for job in reversed(planned.values()):
             try:
                 wrong = pool.submit(_check, job.planned.given).result()
@@ -147,9 +148,9 @@ class _Progress:
         (self._live.console.print if self._live else print)(f"{time.strftime('%H:%M')} {text}")
         sys.stdout.flush()
 
-    def show(self, scheduler: Scheduler) -> None:
+    def show(self, scheduler: Scheduler, now: bool = False) -> None:
         """Shows the present state, if it is time."""
-        if time.monotonic() < self._due:
+        if time.monotonic() < self._due and not now:
             return
         self._due = time.monotonic() + (1.0 if self._live else _EVERY)
         if self._live:
@@ -216,16 +217,22 @@ def run(sweep: Sweep) -> int:
       ConfigError: a run cannot be trained. Nothing has been started.
     """
     jobs = [Training(planned, sweep) for planned in sweep.runs]
-    folder = folders.expanded(str(sweep.folder))
+    folder = sweep.folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise folders.unwritable(folder, error) from error
     with folders.locked(folder), _progress() as progress:
-        check(jobs, progress.say)
+        try:
+            check(jobs, progress.say)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                folder.rmdir()  # if it is empty
+            raise
         scheduler = Scheduler(jobs, sweep.parallel, progress.say, lambda: progress.show(scheduler))
         progress.say(f"{_summary(scheduler)}; in {folder}")
         scheduler.run()
+        progress.show(scheduler, now=True)
     if scheduler.stopping:
         warn("stopped; the same command goes on")
         return 130

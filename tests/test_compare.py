@@ -33,6 +33,9 @@ def test_a_folder_is_all_of_its_runs(logdir, capsys, tmp_path):
     assert main(["gunreal", "compare", logdir, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["environments"]["ALE/Pong-v5"]["settings"]
     assert {label: len(of["runs"]) for label, of in found.items()} == {"base": 2, "tasks": 2, "other-s1": 1}
+    assert main(["gunreal", "compare", logdir, "--json", "--reference", "tasks"]) == 0
+    pairs = json.loads(capsys.readouterr().out)["environments"]["ALE/Pong-v5"]["pairs"]
+    assert [(pair["setting"], pair["reference"]) for pair in pairs] == [("base", "tasks"), ("other-s1", "tasks")]
 
 
 def test_from_python(logdir):
@@ -60,6 +63,7 @@ def test_markdown_and_a_picture(logdir, capsys, tmp_path):
     [
         (["nothing"], "run 'nothing' not found"),
         (["base=nothing-*"], "no run matches"),
+        ([*BOTH, "--reference", "bse"], "no setting is called bse; did you mean base?"),
         ([*BOTH, "--steps", "x"], "'x' is not a whole number"),
         ([*BOTH, "--steps", "900"], "has taken 100 steps"),
         ([*BOTH, "--json", "--markdown"], "not allowed with"),

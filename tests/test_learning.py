@@ -66,14 +66,12 @@ def test_the_auxiliary_tasks_find_a_rare_goal_sooner_than_base_does(tmp_path):
 
 def steps_to_the_goal(folder, seeds: int) -> list[int | None]:
     """The agent steps of each seed until the score is reached, or None."""
-    out = folder / "steps.json"
     setting = ("--agents=32", "--algorithm=a3c", "--correction=epsilon")
     setting += ("--normalize_observations=off", "--normalize_returns=false")
-    command = [sys.executable, "tools/steps_to_score.py", "--settings", TASKS, "--steps", "150000", *setting]
-    command += ["--seeds", str(seeds), "--logdir", str(folder), "--json", str(out)]
-    subprocess.run(command, check=True, cwd=ROOT)
-    (found,) = json.loads(out.read_text()).values()
-    return found
+    command = [sys.executable, "-m", "gunreal", "sweep", "configs/sweeps/tasks.toml", "--settings", "tasks", *setting]
+    subprocess.run([*command, "--seeds", str(seeds), "--logdir", str(folder)], check=True, cwd=ROOT)
+    (found,) = gunreal.compare([f"tasks={folder}/tasks/tasks-s?"], score=0.8)["environments"].values()
+    return [run["steps_to"] for run in found["settings"]["tasks"]["runs"]]
 
 
 @pytest.mark.timeout(300)

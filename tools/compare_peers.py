@@ -41,14 +41,15 @@ from common.command_line import (
     stopped,
     without_gpus,
 )
-from experiments import dispatcher
-from peers import contestants, learning, speed
+from peers import contestants, jobs, learning, speed
 from peers.contestants import Contestant
 from peers.table import LEARNING, SPEED
-from scores import games, plan
 
-from gunreal.config.schema import Config, ConfigError
+from gunreal.config import folders
+from gunreal.config.schema import Config, ConfigError, close_match
 from gunreal.records import curves
+from gunreal.records.human import GAMES
+from gunreal.runtime.jobs import Scheduler
 
 _OTHERS = 10_000_000  # agent steps: the budget that the other systems' settings are made for
 _OF_SPEED = {"rounds": 4, "seconds": 30.0, "warmup": 10.0, "json": None}
@@ -92,7 +93,7 @@ def _parser(names: Sequence[str], driver: str) -> Parser:
     fast.add_argument("--json", type=Path, metavar="FILE", help="file for the results (default: none)")
     learn = parser.add_argument_group("options for comparing learning (--learn)")
     learn.add_argument("--score", type=float, metavar="X", help="target for the mean of 100 games (default: 18)")
-    learn.add_argument("--env", metavar="GAME", help=f"game, one of {', '.join(games.GAMES)} (default: Pong)")
+    learn.add_argument("--env", metavar="GAME", help=f"game, one of {', '.join(GAMES)} (default: Pong)")
     learn.add_argument(
         "--steps",
         metavar="N",
@@ -118,10 +119,9 @@ def _check_learning(args: argparse.Namespace) -> None:
         raise ConfigError(f"--minutes is {args.minutes:g}, but must be positive")
     if not math.isfinite(args.score):
         raise ConfigError(f"--score is {args.score:g}, but must be a finite number")
-    chosen = games.parse(args.env)
-    if len(chosen) > 1:
-        raise ConfigError(f"--env takes one game, not {args.env!r}; run the command once for each game")
-    (args.env,) = chosen
+    if args.env not in GAMES:
+        hint = close_match(args.env, GAMES) or f"; use one of {', '.join(GAMES)}"
+        raise ConfigError(f"unknown game {args.env!r}{hint}")
     args.logdir = args.logdir or Path(f"runs/learn-{args.env}")
     args.steps = positive_count("steps", args.steps) if args.steps else 0
 
@@ -140,7 +140,7 @@ def compare_speed(args: argparse.Namespace, chosen: Sequence[Contestant]) -> int
 def compare_learning(args: argparse.Namespace, chosen: Sequence[Contestant]) -> int:
     """Trains the systems one after the other until they reach the score, and returns the exit code."""
     curves.check_matplotlib()
-    known = plan.describe(chosen)
+    known = jobs.describe(chosen)
     budget = {
         "steps": args.steps or _OTHERS,
         "our_steps": args.steps or Config.steps,
@@ -149,21 +149,19 @@ def compare_learning(args: argparse.Namespace, chosen: Sequence[Contestant]) -> 
         "score": args.score,
         "minutes": args.minutes,
     }
-    jobs = plan.plan(chosen, [args.env], known=known, **budget)
-    plan.check(jobs)
-    by_system = {system.label: jobs[index :: len(chosen)] for index, system in enumerate(chosen)}
+    planned = jobs.plan(chosen, args.env, known=known, **budget)
+    jobs.check(planned)
+    by_system = {system.label: planned[index :: len(chosen)] for index, system in enumerate(chosen)}
     titles = {system.label: contestants.title(system) for system in chosen}
 
-    def draw() -> None:
-        print(learning.write(by_system, titles, args.env, args.score, args.logdir))
-
-    with dispatcher.locked(args.logdir) as lock:
-        working = dispatcher.Dispatcher(jobs, 1, lock, say)
-        working.train(lambda: None)
-    dispatcher.attempt(draw, say)
+    args.logdir.mkdir(parents=True, exist_ok=True)
+    with folders.locked(args.logdir):
+        working = Scheduler(planned, 1, say)
+        working.run()
+    print(learning.write(by_system, titles, args.env, args.score, args.logdir))
     if working.stopping:
         return stopped()
-    return 1 if working.failed else 0
+    return 1 if "failed" in working.states.values() else 0
 
 
 def main(argv: Sequence[str]) -> int:

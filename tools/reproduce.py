@@ -1,59 +1,38 @@
-"""Reproduces an experiment of the papers: trains or measures its settings and compares the results with the paper.
+"""Reproduces an experiment of the papers about speed: measures its settings and compares the results with the paper.
 
-  python tools/reproduce.py fig13 --steps 500k --seeds 2
   python tools/reproduce.py ga3c-table2
-  python tools/reproduce.py recurrence -- --entropy 0.003
+  python tools/reproduce.py ga3c-fig3 --rounds 1 -- --entropy 0.003
 
-A learning experiment trains every setting with every seed. Its runs are called EXPERIMENT-SETTING-sSEED and are stored
-in --logdir. A speed experiment measures every setting for some seconds in several rounds. Both write EXPERIMENT.png,
-EXPERIMENT.md and EXPERIMENT.json. Training flags after -- apply to all runs.
-
-Ctrl-C stops the program after the running trainings have saved a checkpoint. The same command then continues, and
-finished runs are not repeated.
+The program measures every setting for some seconds in several rounds, and writes EXPERIMENT.png, EXPERIMENT.md and
+EXPERIMENT.json. Training flags after -- apply to all settings. After Ctrl-C, the same command continues, and existing
+measurements are not repeated. Experiments about learning are sweeps: gunreal sweep configs/sweeps/NAME.toml.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from common.command_line import Parser, check_positive, positive_count, say, stopped
-from experiments import (
-    adjustment,
-    atari_papers,
-    ba3c,
-    ba3c_report,
-    choosing,
-    cule,
-    dispatcher,
-    loads,
-    loads_report,
-    papers,
-    report,
-    speed_report,
-    speed_rounds,
-    trainings,
-)
+from common.command_line import Parser, check_positive, say, stopped
+from experiments import ba3c, ba3c_report, loads, loads_report, settings, speed_report, speed_rounds
 from experiments.speed import RATES, SpeedExperiment
-from experiments.table import Experiment, GamesExperiment, LearningExperiment
+from experiments.table import Experiment
 
+from gunreal.config import folders
 from gunreal.config.schema import ConfigError
 from gunreal.records import curves
 
-ALL: dict[str, Experiment] = {**papers.EXPERIMENTS, **atari_papers.EXPERIMENTS, **RATES, **ba3c.ROUNDS}
-ALL |= {**cule.EXPERIMENTS, **loads.EXPERIMENTS}
+ALL: dict[str, Experiment] = {**RATES, **ba3c.ROUNDS, **loads.EXPERIMENTS}
 # Options that belong to one kind of experiment, with their defaults.
-_OF_LEARNING: dict[str, float] = {"steps": 0, "minutes": 0, "seeds": 3, "parallel": 1, "smooth": 1}
 _OF_RATES: dict[str, float] = {"seconds": 8, "rounds": 3}
 _OF_CLUSTERS: dict[str, float] = {"seconds": 8}
 _OF_LOADS: dict[str, float] = {"seconds": 3, "rounds": 1}
 _KINDS: list[tuple[dict[str, float], str, type[Experiment]]] = [
-    (_OF_LEARNING, "learning", LearningExperiment),
     (_OF_CLUSTERS, "cluster", ba3c.ClusterExperiment),
     (_OF_LOADS, "load", loads.LoadExperiment),
     (_OF_RATES, "speed", SpeedExperiment),
@@ -68,16 +47,16 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """
     end = argv.index("--") if "--" in argv else len(argv)
     options = _parser().parse_args(argv[:end])
-    experiment = options.experiment = choosing.choose(ALL, options.experiment, options.settings)
+    experiment = options.experiment = settings.choose(ALL, options.experiment, options.settings)
     own, kind = next(of for of in _KINDS if isinstance(experiment, of[2]))[:2]
-    for name in (_OF_LEARNING | _OF_RATES).keys() - own.keys():
+    for name in _OF_RATES.keys() - own.keys():
         if getattr(options, name) is not None:
             raise ConfigError(f"--{name} can't be used with {experiment.name}, a {kind} experiment; leave it out")
     for name, default in own.items():
         given = getattr(options, name)
         if given is None:
             setattr(options, name, default)
-        elif name != "steps":
+        else:
             _check_number(name, given)
     if options.tiny and not isinstance(experiment, loads.LoadExperiment):
         raise ConfigError(f"--tiny can't be used with {experiment.name}, a {kind} experiment; leave it out")
@@ -87,12 +66,8 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     if isinstance(experiment, loads.LoadExperiment):
         options.experiment = loads.chosen(experiment, options.games, options.tiny)
         options.seconds = min(options.seconds, 0.3) if options.tiny else options.seconds
-    elif options.games or isinstance(experiment, GamesExperiment):
-        experiment = options.experiment = choosing.on_games(experiment, options.games, options.env)
-    if isinstance(experiment, LearningExperiment):
-        curves.check_smoothing(options.smooth)
-        options.experiment = dataclasses.replace(experiment, minutes=options.minutes or experiment.minutes)
-        options.steps = positive_count("steps", options.steps) if options.steps else 0
+    elif options.games:
+        raise ConfigError(f"{experiment.name} does not use several games; choose an environment with --env")
     return options, list(argv[end + 1 :])
 
 
@@ -104,9 +79,7 @@ def _parser() -> Parser:
         for kind, known in kinds.items()
     )
     parser.add_argument("experiment", metavar="EXPERIMENT", help="name of an experiment, from the lists below")
-    parser.add_argument(
-        "--env", default="", help="environment (default: the paper's, or gunreal's own maze without DeepMind Lab)"
-    )
+    parser.add_argument("--env", default="", help="environment (default: the paper's)")
     parser.add_argument(
         "--games", default="", metavar="A,B", help="comma-separated games, for experiments on several (default: all)"
     )
@@ -118,23 +91,6 @@ def _parser() -> Parser:
         help="folder of runs and results (default: runs/ENVIRONMENT, or runs/EXPERIMENT)",
     )
     parser.add_argument("--draw", action="store_true", help="draw existing results, finished or not, without running")
-    learning = parser.add_argument_group("options of learning experiments")
-    learning.add_argument(
-        "--steps", metavar="N", help="length of a run in agent steps, such as 1.5M (default: the experiment's)"
-    )
-    learning.add_argument(
-        "--minutes", type=float, metavar="N", help="longest training time of a run, in minutes (default: no limit)"
-    )
-    learning.add_argument("--seeds", type=int, metavar="N", help="number of seeds (default: 3)")
-    learning.add_argument(
-        "--parallel", type=int, metavar="N", help="number of concurrent runs, which slow each other down (default: 1)"
-    )
-    learning.add_argument(
-        "--smooth",
-        type=int,
-        metavar="N",
-        help="width of the moving average in lines of metrics, an odd number (default: 1)",
-    )
     speed = parser.add_argument_group("options of speed, load and cluster experiments")
     speed.add_argument(
         "--seconds",
@@ -163,50 +119,15 @@ def _check_number(name: str, value: float) -> None:
         check_positive(name, value)
 
 
-def train(experiment: LearningExperiment, options: argparse.Namespace, extra: Sequence[str]) -> int:
-    """Trains the missing runs, writes the results, and returns the exit code."""
-    logdir = options.logdir or (f"runs/{experiment.name}" if isinstance(experiment, GamesExperiment) else "")
-    wanted = [
-        training
-        for part in experiment.parts()
-        for training in trainings.plan(part, options.seeds, extra, options.env, options.steps, logdir)
-    ]
-    wanted.sort(key=lambda training: training.config.seed)  # complete the first seed before the next one
-    config = wanted[0].config
-    out = Path(config.logdir)
-    curves.check_matplotlib()
-
-    def draw() -> None:
-        if isinstance(experiment, GamesExperiment):
-            report.write_games(experiment, out, options.smooth)
-        elif experiment.target == "tps":
-            report.write(experiment, out, options.smooth, adjustment.measure, adjustment.table)
-        else:
-            report.write(experiment, out, options.smooth)
-
-    results = f"{out / experiment.name}.png, .md, .json"
-    if options.draw:
-        draw()
-        say(results)
-        return 0
-    trainings.check(wanted)
-    with dispatcher.locked(out) as lock:
-        for training in trainings.share(wanted, out):
-            say(f"{training.config.name} uses {training.path.resolve().name}, which has the same configuration")
-        working = dispatcher.Dispatcher(wanted, options.parallel, lock, say)
-        games = isinstance(experiment, GamesExperiment)
-        missing = config.env == experiment.env() != experiment.envs[0]
-        lacking = f" (instead of {experiment.envs[0]}, because deepmind_lab is not installed)" if missing else ""
-        where = ", ".join(experiment.games) if games else config.env + lacking
-        done = sum(training.finished() for training in wanted)
-        budget = trainings.budget(config.steps, experiment.minutes)
-        say(f"{experiment.name} on {where}: {len(wanted)} runs of {budget}, of which {done} have finished")
-        working.train(lambda: dispatcher.attempt(draw, say))
-    if dispatcher.attempt(draw, say):
-        say(results)
-    if working.stopping:
-        return stopped()
-    return 1 if working.failed else 0
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Makes a folder and locks it. Raises ConfigError if it can't be made, or if another program uses it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"can't write to {folder}: {error.strerror}; choose another --logdir") from error
+    with folders.locked(folder):
+        yield
 
 
 def measure(experiment: SpeedExperiment, options: argparse.Namespace, extra: Sequence[str]) -> int:
@@ -219,7 +140,7 @@ def measure(experiment: SpeedExperiment, options: argparse.Namespace, extra: Seq
         say(results)
         return 0
     speed_rounds.check(configs)
-    with dispatcher.locked(path.parent):
+    with locked(path.parent):
         rounds = speed_rounds.Rounds(path, configs, options.seconds)
         done = sum(min(len(rows), options.rounds) for rows in rounds.rows.values())
         wanted = len(configs) * options.rounds
@@ -228,8 +149,11 @@ def measure(experiment: SpeedExperiment, options: argparse.Namespace, extra: Seq
             failed = speed_rounds.run(rounds, configs, options.seconds, options.rounds, say)
         except KeyboardInterrupt:
             failed = -1
-        if dispatcher.attempt(lambda: speed_report.write(experiment, path), say):
+        try:
+            speed_report.write(experiment, path)
             say(results)
+        except ConfigError as error:  # such as no measurements yet
+            say(f"results not written: {error}")
     return stopped() if failed < 0 else min(failed, 1)
 
 
@@ -239,7 +163,7 @@ def measure_rounds(experiment: ba3c.ClusterExperiment, options: argparse.Namespa
     path.parent.mkdir(parents=True, exist_ok=True)
     curves.check_matplotlib()
     if not options.draw:
-        with dispatcher.locked(path.parent):
+        with locked(path.parent):
             ba3c.measure(experiment, path, options.seconds, say)
     ba3c_report.write(experiment, path)
     say(f"{path.parent / experiment.name}.png, .md, .json")
@@ -252,7 +176,7 @@ def measure_loads(experiment: loads.LoadExperiment, options: argparse.Namespace)
     curves.check_matplotlib()
     failed = 0
     if not options.draw:
-        with dispatcher.locked(path.parent):
+        with locked(path.parent):
             failed = loads.measure(experiment, path, options.seconds, options.rounds, say)
     loads_report.write(experiment, path)
     say(f"{path.parent / experiment.name}.png, .md, .json")
@@ -263,8 +187,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 on success, 1 if a run or measurement failed, 2 for bad input, 130 if stopped."""
     try:
         options, extra = parse(sys.argv[1:] if argv is None else argv)
-        if isinstance(options.experiment, LearningExperiment):
-            return train(options.experiment, options, extra)
         if isinstance(options.experiment, ba3c.ClusterExperiment):
             return measure_rounds(options.experiment, options)
         if isinstance(options.experiment, loads.LoadExperiment):

@@ -2,7 +2,7 @@
 
   ~/venvs/sb3/bin/python tools/train_peer.py sb3-ppo --game Breakout --steps 1000000 --seed 1 --out runs/ppo
 
-compare_peers.py and atari.py start this program. gunreal does not have to be installed in the same interpreter. Without
+compare_peers.py starts this program. gunreal does not have to be installed in the same interpreter. Without
 --out and --progress, the program only imports the system and prints the versions of its packages as JSON.
 """
 

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gunreal.config import folders
 from gunreal.config.files import fields, read
 from gunreal.config.flags import merge
 from gunreal.config.schema import Config, ConfigError, close_match, typed
@@ -151,7 +152,7 @@ def _only(settings: dict[str, Any], chosen: Sequence[str] | None, where: str) ->
 
 
 def _planned(settings: Mapping[str, dict[str, Any]], own: Mapping[str, Any], where: str) -> Sweep:
-    folder = Path(typed("logdir", own["logdir"])).expanduser() / own["name"]
+    folder = folders.expanded(own["logdir"]) / own["name"]
     envs = own.get("envs", [None])
     if not isinstance(envs, list) or not envs or not all(isinstance(env, str | None) for env in envs):
         raise ConfigError(f"{where}: envs is {envs!r}, but must be a list of environments")

@@ -12,7 +12,7 @@ import numpy as np
 
 from gunreal.config import folders
 from gunreal.config.schema import ConfigError
-from gunreal.records import curves, metrics
+from gunreal.records import checkpoint, curves, metrics
 from gunreal.records.human import Reference, reference
 from gunreal.records.statistics import (
     Scores,
@@ -54,10 +54,10 @@ class Run(NamedTuple):
 
 
 def evaluation(run_dir: Path) -> dict[str, Any] | None:
-    """The result of a run's evaluation, or None if it has none that can be read."""
+    """The result of the evaluation of a run's newest checkpoint, or None if there is none that can be read."""
     try:
         found = json.loads((run_dir / EVALUATION).read_text())
-        return found if isinstance(found, dict) and found["scores"] and found["step"] >= 0 else None
+        return found if found["scores"] and found["step"] >= checkpoint.newest_step(run_dir) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -143,7 +143,7 @@ def _row(run: Run, evaluated: bool, end: float, score: float | None) -> dict[str
         "run": run.path.name,
         "seed": run.seed,
         "step": run.lines[-1]["step"],
-        "finished": run.finished,
+        "finished": run.finished or seconds is not None,
         "resumed": run.resumed,
         "score": run.evaluated if evaluated else run.lines[-1]["score_mean"],
         "area": float(run.at("step", xs).mean()),
@@ -253,7 +253,8 @@ def panels(groups: Mapping[str, Sequence[Path]], steps: int | None = None) -> li
     for key in ("step", "seconds"):
         merged = []
         for label, of in runs.items():
-            x = np.linspace(max(run.lines[0][key] for run in of), min(run.lines[-1][key] for run in of), _POINTS)
+            first, last = max(run.lines[0][key] for run in of), min(run.lines[-1][key] for run in of)
+            x = np.linspace(min(first, last), last, _POINTS)
             scores = [
                 np.array([scale.normalized(run.at(key, x)) for run in of if run.env == env])
                 for env, scale in scales.items()

@@ -72,12 +72,21 @@ def test_evaluations_take_the_place_of_training_scores_if_all_have_one(run):
     assert both["final"] == "training" and both["settings"]["a"]["score"][0] == 1
     (b / comparison.EVALUATION).write_text("half of a fi")
     assert comparison.compare({"b": [b]})["environments"][CATCH]["final"] == "training"
+    (a / "checkpoints").mkdir()
+    (a / "checkpoints" / "step_000000000900.npz").touch()  # the run went on after its evaluation
+    assert comparison.compare({"a": [a]})["environments"][CATCH]["final"] == "training"
 
 
 def test_resumed_and_unfinished_runs_are_marked(run):
     found = comparison.compare({"a": [run("a", 0, 1, resumed=True), run("a", 1, ended="SIGINT", seed=2)]})
     rows = found["environments"][CATCH]["settings"]["a"]["runs"]
     assert [(row["finished"], row["resumed"]) for row in rows] == [(True, True), (False, False)]
+
+
+def test_a_run_that_ended_at_the_score_has_finished(run):
+    groups = {"a": [run("a", 0, 2, ended="SIGINT"), run("a", 0, 1, ended="SIGINT", seed=2)]}
+    rows = comparison.compare(groups, score=2)["environments"][CATCH]["settings"]["a"]["runs"]
+    assert [row["finished"] for row in rows] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import compare_peers
 import pytest
-from peer_standins import learner, leave, lines
+import reproduce
+from peer_standins import TOOLS, learner, leave, lines
 from peers import contestants, learning
+from peers import jobs as peer_jobs
 from peers.table import LEARNING
-from scores import plan
+
+from gunreal.config.folders import prepare_run_dir
+from gunreal.config.schema import Config, ConfigError
 
 LEARNS = """
 curve.start()
@@ -21,10 +27,21 @@ while curve.report(step):
 """
 
 
+def limits(tmp_path, known, seeds=1, **options):
+    given = {"steps": 900, "our_steps": 400, "seeds": seeds, "logdir": tmp_path, "known": known, "score": 18.0}
+    return given | options
+
+
+def planned(tmp_path, labels="gunreal-tasks,sb3-ppo:envs=4", rest=(), **options):
+    chosen = contestants.parse(labels, (), rest, LEARNING, "learn")
+    known = {system.label: {"settings": system.settings, "versions": {}} for system in chosen}
+    return peer_jobs.plan(chosen, "Qbert", **limits(tmp_path, known, **options))
+
+
 def test_numbers_and_table(tmp_path):
     chosen = contestants.parse("gunreal,sf", [], [], LEARNING, "learn")
     known = {"sf": {"settings": {}, "versions": {}}}
-    jobs = plan.plan(chosen, ["Pong"], steps=900, seeds=3, logdir=tmp_path, known=known, score=18.0)
+    jobs = peer_jobs.plan(chosen, "Pong", **limits(tmp_path, known, seeds=3))
     for job, scores in zip(jobs[::2], ((0, 18, 19), (0, 0, 20), (0, 0, 0, 19)), strict=True):
         leave(job.path, lines(*scores))
     leave(jobs[1].path, lines(0, 17, ended=False))
@@ -41,12 +58,75 @@ def test_numbers_and_table(tmp_path):
 def test_a_run_ends_at_its_time_limit(tmp_path):
     chosen = contestants.parse("gunreal,sf", [], [], LEARNING, "learn")
     known = {"sf": {"settings": {}, "versions": {}}}
-    limits = {"steps": 900, "seeds": 1, "logdir": tmp_path, "known": known, "score": 18.0}
-    for job in plan.plan(chosen, ["Pong"], **limits, minutes=3.0):  # lines are a minute apart
+    for job in peer_jobs.plan(chosen, "Pong", **limits(tmp_path, known), minutes=3.0):  # lines are a minute apart
         leave(job.path, lines(0, 1, 2, ended=False))
         assert job.over()
-    for job in plan.plan(chosen, ["Pong"], **limits, minutes=4.0):
+    for job in peer_jobs.plan(chosen, "Pong", **limits(tmp_path, known), minutes=4.0):
         assert not job.over()
+
+
+def test_every_system_trains_with_every_seed(tmp_path):
+    jobs = planned(tmp_path, rest=["--entropy", "0.03"], seeds=2)
+    assert [job.name for job in jobs] == [
+        *("Qbert-gunreal-tasks-s1", "Qbert-sb3-ppo_envs_4-s1"),
+        *("Qbert-gunreal-tasks-s2", "Qbert-sb3-ppo_envs_4-s2"),
+    ]
+    assert [job.steps for job in jobs[:2]] == [400, 900]
+    config = jobs[2].planned.config
+    assert (config.env, config.seed, config.tasks, config.entropy) == ("ALE/Qbert-v5", 2, ("pc", "vr", "rp"), 0.03)
+    words = jobs[3].next().words
+    assert words[1:3] == [str(TOOLS / "train_peer.py"), "sb3-ppo"] and json.loads(words[4]) == {"envs": 4}
+    assert words[5:] == ["--game", "Qbert", "--steps", "900", "--seed", "2", "--out", str(jobs[3].path)]
+    with pytest.raises(ConfigError, match="--seed is set by this command"):
+        planned(tmp_path, rest=["--seed", "5"])
+    run = prepare_run_dir(Config(logdir=str(tmp_path), name="run"))
+    with pytest.raises(ConfigError, match="--resume can't be used here"):  # its settings would be taken over
+        planned(tmp_path, rest=["--resume", str(run)])
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_run_of_another_configuration_is_rejected(tmp_path, ended):
+    """Also an unfinished one, which would be removed and start again."""
+    job = planned(tmp_path)[1]
+    job.prepare()
+    leave(job.path, lines(1, 2, ended=ended))
+    job.check()
+    with pytest.raises(ConfigError, match="has steps 900, not 2000; choose another --logdir"):
+        planned(tmp_path, steps=2000)[1].check()
+    (job.path / "job.json").write_text('{"game"')
+    with pytest.raises(ConfigError, match="Qbert-sb3-ppo_envs_4-s1 is not a run of another system"):
+        job.check()
+
+
+def test_a_run_that_ended_at_lower_limits_is_kept(tmp_path):
+    given = {"score": 18.0, "minutes": 3.0}
+    job = planned(tmp_path, **given)[1]
+    job.prepare()
+    leave(job.path, lines(1, 2, ended=False))
+    planned(tmp_path, minutes=5.0)[1].check()  # cut off: it starts again
+    leave(job.path, [*lines(1, 2, 3, ended=False), lines(1, 2, 3)[-1] | {"stopped_by": "SIGINT"}])
+    for same in (given, {"score": 2.0}):
+        planned(tmp_path, **same)[1].check()
+    for raised in ({"score": 18.0, "minutes": 5.0}, {"score": 18.0}):
+        with pytest.raises(ConfigError, match="s1 has ended at --score 18 --minutes 3; use these limits"):
+            planned(tmp_path, **raised)[1].check()
+
+
+def test_systems_train_without_a_gpu(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    python = learner(tmp_path / "python", "print('GPUs', repr(os.environ['CUDA_VISIBLE_DEVICES']))\n" + LEARNS)
+    words = ["--learn", "--peers", "sb3-ppo", "--python", f"sb3={python}", "--steps", "100", "--cores", "1"]
+    assert compare_peers.main([*words, "--logdir", str(tmp_path / "runs")]) == 0
+    assert "GPUs ''" in (tmp_path / "runs" / "Pong-sb3-ppo-s1.log").read_text()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0"
+
+
+def test_the_home_folder_of_a_logdir(monkeypatch):
+    """Which a shell leaves as it is in `--logdir=~/runs`. The trainings would find it, but not their results."""
+    monkeypatch.setenv("HOME", "/home/me")
+    assert compare_peers.parse(["--learn", "--logdir=~/runs"])[0].logdir == Path("/home/me/runs")
+    assert reproduce.parse(["ga3c-fig3", "--logdir=~/runs"])[0].logdir == "/home/me/runs"
 
 
 def test_a_run_ends_when_it_has_the_score(tmp_path, monkeypatch, capsys):
@@ -84,12 +164,15 @@ def test_a_damaged_file_is_one_line(tmp_path, capsys):
         ("--score 3", "--score needs --learn"),
         ("--learn --rounds 3", "--rounds can't be used with --learn"),
         ("--learn --env Pung", "did you mean Pong?"),
-        ("--learn --env Pong,Breakout", "--env takes one game, not 'Pong,Breakout'"),
+        ("--learn --env Pong,Breakout", "unknown game 'Pong,Breakout'"),
         ("--learn --seeds 0", "--seeds is 0"),
         ("--learn --score nan", "--score is nan"),
         ("--learn --minutes 0", "--minutes is 0"),
         ("--learn --peers sb3", "unknown system 'sb3'"),
         ("--learn --steps x", "--steps: 'x' is not a whole number"),
+        ("--learn --peers sb3-ppo --python sb3=/bin/true", "does not answer like a Python interpreter; check --python"),
+        ("--learn --peers sb3-ppo:envs=x", "its settings are whole numbers: envs=8, processes=1"),
+        ("--learn --peers sf --python sf=/bin/false", "sf can't be trained: exit code 1; pip install torch sample-f"),
     ],
 )
 def test_bad_input(capsys, words, message):

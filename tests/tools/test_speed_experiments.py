@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 
 import pytest
 import reproduce
-from experiments import papers, speed, speed_report, speed_rounds
+from experiments import speed, speed_report, speed_rounds
 from measuring.machine import machine
-from planned import CATCH, TOOLS
 from training import Training, wait_until
 
 from gunreal.config.checks import check
@@ -57,7 +57,6 @@ def test_experiments_are_whole(experiment):
     assert {*experiment.columns, *experiment.panels} <= speed.QUANTITIES.keys()
     assert {*experiment.against, *experiment.against.values()} <= configs.keys()
     assert str(path) == f"runs/Pong-v5/{experiment.name}.rounds.json" and "." not in experiment.name
-    assert experiment.name not in papers.EXPERIMENTS
     for key in speed.QUANTITIES:
         assert speed.QUANTITIES[key].of(row()) > 0
 
@@ -75,9 +74,6 @@ def test_flags_override_the_papers_constants_but_not_the_compared_fields():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("fig9 --seeds 2", "--seeds can't be used with fig9, a speed experiment; leave it out"),
-        ("fig9 --steps 2", "--steps can't be used with fig9"),
-        ("fig9 --minutes 2", "--minutes can't be used with fig9"),
         ("fig9 --rounds 0", "--rounds is 0, but must be at least 1"),
         ("fig9 --seconds nan", "--seconds is nan, but must be positive"),
         ("fig9 --settings nhcw", "fig9 has no setting 'nhcw'; available: base-nhwc, base-nchw"),
@@ -226,12 +222,12 @@ def test_the_picture(tmp_path, name):
 def test_interrupted_and_resumed(tmp_path):
     """The real thing: Ctrl-C in the second of two measurements, and the same command again."""
     pytest.importorskip("matplotlib")
-    words = ["ga3c-fig3", "--settings", "1-1-1,4-1-1", "--env", CATCH, "--seconds", 1, "--rounds", 1]
+    words = ["ga3c-fig3", "--settings", "1-1-1,4-1-1", "--env", "gunreal/Catch-v0", "--seconds", 1, "--rounds", 1]
     flags = ["--hidden", 32, "--agents_per_process", 4]
     path = tmp_path / "runs" / "Catch-v0" / "ga3c-fig3.rounds.json"
 
     def start():
-        return Training(tmp_path, *words, "--", *flags, program=(str(TOOLS / "reproduce.py"),))
+        return Training(tmp_path, *words, "--", *flags, program=(str(Path(reproduce.__file__)),))
 
     with start() as process:
         wait_until(lambda: path.exists() or process.popen.poll() is not None)

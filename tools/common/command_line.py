@@ -103,14 +103,6 @@ def stopped() -> int:
     return 128 + signal.SIGINT
 
 
-def stop_signals() -> list[signal.Signals]:
-    """The signals that ask a program to stop."""
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores SIGHUP
-        numbers.append(signal.SIGHUP)
-    return numbers
-
-
 @contextlib.contextmanager
 def handled(numbers: Iterable[int], handler: Callable[[int, Any], object]) -> Iterator[None]:
     """Installs a signal handler, and restores the previous handlers at the end."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from measuring import summary
 
-from experiments import report, speed_rounds
+from experiments import speed_rounds
 from experiments.speed import QUANTITIES, Quantity, SpeedExperiment
 from gunreal.config.schema import ConfigError
 from gunreal.records import curves
@@ -100,7 +100,8 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _cell(key: str, values: Mapping[str, float | None], ratios: Mapping[str, float]) -> str:
-    text = report.number(values.get(key), QUANTITIES[key].form if key in QUANTITIES else ",.0f")
+    value = values.get(key)
+    text = "-" if value is None else format(value, QUANTITIES[key].form if key in QUANTITIES else ",.0f")
     return text + (f" ({ratios[key]:.2f})" if key in ratios else "")
 
 

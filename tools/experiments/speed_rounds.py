@@ -17,7 +17,7 @@ from common.command_line import check_processes
 from measuring import measure
 from measuring.machine import machine
 
-from experiments import saved, trainings
+from experiments import saved, settings
 from experiments.speed import SpeedExperiment
 from experiments.table import FOREVER
 from gunreal.config.schema import Config, ConfigError
@@ -30,12 +30,12 @@ _IGNORED = {"logdir", "name", "steps"}  # fields that do not affect a measuremen
 def plan(
     experiment: SpeedExperiment, extra: Sequence[str] = (), env: str = "", logdir: str = ""
 ) -> tuple[dict[str, Config], Path]:
-    """Returns the configurations by setting, and the file for the measurements. See `trainings.configs`.
+    """Returns the configurations by setting, and the file for the measurements. See `settings.configs`.
 
     Raises:
       ConfigError: a flag or setting is invalid.
     """
-    wanted = trainings.configs(experiment, extra, env, logdir, {})
+    wanted = settings.configs(experiment, extra, env, logdir)
     for config in wanted.values():
         if config.serial or config.scheduler != "off":
             raise ConfigError("--serial and --scheduler can't be measured here; leave them out, or set --scheduler off")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.jobs import Job, first_reach
-from experiments.report import median, number
+import numpy as np
 
 from gunreal.records import curves
+from gunreal.runtime.jobs import Job, first_reach
 
 NAME = "learn"
 
@@ -25,18 +26,27 @@ def summarize(jobs: Mapping[str, Sequence[Job]], titles: Mapping[str, str], scor
     rows = {}
     for system, of in jobs.items():
         begun = [(job, lines) for job in of if (lines := job.lines())]
-        row: dict[str, Any] = {"title": titles[system], "finished": [job.finished() for job, _ in begun]}
+        row: dict[str, Any] = {"title": titles[system], "finished": [job.trained() for job, _ in begun]}
         for key, unit in (("step", "steps"), ("seconds", "seconds")):
             row[unit] = [first_reach(lines, score, key) for _, lines in begun]
         row["final"] = [_final(lines) for _, lines in begun]
         row["trained"] = [lines[-1]["step"] for _, lines in begun]
-        row["median"] = {unit: median(row[unit]) for unit in ("steps", "seconds")}
+        row["median"] = {unit: _median(row[unit]) for unit in ("steps", "seconds")}
         rows[system] = row
     return rows
 
 
 def _final(lines: Sequence[Mapping[str, Any]]) -> float | None:
     return next((line["score_mean"] for line in reversed(lines) if line["score_mean"] is not None), None)
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    found = float(np.median([math.inf if value is None else value for value in values])) if values else math.inf
+    return found if math.isfinite(found) else None
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
 
 
 def markdown(rows: Mapping[str, Mapping[str, Any]], game: str, score: float) -> str:
@@ -47,9 +57,9 @@ def markdown(rows: Mapping[str, Mapping[str, Any]], game: str, score: float) -> 
     for row in rows.values():
         seconds = row["median"]["seconds"]
         reached = sum(step is not None for step in row["steps"])
-        cells = [row["title"], str(len(row["steps"])), str(reached), number(row["median"]["steps"], ",.0f")]
-        cells.append(number(seconds and seconds / 60, ".1f"))
-        cells.append(", ".join(number(final, ".1f") for final in row["final"]))
+        cells = [row["title"], str(len(row["steps"])), str(reached), _number(row["median"]["steps"], ",.0f")]
+        cells.append(_number(seconds and seconds / 60, ".1f"))
+        cells.append(", ".join(_number(final, ".1f") for final in row["final"]))
         lines.append("| " + " | ".join(cells) + " |")
     lines += ["", "The table shows medians over runs. A dash means that half of the runs have not reached the score."]
     return "\n".join(lines) + "\n"
