@@ -51,10 +51,9 @@ def compare(
       ConfigError: a run does not exist, or has no score.
     """
     if isinstance(runs, Mapping):
-        groups = {label: [folders.find(str(path), logdir) for path in paths] for label, paths in runs.items()}
-    else:
-        groups = settings(runs, logdir)
-    return comparison.compare(groups, score, steps)
+        found = {label: [folders.find(str(path), logdir) for path in paths] for label, paths in runs.items()}
+        return comparison.compare(found, score, steps)
+    return comparison.compare(settings(runs, logdir), score, steps)
 
 
 def settings(names: Sequence[str], logdir: str = Config.logdir) -> dict[str, list[Path]]:

@@ -114,6 +114,10 @@ def _check(given: dict[str, Any]) -> str:
     return ""
 
 
+def _quiet() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback after Ctrl-C
+
+
 def check(jobs: Sequence[Training], say: Callable[[str], None]) -> None:
     """Checks all runs before anything starts.
 
@@ -126,8 +130,7 @@ def check(jobs: Sequence[Training], say: Callable[[str], None]) -> None:
     if len(planned) > 1:
         say(f"checking {len(planned)} configurations")
     context = multiprocessing.get_context("spawn")
-    quiet = {"initializer": signal.signal, "initargs": (signal.SIGINT, signal.SIG_DFL)}  # no traceback after Ctrl-C
-    with concurrent.futures.ProcessPoolExecutor(1, context, **quiet, max_tasks_per_child=1) as pool:
+    with concurrent.futures.ProcessPoolExecutor(1, context, initializer=_quiet, max_tasks_per_child=1) as pool:
         for job in reversed(planned.values()):
             try:
                 wrong = pool.submit(_check, job.planned.given).result()

@@ -167,7 +167,7 @@ def _planned(settings: Mapping[str, dict[str, Any]], own: Mapping[str, Any], whe
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         raise ConfigError(f"{where} has two runs called {twice}; list each seed and environment once")
-    limits = {key: _positive(key, own[key], where) for key in ("score", "minutes") if key in own}
+    limits: dict[str, Any] = {key: _positive(key, own[key], where) for key in ("score", "minutes") if key in own}
     counts = {key: _count(key, own[key], where) for key in ("parallel", "episodes") if key in own}
     return Sweep(folder, runs, **limits, **counts)
 

@@ -260,7 +260,7 @@ def panels(groups: Mapping[str, Sequence[Path]], steps: int | None = None) -> li
                 for env, scale in scales.items()
                 if scale and any(run.env == env for run in of)
             ]
-            band = interval(interquartile_mean, scores) if len(of) > 1 else (None, None)
-            merged.append(curves.Curve(label, x, interquartile_mean(scores), *band, runs=len(of)))
+            low, high = interval(interquartile_mean, scores) if len(of) > 1 else (None, None)
+            merged.append(curves.Curve(label, x, interquartile_mean(scores), low, high, min(map(len, scores))))
         drawn.append(curves.Panel(key, name, merged))
     return drawn

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, TypeVar
-
-T = TypeVar("T")
+from typing import Any, NamedTuple
 
 
 class Reference(NamedTuple):
@@ -14,9 +12,9 @@ class Reference(NamedTuple):
     random: float
     human: float
 
-    def normalized(self, score: T) -> T:
+    def normalized(self, score: Any) -> Any:
         """Scales a raw score, or an array of them, to 0 for random play and 1 for a human."""
-        return (score - self.random) / (self.human - self.random)  # type: ignore[operator]
+        return (score - self.random) / (self.human - self.random)
 
 
 GAMES = {

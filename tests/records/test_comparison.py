@@ -125,6 +125,9 @@ def test_several_environments_are_human_normalized(run):
     (pair,) = found["pairs"]
     assert pair["improvement"][0] == pytest.approx(((1 + 0.5) / 2 + (1 + 0.5 + 1 + 1) / 4) / 2)
     assert pair["pairs"] == 4 and pair["difference"] == pytest.approx((1 + 0 + 1 + 1) / 4)
+    steps, _ = comparison.panels({"base": base, "ours": ours})
+    assert steps.y == "human-normalized score" and [curve.runs for curve in steps.curves] == [2, 2]
+    assert [curve.y[-1] for curve in steps.curves] == pytest.approx([0.5, 1])
 
 
 def test_environments_without_reference_scores_have_no_common_scale(run):

@@ -79,7 +79,7 @@ def test_every_system_trains_with_every_seed(tmp_path):
     assert words[5:] == ["--game", "Qbert", "--steps", "900", "--seed", "2", "--out", str(jobs[3].path)]
     with pytest.raises(ConfigError, match="--seed is set by this command"):
         planned(tmp_path, rest=["--seed", "5"])
-    run = prepare_run_dir(Config(logdir=str(tmp_path), name="run"))
+    run = prepare_run_dir(Config(logdir=str(tmp_path), name="run", tasks=("pc", "vr", "rp")))
     with pytest.raises(ConfigError, match="--resume can't be used here"):  # its settings would be taken over
         planned(tmp_path, rest=["--resume", str(run)])
 

@@ -132,7 +132,6 @@ def test_curves_have_a_band_over_the_games():
         ("cule-fig2 --games Pongg", "cule-fig2 has no game 'Pongg'; available: Pong, Riverraid, Boxing"),
         ("cule-fig2 --draw", "cule-fig2 has not been measured yet; run the command without --draw"),
         ("cule-fig2 --env ALE/Pong-v5", "cule-fig2 has fixed settings; leave out --env and flags after --"),
-        ("cule-fig2 --steps 5", "--steps can't be used with cule-fig2, a load experiment"),
         ("fig9 --tiny", "--tiny can't be used with fig9, a speed experiment; leave it out"),
     ],
 )
