@@ -58,15 +58,20 @@ def compare(
 
 def settings(names: Sequence[str], logdir: str = Config.logdir) -> dict[str, list[Path]]:
     """The folders of runs, by the label of their setting. Raises ConfigError if a run does not exist."""
-    expanded: list[str] = []
-    for name in names:
-        inside = folders.runs(Path(name)) if Path(name).is_dir() and not (Path(name) / folders.CONFIG).exists() else []
-        expanded += map(str, inside or [name])
+    every = [run for name in names for run in _runs(name, logdir)]
     found: dict[str, list[Path]] = {}
-    for label, paths in group(expanded, logdir).items():
+    for label, paths in group(every, logdir).items():
         for path in paths:
             found.setdefault(label.removeprefix(short(folders.saved_config(path).env) + "-"), []).append(path)
     return found
+
+
+def _runs(name: str, logdir: str) -> list[str]:
+    """The runs in a folder that is not a run itself, or `name`."""
+    for folder in (folders.expanded(name), folders.expanded(logdir) / name):
+        if folder.is_dir() and not (folder / folders.CONFIG).exists() and (inside := folders.runs(folder)):
+            return list(map(str, inside))
+    return [name]
 
 
 def text(results: Mapping[str, Any], markdown: bool = False) -> str:

@@ -33,7 +33,8 @@ def test_a_folder_is_all_of_its_runs(logdir, capsys, tmp_path):
     assert main(["gunreal", "compare", logdir, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["environments"]["ALE/Pong-v5"]["settings"]
     assert {label: len(of["runs"]) for label, of in found.items()} == {"base": 2, "tasks": 2, "other-s1": 1}
-    assert main(["gunreal", "compare", logdir, "--json", "--reference", "tasks"]) == 0
+    words = ["compare", tmp_path.name, "--logdir", str(tmp_path.parent)]
+    assert main(["gunreal", *words, "--json", "--reference", "tasks"]) == 0
     pairs = json.loads(capsys.readouterr().out)["environments"]["ALE/Pong-v5"]["pairs"]
     assert [(pair["setting"], pair["reference"]) for pair in pairs] == [("base", "tasks"), ("other-s1", "tasks")]
 

@@ -24,11 +24,11 @@ def load(path: str | Path) -> dict[str, Any]:
     Raises:
       ConfigError: the file cannot be read, is not valid TOML, has an unknown key or has a value of the wrong type.
     """
-    return fields(read(path), str(path))
+    return fields(parsed(path), str(path))
 
 
-def read(path: str | Path) -> dict[str, Any]:
-    """Reads a TOML file. Raises ConfigError if it cannot be read or is not valid TOML."""
+def parsed(path: str | Path) -> dict[str, Any]:
+    """The content of a TOML file. Raises ConfigError if it cannot be read or is not valid TOML."""
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:

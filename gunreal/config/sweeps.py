@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gunreal.config import folders
-from gunreal.config.files import fields, read
+from gunreal.config.files import fields, parsed
 from gunreal.config.flags import merge
 from gunreal.config.schema import Config, ConfigError, close_match, typed
 from gunreal.config.values import is_number
 
-_SWEEPS = {"seed": "seeds", "name": "name at the top of the file", "logdir": "logdir at the top of the file"}
+_OF_SWEEP = {"seed": "seeds", "name": "name at the top of the file", "logdir": "logdir at the top of the file"}
 
 
 class Planned(NamedTuple):
@@ -64,7 +64,7 @@ class Sweep:
     episodes: int = 0
 
 
-_KEYS = ("seeds", "envs", "settings", "config", "parallel", "score", "minutes", "episodes")  # in addition to fields
+_KEYS = ("seeds", "envs", "settings", "parallel", "score", "minutes", "episodes")  # in addition to fields
 
 
 def load(path: str | Path, flags: Mapping[str, Any], options: Mapping[str, Any]) -> Sweep:
@@ -81,43 +81,43 @@ def load(path: str | Path, flags: Mapping[str, Any], options: Mapping[str, Any])
     Raises:
       ConfigError: the file is not a sweep. The message is one line that names the fix.
     """
-    found, where = read(path), str(path)
+    path, found, where = Path(path), parsed(path), str(path)
     own = {key: found.pop(key) for key in _KEYS if key in found}
     own |= {key: value for key, value in options.items() if key in _KEYS and value is not None}
     tables = own.pop("settings", {}) or {"base": {}}
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         raise ConfigError(f"{where}: settings is no table of tables; write [settings.base] above the settings of each")
-    common = merge(_fields(found, where, own.pop("config", None)), dict(flags))
-    own["name"], own["logdir"] = common.pop("name", "") or Path(path).stem, common.pop("logdir", Config.logdir)
+    common = merge(_fields(found, where, path.parent, _KEYS), dict(flags))
+    own["name"], own["logdir"] = common.pop("name", "") or path.stem, common.pop("logdir", Config.logdir)
     if "seed" in common:
         raise ConfigError(f"{where}: seed is set by the sweep; write seeds = {common['seed']} or a list of seeds")
     if "env" in flags:
         own.pop("envs", None)
     elif "env" in found and "envs" in own:
         raise ConfigError(f"{where} has env and envs; leave one of them out")
-    settings = {name: _setting(name, table, where, "envs" in own) for name, table in tables.items()}
+    settings = {name: _setting(name, table, path, "envs" in own) for name, table in tables.items()}
     merged = {name: merge(merge(common, dict(setting)), dict(flags)) for name, setting in settings.items()}
     merged = {name: _of_its_tasks(given, settings[name], merged.values()) for name, given in merged.items()}
     return _planned(_only(merged, options.get("only"), where), own, where)
 
 
-def _fields(found: dict[str, Any], where: str, config: Any, others: Sequence[str] = _KEYS) -> dict[str, Any]:
+def _fields(found: Mapping[str, Any], where: str, folder: Path, others: Sequence[str] = ()) -> dict[str, Any]:
     """The fields of a table, over those of the file that it names as `config`."""
-    given = fields(found, where, others)
-    if config is None:
+    given = fields({key: value for key, value in found.items() if key != "config"}, where, (*others, "config"))
+    if "config" not in found:
         return given
-    if not isinstance(config, str):
-        raise ConfigError(f"{where}: config is {config!r}, but must be the path of a file of `gunreal train --config`")
-    path = Path(where.partition(":")[0]).parent / config
-    return merge(fields(read(path), str(path)), given)
+    if not isinstance(found["config"], str):
+        raise ConfigError(f"{where}: config is {found['config']!r}, but must be the path of a TOML file")
+    path = folder / found["config"]
+    return merge(fields(parsed(path), str(path)), given)
 
 
-def _setting(name: str, table: dict[str, Any], where: str, several: bool) -> dict[str, Any]:
-    place = f"{where}: settings.{name}"
+def _setting(name: str, table: dict[str, Any], path: Path, several: bool) -> dict[str, Any]:
+    place = f"{path}: settings.{name}"
     if not re.fullmatch(r"[\w.+-]+", name):
         raise ConfigError(f"{place} is part of the names of runs; use letters, digits and . + - _")
-    given = _fields({key: value for key, value in table.items() if key != "config"}, place, table.get("config"), ())
-    for key, instead in _SWEEPS.items():
+    given = _fields(table, place, path.parent)
+    for key, instead in _OF_SWEEP.items():
         if key in table:
             raise ConfigError(f"{place}: {key} is set by the sweep; write {instead}")
         given.pop(key, None)  # of the file that `config` names

@@ -23,7 +23,6 @@ from gunreal.records.statistics import (
 )
 
 EVALUATION = "evaluation.json"  # in the folder of a run: what `gunreal evaluate RUN --json` prints
-EPISODES = 100  # episodes that a mean score needs to count as reached
 _ENOUGH = 5  # seeds with which an interval that excludes chance decides
 _SHORT = 0.02  # share of the steps that a run may lack
 _POINTS = 100  # of a drawn curve
@@ -47,10 +46,7 @@ class Run(NamedTuple):
 
     def first(self, key: str, score: float | None) -> Any:
         """The value of `key` in the first line that reaches a score over 100 episodes, or None."""
-        if score is None:
-            return None
-        reached = (x for x in self.lines if x["score_mean"] >= score and x.get("episodes", 0) >= EPISODES)
-        return next((line[key] for line in reached), None)
+        return None if score is None else metrics.first_reach(self.lines, score, key)
 
 
 def evaluation(run_dir: Path) -> dict[str, Any] | None:
@@ -69,12 +65,7 @@ def read(run_dir: Path, steps: int | None = None) -> Run:
       ConfigError: it has no score yet, is shorter than `steps`, or its files are damaged.
     """
     config = folders.saved_config(run_dir)
-    try:
-        every = metrics.read(run_dir / metrics.FILE)
-    except OSError as error:
-        raise ConfigError(f"{run_dir / metrics.FILE} cannot be read: {error}") from error
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
+    every = curves.lines(run_dir)
     lines = [line for line in every if line.get("score_mean") is not None and line["step"] <= (steps or math.inf)]
     if not lines:
         raise ConfigError(f"{run_dir} has no score yet; wait for its first episodes to end, or leave it out")

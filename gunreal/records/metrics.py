@@ -66,6 +66,7 @@ _MEANS, _LATEST = ("entropy", "value_mean", "return_mean", "return_deviation", "
 _LOSSES = ("total", "policy", "value")  # losses that every run has
 
 _ENOUGH = 10  # episodes that a mean score needs to be meaningful
+_FULL = 100  # episodes over which it is taken, once there are as many
 
 
 class RunMetrics:
@@ -249,6 +250,12 @@ class RunMetrics:
 
     def _seconds(self, now: float) -> float:
         return self._earlier_seconds + now - self._start
+
+
+def first_reach(lines: Iterable[Mapping[str, Any]], score: float, key: str) -> Any:
+    """The value of `key` in the first line whose mean over 100 episodes is at least `score`, or None."""
+    counted = (line for line in lines if line["score_mean"] is not None and line.get("episodes", 0) >= _FULL)
+    return next((line[key] for line in counted if line["score_mean"] >= score), None)
 
 
 def read(path: str | Path) -> list[dict[str, Any]]:

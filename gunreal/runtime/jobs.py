@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,6 @@ from gunreal.config.schema import ConfigError
 from gunreal.records import metrics
 from gunreal.runtime import signals
 
-EPISODES = 100  # episodes that a mean score needs to count
 _PAUSE = 0.2  # seconds between looks at the processes
 _BETWEEN_READS = 2.0  # seconds between looks at the metrics of a run with a limit
 # The process asks for SIGTERM when this one dies, even by SIGKILL, and then becomes the training, which saves itself.
@@ -27,7 +26,6 @@ _LAUNCH = (
     "ctypes.CDLL(None).prctl(1, signal.SIGTERM)\n"
     "if os.getppid() == int(sys.argv[1]): os.execv(sys.argv[2], sys.argv[2:])"
 )
-Lines = Sequence[Mapping[str, Any]]
 
 
 class Command(NamedTuple):
@@ -92,7 +90,7 @@ class Job:
         lines = self.lines()
         if not lines:
             return False
-        return lines[-1]["seconds"] >= 60 * self.minutes or first_reach(lines, self.score, "step") is not None
+        return lines[-1]["seconds"] >= 60 * self.minutes or metrics.first_reach(lines, self.score, "step") is not None
 
     def is_busy(self) -> bool:
         """Whether another process trains the run."""
@@ -109,12 +107,6 @@ class Job:
         lines = self.lines()
         step, seconds = (lines[-1]["step"], lines[-1]["seconds"]) if lines else (0, 0.0)
         return min(max(self.steps - step, 0) / rate, max(60 * self.minutes - seconds, 0))
-
-
-def first_reach(lines: Lines, score: float, key: str) -> Any:
-    """The value of `key` in the first line whose mean over 100 episodes is at least `score`, or None."""
-    counted = (line for line in lines if line["score_mean"] is not None and line.get("episodes", 0) >= EPISODES)
-    return next((line[key] for line in counted if line["score_mean"] >= score), None)
 
 
 class Scheduler:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from gunreal.records import curves
-from gunreal.runtime.jobs import Job, first_reach
+from gunreal.records.metrics import first_reach
+from gunreal.runtime.jobs import Job
 
 NAME = "learn"
 
