@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from gunreal.emulator.console import Console
+from gunreal.emulator.console import WIDTH, Console
+from gunreal.emulator.native import Native, check_whole
 from gunreal.emulator.settings import gray_palette, rgb_palette
 
 
-class OwnALE:
-    """A loaded game, which must be reset before its first frame.
+class OwnALE(Native):
+    """A loaded game, which must be reset before its first frame. One thread at a time may use it.
 
     Args:
       game: name of the game in ale-py.
@@ -20,9 +21,11 @@ class OwnALE:
     Raises:
       UnknownGame: the game or its mode does not exist or is not supported. The message is one line that names the fix.
       EmulatorUnavailable: the emulator can't be compiled. The message is one line that names the fix.
+      ValueError: another argument, or one of a method, is invalid.
     """
 
     def __init__(self, game: str, mode: int | None = None, difficulty: int = 0, max_frames: int = 0):
+        check_whole("max_frames", max_frames, 0, 2**31 - 1)
         self._console, self._max_frames = Console(game, mode, difficulty), max_frames
         self._gray, self._rgb = gray_palette(self._console.game.pal), rgb_palette(self._console.game.pal)
         self._planes = {1: self._gray[None], 3: np.ascontiguousarray(self._rgb.T)}
@@ -30,7 +33,7 @@ class OwnALE:
 
     def act(self, action: int) -> int:
         """Emulates one frame and returns its reward. After the end of the episode, the reward is 0."""
-        return 0 if self.game_over() else self._console.act(int(action))
+        return 0 if self.game_over() else self._console.act(action)
 
     def play(self, actions: list[int], screen: np.ndarray) -> int:
         """Emulates a frame of each action until the episode ends, and returns the reward.
@@ -38,11 +41,14 @@ class OwnALE:
         Writes the maximum of the last two screens, or the last screen if the episode has ended, to `screen`: uint8
         `[height, 160]` in gray or `[height, 160, 3]` in RGB, contiguous. This takes less time than frame by frame.
         """
-        if not actions:
-            raise ValueError("there are no actions to play; give one for each frame")
-        rgb = screen.ndim == 3
+        rgb, shape = screen.ndim == 3, (self._console.game.height, WIDTH)
+        if screen.dtype != np.uint8 or screen.shape not in (shape, (*shape, 3)) or not screen.flags.c_contiguous:
+            given = f"the screen is {screen.dtype} of shape {screen.shape}"
+            raise ValueError(f"{given}; give contiguous uint8 of shape {shape} or {(*shape, 3)}")
+        if not screen.flags.writeable:
+            raise ValueError("the screen is read-only; give an array that may be written to")
         out = np.empty((3, *screen.shape[:2]), np.uint8) if rgb else screen[None]
-        reward = self._console.play(bytes(actions), self._max_frames, self._planes[len(out)], out)
+        reward = self._console.play(actions, self._max_frames, self._planes[len(out)], out)
         if rgb:
             screen[:] = out.transpose(1, 2, 0)
         return reward

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
+import threading
+import weakref
+from collections.abc import Sequence
 
 import numpy as np
 
-from gunreal.emulator.build import library
-from gunreal.emulator.games import CARTRIDGES, Game, UnknownGame, find_game
+from gunreal.emulator.build import library, source_hash
+from gunreal.emulator.games import ACTIONS, CARTRIDGES, Game, UnknownGame, find_game
+from gunreal.emulator.native import KIND, Native, alone, check_whole, seal, unseal
 from gunreal.emulator.rules import VARIABLES, compile_rule
 
 WIDTH = 160
@@ -28,12 +33,13 @@ class _Description(ctypes.Structure):
     ]  # fmt: skip
 
 
-class LoadedGame:
+class LoadedGame(Native):
     """A game loaded into the C++ library.
 
     Attributes:
       game: the description of the game.
       handle: argument for the functions of the library.
+      kind: beginning of the states of its consoles, which depends on the game, its mode and the emulator.
     """
 
     def __init__(self, game: Game, mode: int | None = None, difficulty: int = 0):
@@ -55,17 +61,23 @@ class LoadedGame:
             paddle_high=game.paddle_high,
             **{name: code.ctypes.data_as(_CODE) for name, code in rules.items()},
         )  # fmt: skip
-        self._library = library()
-        self.handle = self._library.atari_game_new(ctypes.byref(description))
+        lib, mode = library(), next(iter(game.modes)) if mode is None else mode
+        self.kind = hashlib.sha256(f"{source_hash()} {game.name} {mode} {difficulty}".encode()).digest()[:KIND]
+        self.handle = lib.atari_game_new(ctypes.byref(description))
+        weakref.finalize(self, lib.atari_game_free, self.handle).atexit = False
 
-    def __del__(self) -> None:
-        if handle := getattr(self, "handle", None):
-            self._library.atari_game_free(handle)
+
+def load_game(name: str, mode: int | None = None, difficulty: int = 0) -> LoadedGame:
+    """Loads a game by its name. Raises UnknownGame, EmulatorUnavailable and ValueError."""
+    check_whole("difficulty", difficulty, 0, 3)
+    if mode is not None:
+        check_whole("mode", mode, 0, 2**15)
+    return loaded_game(find_game(name).name, mode, difficulty)
 
 
 @functools.lru_cache(maxsize=8)
-def load_game(name: str, mode: int | None = None, difficulty: int = 0) -> LoadedGame:
-    """Loads a game by its name. Raises UnknownGame and EmulatorUnavailable."""
+def loaded_game(name: str, mode: int | None, difficulty: int) -> LoadedGame:
+    """Returns a game that is loaded once for all of its consoles."""
     return LoadedGame(find_game(name), mode, difficulty)
 
 
@@ -76,38 +88,44 @@ def read_rom(name: str) -> bytes:
     return (importlib.resources.files("ale_py.roms") / f"{name}.bin").read_bytes()
 
 
-class Console:
-    """One console, which behaves exactly like ale-py's.
+class Console(Native):
+    """One console, which behaves exactly like ale-py's. One thread at a time may use it.
 
     The methods and the action numbers 0 to 17 are those of `ale_py.ALEInterface`.
     """
 
     def __init__(self, name: str, mode: int | None = None, difficulty: int = 0):
         self._loaded = load_game(name, mode, difficulty)
-        self.game, self._library = self._loaded.game, library()
+        self.game, self._library, self._lock = self._loaded.game, library(), threading.RLock()
         self._handle = self._library.atari_console_new(self._loaded.handle)
+        weakref.finalize(self, self._library.atari_console_free, self._handle).atexit = False
         player = self._library.atari_console_player(self._handle)
         self._player = np.ctypeslib.as_array((ctypes.c_uint8 * self._library.atari_player_size()).from_address(player))
         ram = self._library.atari_console_ram(self._handle)
         self._ram = np.ctypeslib.as_array((ctypes.c_uint8 * 128).from_address(ram))
 
-    def __del__(self) -> None:
-        if handle := getattr(self, "_handle", None):
-            self._library.atari_console_free(handle)
-
+    @alone
     def reset_game(self) -> None:
         """Switches the console off and on, and starts the game. As in ale-py, the start may depend on the past."""
         self._library.atari_console_reset(self._handle)
 
+    @alone
     def start_game(self) -> None:
         """Restores the first start of the game after loading, which is always the same."""
         self._library.atari_console_start(self._handle)
 
+    @alone
     def act(self, action: int, draw: bool = True) -> int:
-        """Emulates one frame and returns its reward. Without `draw`, the screen is not updated."""
+        """Emulates one frame and returns its reward. Without `draw`, the screen is not updated.
+
+        Raises:
+          ValueError: the action is not a whole number from 0 to 17.
+        """
+        check_whole("the action", action, 0, len(ACTIONS) - 1)
         return self._library.atari_console_act(self._handle, action, draw)
 
-    def play(self, actions: bytes, max_frames: int, values: np.ndarray, out: np.ndarray) -> int:
+    @alone
+    def play(self, actions: Sequence[int], max_frames: int, values: np.ndarray, out: np.ndarray) -> int:
         """Emulates a frame of each action, until the game is over or has lasted for `max_frames` (0: no limit).
 
         Only what the picture shows is drawn.
@@ -121,9 +139,25 @@ class Console:
 
         Returns:
           The reward.
+
+        Raises:
+          ValueError: an action is not a whole number from 0 to 17, or an array has another shape or dtype.
         """
+        if not len(actions):
+            raise ValueError("there are no actions to play; give one for each frame")
+        for action in actions:
+            check_whole("an action", action, 0, len(ACTIONS) - 1)
+        check_whole("max_frames", max_frames, 0, 2**31 - 1)
+        for name, array, shape in (
+            ("values", values, (len(values), 256)),
+            ("out", out, (len(values), self.game.height, WIDTH)),
+        ):
+            if array.shape != shape or array.dtype != np.uint8 or not array.flags.c_contiguous:
+                raise ValueError(
+                    f"{name} is {array.dtype} of shape {array.shape}; give contiguous uint8 of shape {shape}"
+                )
         return self._library.atari_console_play(
-            self._handle, actions, len(actions), max_frames, values.ctypes.data, len(values), out.ctypes.data
+            self._handle, bytes(actions), len(actions), max_frames, values.ctypes.data, len(values), out.ctypes.data
         )
 
     def game_over(self) -> bool:
@@ -142,20 +176,24 @@ class Console:
         """Whether the last frame filled the whole screen. Otherwise the rest of the screen shows earlier frames."""
         return bool(self._library.atari_console_whole(self._handle))
 
+    @alone
     def getRAM(self) -> np.ndarray:  # noqa: N802
         """Returns the memory, uint8 `[128]`."""
         return self._ram.copy()
 
+    @alone
     def getScreen(self) -> np.ndarray:  # noqa: N802
         """Returns the screen as palette indices, uint8 `[height, 160]`."""
         address = self._library.atari_console_screen(self._handle)
         size = self.game.height * WIDTH
         return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address)).reshape(-1, WIDTH).copy()
 
+    @alone
     def save(self) -> bytes:
         """Returns the state without the screen, for `restore`. It is valid for the same version of the emulator."""
-        return self._player.tobytes()
+        return seal(self._loaded.kind, self._player.tobytes())
 
+    @alone
     def restore(self, state: bytes) -> None:
-        """Restores a state of `save`."""
-        self._player[:] = np.frombuffer(state, np.uint8)
+        """Restores a state of `save`. Raises ValueError if it is damaged or of another game, mode or version."""
+        self._player[:] = unseal(state, self._loaded.kind, self._player.size)

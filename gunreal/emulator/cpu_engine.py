@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -66,6 +67,9 @@ class CpuEngine:
                                            int(n), num_threads, 1)
             for game, n in zip(games, np.diff(self._starts), strict=True)
         ]  # fmt: skip
+        # The games must exist as long as the consoles. At the end of the process, its memory is freed anyway.
+        self._finalizer = weakref.finalize(self, _free, self._library, self._handles, self._process, games)
+        self._finalizer.atexit = False
         if not all(self._handles):
             self.close()
             raise MemoryError(f"there is too little memory for {len(of)} consoles; use fewer consoles or threads")
@@ -132,9 +136,7 @@ class CpuEngine:
 
     def close(self) -> None:
         """Frees the consoles."""
-        for handle in filter(None, self._handles):
-            if self._process in (0, os.getpid()):  # otherwise it would wait for threads that do not exist
-                self._library.atari_vector_free(handle)
+        self._finalizer()
         self._handles = []
 
     def _part(self, k: int) -> tuple[ctypes.Array, ctypes.Array]:
@@ -144,6 +146,12 @@ class CpuEngine:
         addresses = lib.atari_vector_player(handle, k), lib.atari_vector_screens(handle, k)
         first, second = [(ctypes.c_char * n).from_address(at) for n, at in zip(sizes, addresses, strict=True)]
         return first, second
+
+
+def _free(library: ctypes.CDLL, handles: list, process: int, games: Sequence[Settings]) -> None:
+    if process in (0, os.getpid()):  # otherwise it would wait for threads that do not exist
+        for handle in filter(None, handles):
+            library.atari_vector_free(handle)
 
 
 def _aligned(shape: tuple[int, ...]) -> np.ndarray:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gunreal.emulator.build import cached, opened
+from gunreal.emulator.native import check_whole
 from gunreal.emulator.pack import pack, player_offset, state_shapes
 from gunreal.emulator.settings import Settings, games_of, several
 
@@ -62,10 +63,8 @@ class DeviceAtari:
     """
 
     def __init__(self, game: str | Sequence[str], num_envs: int, *, lanes: int = 0, **options: Any):
-        if num_envs < 1:
-            raise ValueError(f"num_envs is {num_envs}, but must be at least 1")
-        if lanes not in range(33):
-            raise ValueError(f"lanes is {lanes}, but must be 0 to 32")
+        check_whole("num_envs", num_envs, 1, 2**31 - 1)
+        check_whole("lanes", lanes, 0, 32)
         games = several(game, **options)
         self._load(games, games_of(len(games), num_envs), jax.devices()[0], lanes)
 

@@ -89,6 +89,8 @@ def find_game(name: str) -> Game:
     Raises:
       UnknownGame: the game does not exist or is not supported.
     """
+    if not isinstance(name, str):
+        raise UnknownGame(f"the game is {name!r}, but must be a name such as 'pong'")
     key = _key(name)
     table = {_key(known): known for known in _table()["game"]}
     if key in table:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gunreal.emulator.console import WIDTH, LoadedGame, load_game
+from gunreal.emulator.native import check_whole
 
 # Maximum number of no-op frames at the start of an episode, and the probability that a frame repeats the last action.
 # "deterministic": Mnih et al. 2015/2016, as in GA3C, UNREAL and GUNREAL. "v5": sticky actions, Machado et al. 2018.
@@ -65,17 +66,19 @@ def settings(
 
     Without `observations`, nothing is drawn, and observations have no channels.
     """
-    if protocol not in PROTOCOLS:
+    if not isinstance(protocol, str) or protocol not in PROTOCOLS:
         raise ValueError(f"unknown protocol {protocol!r}; available: {', '.join(sorted(PROTOCOLS))}")
     default_noops, default_sticky = PROTOCOLS[protocol]
     sticky = default_sticky if repeat_action_probability is None else repeat_action_probability
     noops = default_noops if noop_max is None else noop_max
-    if not 0 <= sticky <= 1:
-        raise ValueError(f"repeat_action_probability is {sticky}, but must be from 0 to 1")
+    if isinstance(sticky, bool) or not (isinstance(sticky, int | float | np.number) and 0 <= sticky <= 1):
+        raise ValueError(f"repeat_action_probability is {sticky!r}, but must be a number from 0 to 1")
     check_whole("frame_skip", frame_skip, 1, 10_000)
     check_whole("noop_max", noops, 0, 10_000)
     check_whole("max_num_frames_per_episode", max_num_frames_per_episode, 0, 2**31 - 1)
     if size is not None:
+        if not (isinstance(size, Sequence) and len(size) == 2):
+            raise ValueError(f"size is {size!r}, but must be (height, width), such as (84, 84)")
         height, width = size
         check_whole("the height of size", height, 1, 4096)
         check_whole("the width of size", width, 1, 4096)
@@ -84,7 +87,7 @@ def settings(
     return Settings(
         loaded=loaded,
         protocol=Protocol(
-            frame_skip, noops, max_num_frames_per_episode, *shape, maximum, min(int(sticky * 2**32), 2**32 - 1)
+            frame_skip, noops, max_num_frames_per_episode, *shape, bool(maximum), min(int(sticky * 2**32), 2**32 - 1)
         ),
         palette=_channels(loaded.game.pal, grayscale),
         actions=np.array(loaded.game.legal_actions if full_action_space else loaded.game.actions, np.int32),
@@ -92,14 +95,10 @@ def settings(
     )  # fmt: skip
 
 
-def check_whole(name: str, value: int, low: int, high: int) -> None:
-    """Raises ValueError unless a value is a whole number from `low` to `high`."""
-    if not (isinstance(value, int | np.integer) and low <= value <= high):
-        raise ValueError(f"{name} is {value!r}, but must be a whole number from {low} to {high}")
-
-
 def several(game: str | Sequence[str], **options: Any) -> list[Settings]:
     """Loads one game or several with the same settings. Raises as `settings` does, or ValueError."""
+    if not isinstance(game, Sequence):
+        raise ValueError(f"the game is {game!r}, but must be a name such as 'pong', or several names")
     games = [settings(name, **options) for name in ([game] if isinstance(game, str) else game)]
     if not 0 < len(games) < 256:
         raise ValueError(f"got {len(games)} games; give between 1 and 255")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import zlib
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,24 +10,25 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from gunreal.emulator.build import library, source_hash
+from gunreal.emulator.build import library
 from gunreal.emulator.cpu_engine import CpuEngine
 from gunreal.emulator.device_engine import DeviceEngine, find_device
+from gunreal.emulator.native import Native, alone, check_whole, seal, unseal
 from gunreal.emulator.pack import player_offset
-from gunreal.emulator.settings import check_whole, games_of, rgb_palette, several
+from gunreal.emulator.settings import games_of, rgb_palette, several
 
 _SEEDS = 2**32  # number of seeds
-_KIND = 8  # bytes at the start of a saved state, which depend on the game and on the version of the emulator
-TAG = _KIND + 4  # with the checksum of the rest
 
 
-class VectorAtari(gymnasium.vector.VectorEnv):
+class VectorAtari(Native, gymnasium.vector.VectorEnv):
     """A vector environment of `num_envs` consoles that play one game or several.
 
     Observations are uint8 `[num_envs, 1, height, width]` (gray) or `[num_envs, 3, height, width]` (RGB). They are the
     maximum of the last two frames of a step, resized by area. Rewards are float32 and not clipped. The step after the
     end of an episode resets the console and has reward 0 (`AutoresetMode.NEXT_STEP`). `info` contains `lives` and
     `episode_frame_number`, int32 `[num_envs]`.
+
+    One thread at a time may use the environment, and it can't be pickled.
 
     The results are NumPy arrays, or JAX arrays in the memory of the GPU. Libraries such as JAX, PyTorch and CuPy take
     both through `from_dlpack` without a copy.
@@ -82,6 +82,7 @@ class VectorAtari(gymnasium.vector.VectorEnv):
         max_num_frames_per_episode: int = 108_000,
         render_mode: str | None = None,
     ):
+        self._lock = threading.RLock()
         if device not in ("cpu", "cuda", "jax"):
             raise ValueError(f"device is {device!r}, but must be 'cpu', 'cuda' or 'jax'")
         check_whole("num_envs", num_envs, 1, 2**31 - 1)
@@ -108,9 +109,9 @@ class VectorAtari(gymnasium.vector.VectorEnv):
         self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)
         self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, num_envs)
         self._waiting = self._started = False
-        tags = [hashlib.sha256(f"{source_hash()} {of.name}".encode()).digest()[:_KIND] for of in self.games]
-        self._tags = [tags[of] for of in self._of]
+        self._kinds = [games[of].loaded.kind for of in self._of]
 
+    @alone
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict]:
@@ -150,11 +151,13 @@ class VectorAtari(gymnasium.vector.VectorEnv):
             super().reset(seed=seeds[0])
         return np.array(seeds, np.int64)
 
+    @alone
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict]:
         """Emulates `frame_skip` frames in each console, or resets it if its last step ended an episode."""
         self.send(actions)
         return self.recv()
 
+    @alone
     def send(self, actions: Any) -> None:
         """Starts a step, which `recv` completes.
 
@@ -170,6 +173,7 @@ class VectorAtari(gymnasium.vector.VectorEnv):
             raise ValueError("the actions are None; give one whole number for each console")
         self._start(actions, None, None)
 
+    @alone
     def recv(self) -> tuple[Any, Any, Any, Any, dict]:
         """Completes a step and returns observation, reward, terminated, truncated and info."""
         if not self._waiting:
@@ -178,6 +182,7 @@ class VectorAtari(gymnasium.vector.VectorEnv):
         frames, reward, terminated, truncated, lives, episode_frames = self._engine.finish()
         return frames, reward, terminated, truncated, {"lives": lives, "episode_frame_number": episode_frames}
 
+    @alone
     def render(self) -> tuple[np.ndarray, ...]:
         """Returns the screens in RGB, uint8 `[height, 160, 3]` each."""
         self._check(reset=True)
@@ -186,42 +191,42 @@ class VectorAtari(gymnasium.vector.VectorEnv):
             rgb_palette(self.games[game].pal)[self._engine.pictures(k)[drawn[k]]] for k, game in enumerate(self._of)
         )
 
+    @alone
     def screen(self, k: int) -> np.ndarray:
         """Returns the last drawn frame of console `k` as palette indices, uint8 `[height, 160]`."""
         self._check(reset=True)
         return self._engine.pictures(k)[self._engine.players()[k, player_offset("buffer")]]
 
+    @alone
     def ram(self) -> np.ndarray:
         """Returns the memory of each console, uint8 `[num_envs, 128]`."""
         self._check(reset=True)
         at = player_offset("ram")
         return self._engine.players()[:, at : at + 128]
 
+    @alone
     def save(self) -> list[bytes]:
         """Returns the states of all consoles, including screens and random generators, for `restore`.
 
         The states may be restored on another device, with the same version of the emulator.
         """
         self._check(reset=True)
-        states = enumerate(zip(self._tags, self._engine.players(), strict=True))
-        return [_sealed(tag, player.tobytes() + self._engine.pictures(k).tobytes()) for k, (tag, player) in states]
+        states = enumerate(zip(self._kinds, self._engine.players(), strict=True))
+        return [seal(kind, player.tobytes() + self._engine.pictures(k).tobytes()) for k, (kind, player) in states]
 
+    @alone
     def restore(self, states: Sequence[bytes]) -> None:
-        """Restores states of `save`, which must belong to the same games. Raises ValueError if they do not."""
+        """Restores states of `save`. Raises ValueError if they are damaged, or not of the same games and modes."""
         self._check()
-        size = library().atari_player_size()
-        wanted = [
-            (tag, TAG + size + 2 * self.games[game].height * 160)
-            for tag, game in zip(self._tags, self._of, strict=True)
-        ]
-        if [(state[:_KIND], len(state)) for state in states] != wanted:
-            raise ValueError("the states are of other games, another number of consoles or another version")
-        if any(state != _sealed(state[:_KIND], state[TAG:]) for state in states):  # the emulator trusts what is in them
-            raise ValueError("a state is damaged; use the bytes that save() returned")
-        arrays = [np.frombuffer(state, np.uint8)[TAG:] for state in states]
+        if not isinstance(states, Sequence) or len(states) != self.num_envs:
+            raise ValueError(f"give a state for each of the {self.num_envs} consoles, as save() returned them")
+        size, arrays = library().atari_player_size(), []
+        for state, kind, game in zip(states, self._kinds, self._of, strict=True):
+            arrays.append(unseal(state, kind, size + 2 * self.games[game].height * 160))
         self._engine.load(np.stack([a[:size] for a in arrays]), [a[size:].reshape(2, -1, 160) for a in arrays])
         self._started = True
 
+    @alone
     def close_extras(self, **kwargs: Any) -> None:
         """Frees the consoles."""
         if engine := getattr(self, "_engine", None):
@@ -240,8 +245,3 @@ class VectorAtari(gymnasium.vector.VectorEnv):
             raise RuntimeError("a step that send() has started is not complete; call recv() first")
         if reset and not self._started:
             raise RuntimeError("the environment has not been reset; call reset() first")
-
-
-def _sealed(tag: bytes, content: bytes) -> bytes:
-    """A saved state with the checksum of its content."""
-    return tag + zlib.crc32(content).to_bytes(4, "little") + content

@@ -55,7 +55,7 @@ def test_states_move_between_the_devices(game):
         gpu.step(np.full(3, 3))
     cpu.restore(gpu.save())
     play((cpu, gpu), 40, seed=2)
-    with pytest.raises(ValueError, match="other games"):
+    with pytest.raises(ValueError, match="a state for each of the 3 consoles"):
         cpu.restore(gpu.save()[:2])
 
 

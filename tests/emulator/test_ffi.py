@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gunreal.emulator import VectorAtari
-from gunreal.emulator.vector import TAG
+from gunreal.emulator.native import TAG
 
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402

@@ -11,7 +11,7 @@ from training import Training
 from gunreal.config.schema import Config, ConfigError
 from gunreal.emulator import build
 from gunreal.emulator.ale import OwnALE
-from gunreal.emulator.console import load_game
+from gunreal.emulator.console import loaded_game
 from gunreal.envs.make import make, why_fallback
 from gunreal.records import metrics
 
@@ -82,7 +82,7 @@ def test_auto_uses_ale_py_without_a_compiler(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "library_path", lambda: build.compile_library(tmp_path / "library"))
     monkeypatch.setattr(build, "find_compiler", lambda: None)
     build.library.cache_clear()
-    load_game.cache_clear()
+    loaded_game.cache_clear()
     try:
         config = Config(env="ALE/Pong-v5", emulator="auto")
         assert "install g++" in why_fallback(config)

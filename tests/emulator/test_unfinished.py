@@ -21,9 +21,9 @@ PROGRAM = START + MIDDLE + bytes.fromhex("A5 80 29 02 D0") + bytes([len(LONG)]) 
 def program(monkeypatch):
     rom = PROGRAM.ljust(4096, b"\0")[:-4] + bytes.fromhex("00 F0 00 F0")
     monkeypatch.setattr(console, "read_rom", lambda name: rom)
-    console.load_game.cache_clear()
+    console.loaded_game.cache_clear()
     yield "pooyan"  # whose rules do not end this program
-    console.load_game.cache_clear()
+    console.loaded_game.cache_clear()
 
 
 @pytest.mark.parametrize("skip", [2, 3, 4, 5, 6])

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from gunreal.emulator import UnknownGame, VectorAtari, vector
+from gunreal.emulator import UnknownGame, VectorAtari, console
 from gunreal.emulator.console import Console
+from gunreal.emulator.games import find_game
+from gunreal.emulator.native import TAG
 from gunreal.emulator.settings import gray_palette
-from gunreal.emulator.vector import TAG
 
 
 def reference(console, palette, action, skip, maximum):
@@ -27,8 +28,8 @@ def reference(console, palette, action, skip, maximum):
 
 
 @pytest.mark.parametrize("game, size, skip, maximum", [
-    ("breakout", (84, 84), 4, True), ("asterix", (64, 42), 3, True), ("qbert", (96, 96), 4, False),
-    ("trondead", (84, 84), 4, True), ("pong", None, 1, True),
+    ("breakout", (84, 84), 4, True), ("asterix", (64, 42), 3, True), ("seaquest", (105, 80), 4, True),
+    ("qbert", (96, 96), 4, False), ("trondead", (84, 84), 4, True), ("pong", None, 1, True),
 ])  # fmt: skip
 def test_steps_are_those_of_a_console_and_pictures_those_of_opencv(game, size, skip, maximum):
     env = VectorAtari(game, 2, protocol="deterministic", size=size, noop_max=0, frame_skip=skip, maximum=maximum)
@@ -58,6 +59,24 @@ def device(request):
     if request.param != "cpu":
         pytest.importorskip(request.param)
     return request.param
+
+
+SIZES = [(84, 84), (64, 42), (105, 80), (70, 40), (42, 160), (214, 3), (125, 4), (1, 1), (1, 160), (250, 160),
+         (125, 80), (84, 200), (300, 84), (420, 320), (211, 161), (512, 512), (2, 300), (250, 161), (1000, 7)]  # fmt: skip
+
+
+@pytest.mark.parametrize("game", ["seaquest", "adventure", "pooyan"])  # with 210, 250 and 220 rows
+@pytest.mark.parametrize("grayscale", [True, False])
+def test_pictures_of_every_size_are_those_of_opencv(game, grayscale):
+    rng, palette = np.random.default_rng(0), gray_palette(find_game(game).pal)
+    sizes = SIZES + [(int(rng.integers(1, 400)), int(rng.integers(1, 320))) for _ in range(20)]
+    for size in sizes:
+        env = VectorAtari(game, size=size, grayscale=grayscale, maximum=False, frame_skip=30)
+        env.reset(seed=0)
+        frame = env.step(np.ones(1, int))[0][0]
+        picture = palette[env.screen(0)] if grayscale else env.render()[0]
+        wanted = cv2.resize(picture, size[::-1], interpolation=cv2.INTER_AREA).reshape(*size, -1)
+        np.testing.assert_array_equal(frame, wanted.transpose(2, 0, 1), str(size))
 
 
 def play(env, steps, seed=0):
@@ -150,7 +169,10 @@ def test_it_is_gymnasiums_interface():
     {"max_num_frames_per_episode": 2**31}, {"num_envs": 2.5}, {"num_threads": -1}, {"num_threads": 2**31},
     {"difficulty": 4}, {"game": "seaquest", "difficulty": 3},
     {"repeat_action_probability": 1.5},
-    {"repeat_action_probability": float("nan")},
+    {"repeat_action_probability": float("nan")}, {"repeat_action_probability": "0.5"}, {"size": 84}, {"size": (84,)},
+    {"difficulty": 1.0}, {"difficulty": None}, {"difficulty": -1}, {"mode": "0"}, {"mode": 0.0}, {"mode": [0]},
+    {"game": None}, {"game": [None]}, {"game": []}, {"game": 3}, {"num_envs": True}, {"num_envs": None},
+    {"protocol": None}, {"protocol": []}, {"frame_skip": True},
 ])  # fmt: skip
 def test_bad_arguments_are_one_line(change):
     with pytest.raises((UnknownGame, ValueError)) as error:
@@ -209,15 +231,28 @@ def test_seeds_as_gymnasium_gives_them():
     assert starts(first, [1, None, 3])[::2] == starts(second, [1, 2, 3])[::2]
 
 
-def test_states_of_another_game_are_refused(monkeypatch):
+@pytest.mark.parametrize("other", [{"game": "breakout"}, {"mode": 1}, {"difficulty": 1}])
+def test_states_of_another_game_mode_or_difficulty_are_refused(other):
     env = VectorAtari("pong")
     env.reset(seed=1)
-    other = VectorAtari("breakout")
-    with pytest.raises(ValueError, match="other games"):
-        other.restore(env.save())
-    monkeypatch.setattr(vector, "source_hash", lambda: "another version")
-    with pytest.raises(ValueError, match="another version"):
+    with pytest.raises(ValueError, match="a state is of another game, mode, difficulty or version"):
+        VectorAtari(**{"game": "pong", **other}).restore(env.save())
+
+
+def test_states_of_another_version_are_refused(monkeypatch):
+    env = VectorAtari("pong")
+    env.reset(seed=1)
+    console.loaded_game.cache_clear()
+    monkeypatch.setattr(console, "source_hash", lambda: "another version")
+    with pytest.raises(ValueError, match="a state is of another game, mode, difficulty or version"):
         VectorAtari("pong").restore(env.save())
+    console.loaded_game.cache_clear()
+
+
+@pytest.mark.parametrize("states", [None, [], [b""], ["text"], [None], b"a"])
+def test_what_is_no_state_is_refused(states):
+    with pytest.raises(ValueError, match="state"):
+        VectorAtari("pong").restore(states)
 
 
 @pytest.mark.parametrize("place", [TAG, -1])

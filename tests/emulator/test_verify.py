@@ -150,9 +150,9 @@ def test_a_difference_is_found_and_fails_the_command(monkeypatch, capsys):
     from gunreal.emulator import console
 
     monkeypatch.setattr(console, "read_rom", lambda name, read=console.read_rom: read("breakout"))
-    console.load_game.cache_clear()
+    console.loaded_game.cache_clear()
     try:
         assert main(["verify", "--games", "pong", "--frames", "10"]) == 1
     finally:
-        console.load_game.cache_clear()
+        console.loaded_game.cache_clear()
     assert "memory" in capsys.readouterr().out

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from gunreal.emulator import VectorAtari, build
+from gunreal.emulator.native import TAG
 from gunreal.emulator.pack import pack, player_offset, state_shapes
 from gunreal.emulator.settings import settings
-from gunreal.emulator.vector import TAG
 
 _NAMES = ("pack", "players", "screens", "spare", "actions", "frames", "reward", "terminated", "truncated")
 
@@ -54,6 +54,7 @@ class Consoles:
     (["breakout"], 32, {}), (["trondead"], 5, {"protocol": "deterministic"}),
     (["pong", "asterix", "adventure"], 32, {"full_action_space": True, "max_num_frames_per_episode": 200}),
     (["pong"], 4, {"size": (50, 70), "grayscale": False, "maximum": False, "max_num_frames_per_episode": 400}),
+    (["pong"], 12, {"size": (105, 80)}), (["seaquest"], 12, {"size": (84, 200)}),
 ])  # fmt: skip
 def test_the_lanes_of_a_warp_play_what_the_cpu_plays(warp_steps, games, lanes, options):
     envs = [VectorAtari(game, 12 // len(games), **options) for game in games]

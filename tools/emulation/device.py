@@ -13,8 +13,8 @@ import numpy as np
 from measuring.random_play import random_play
 
 from gunreal.emulator import VectorAtari, ffi
+from gunreal.emulator.native import TAG
 from gunreal.emulator.settings import games_of
-from gunreal.emulator.vector import TAG
 from gunreal.learning.devices import cores
 
 CALL = 8  # steps in one call

@@ -141,12 +141,13 @@ PackedGame pack_game(const OwnedGame& of, const Protocol& protocol, const uint8_
   for (int k = 0; k < action_count; k++) g.actions[k] = actions[k];
   g.action_count = action_count;
   std::memcpy(g.palette, palette, 768);
-  auto axis = [&](int source, int target) {
-    const Axis a(source, target);
+  auto axis = [&](const Axis& a) {
     return PackedAxis{packer.add(a.cells.data(), a.cells.size()), packer.add(a.weights.data(), a.weights.size()), a.most};
   };
-  g.rows = axis(of.game.cart.height, protocol.height);
-  g.columns = axis(kWidth, protocol.width);
+  const Scaling scaling(of.game.cart.height, kWidth, protocol.height, protocol.width);
+  g.rows = axis(scaling.rows);
+  g.columns = axis(scaling.columns);
+  g.filter = scaling.filter;
   return g;
 }
 

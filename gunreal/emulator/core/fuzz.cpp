@@ -1,9 +1,11 @@
-// Random cartridges with random actions: run under sanitizers, nothing may be read or written outside.
+// Random cartridges with random actions and random sizes of observations: run under sanitizers,
+// nothing may be read or written outside.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <vector>
 
-#include "game.h"
+#include "vector.h"
 
 using namespace atari;
 
@@ -11,6 +13,7 @@ int main(int argc, char** argv) {
   const int roms = argc > 1 ? std::atoi(argv[1]) : 20, frames = argc > 2 ? std::atoi(argv[2]) : 40;
   uint64_t random = 12345;
   uint32_t check = 0;
+  const std::vector<uint8_t> palette(768, 255);
   const int32_t code[] = {kByte, 10, kEnd};
   const uint8_t start[] = {1, 40, 41};
   for (int k = 0; k < roms; k++) {
@@ -35,6 +38,15 @@ int main(int argc, char** argv) {
     boot(*player, game, noise);
     start_episode(*player, game, noise, screens.get());
     for (int f = 0; f < frames; f++) {
+      if (f % 10 == 0) {
+        Protocol protocol{};
+        protocol.channels = 1;
+        protocol.height = int32_t(1 + next_random(random) % 300);
+        protocol.width = int32_t(1 + next_random(random) % 300);
+        std::vector<uint8_t> out(frame_size(protocol));
+        Eye(game, protocol, palette.data()).look(screens.get(), f ? screens.get() + height * kWidth : nullptr, out.data());
+        check += out.back();
+      }
       check += uint32_t(emulate(*player, game, uint32_t(next_random(random) % 20), f & 1 ? screens.get() : nullptr));
     }
   }

@@ -1,12 +1,13 @@
 // Games, their start states and the protocol as one block without pointers, which CPU and GPU read wherever it lies.
 #pragma once
 #include "agent.h"
+#include "resize.h"
 
 namespace atari {
 
 // Offsets are in bytes from the pack's beginning; zero is null.
 
-// One axis of the area resize, as in resize.h.
+// One axis of Scaling in resize.h.
 struct PackedAxis {
   struct Cell { int32_t first, count; };
   int64_t cells, weights;  // Cell [size of the result], float [size of the result, most]
@@ -21,6 +22,7 @@ struct PackedGame {
   int32_t action_count;
   uint8_t palette[768];   // [channels, 256]
   PackedAxis rows, columns;
+  Filter filter;
 };
 
 struct Pack {

@@ -43,11 +43,12 @@ ATARI_INLINE float sum(float a, float b) {
 }
 
 // One pixel of an observation with the arithmetic of resize.h.
-ATARI_INLINE uint8_t observed(const uint8_t* value, const PackedAxis& rows, const PackedAxis& columns, const Pack& pack,
-                              const Rest& of, int y, int x) {
+ATARI_INLINE uint8_t observed(const uint8_t* value, const PackedGame& game, const Pack& pack, const Rest& of, int y, int x) {
+  const PackedAxis &rows = game.rows, &columns = game.columns;
   const PackedAxis::Cell row = pack.at<PackedAxis::Cell>(rows.cells)[y], column = pack.at<PackedAxis::Cell>(columns.cells)[x];
   const float *down = pack.at<float>(rows.weights) + y * rows.most, *along = pack.at<float>(columns.weights) + x * columns.most;
   float all = 0;
+  int32_t parts = 0;
   for (int i = 0; i < row.count; i++) {
     float line = 0;
     for (int j = 0; j < column.count; j++) {
@@ -56,9 +57,15 @@ ATARI_INLINE uint8_t observed(const uint8_t* value, const PackedAxis& rows, cons
       if (of.before && value[of.before[at]] > bright) bright = value[of.before[at]];
       line = sum(line, multiply(float(bright), along[j]));
     }
-    const float part = multiply(down[i], line);
-    all = i ? sum(all, part) : part;
+    if (game.filter.linear) {
+      parts += Filter::row_part(int32_t(line), down[i]);
+    } else {
+      const float part = multiply(down[i], line);
+      all = i ? sum(all, part) : part;
+    }
   }
+  if (game.filter.linear) return Filter::pixel(parts);
+  all = sum(multiply(all, game.filter.scale), game.filter.offset);
   const int rounded = int(sum(sum(all, 12582912.0f), -12582912.0f));  // 1.5 * 2^23: the sum's last bit is worth 1
   return uint8_t(rounded > 255 ? 255 : rounded);
 }
@@ -79,7 +86,7 @@ ATARI_INLINE void observe_part(const Pack& pack, const Rest& of, int thread) {
   const int width = pack.protocol.width, pixels = pack.protocol.height * width;
   for (int c = 0; c < pack.protocol.channels; c++) {
     for (int k = thread; k < pixels; k += kLanes) {
-      of.frames[c * pixels + k] = observed(game.palette + 256 * c, game.rows, game.columns, pack, of, k / width, k % width);
+      of.frames[c * pixels + k] = observed(game.palette + 256 * c, game, pack, of, k / width, k % width);
     }
   }
 }
