@@ -1,6 +1,7 @@
 """What must be learned, not only run: Catch, and a maze where the auxiliary tasks must pay. Minutes on two cores."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +13,14 @@ from gunreal.records import metrics
 
 TASKS = "pc,vr,rp"
 ROOT = Path(__file__).parents[1]
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "tests" / "support")}  # has recall_functional
+SMALL = ("--frame_size", "20", "--frame_stack", "1", "--hidden", "32")
 
 
 def train(folder, name, *flags):
     """Trains as a user does; the run."""
     command = [sys.executable, "-m", "gunreal.train", "--logdir", str(folder), "--name", name, "--metrics_seconds", "2"]
-    subprocess.run([*command, *flags], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    subprocess.run([*command, *flags], check=True, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
     return gunreal.load(folder / name)
 
 
@@ -38,6 +41,34 @@ def evaluated(run):
 def test_catch_is_solved(tmp_path, steps, flags):
     run = train(tmp_path, "catch", "--env", "gunreal/Catch-v0", "--steps", str(steps), *flags)
     assert evaluated(run) >= 0.95  # of an optimum of 1
+
+
+@pytest.mark.learns
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("steps", "flags"),
+    [
+        (20_000, ("--tasks", TASKS, "--network", "lstm", "--env_args", "shown=1", "--entropy", "0.01")),
+        (16_000, ("--tasks", "vr,rp", "--algorithm", "dqn", "--replay_size", "200")),
+    ],
+    ids=["lstm", "dqn"],
+)
+def test_device_runs_solve_recall(tmp_path, steps, flags):
+    """On JAX, with tasks. Chance has a mean of 0."""
+    common = ("--runner", "device", "--env", "recall_functional:make", "--agents", "16", "--metrics_seconds", "1")
+    run = train(tmp_path, "recall", *common, *SMALL, "--steps", str(steps), *flags)
+    assert run.metrics[-1]["score_mean"] >= 0.9  # of an optimum of 1
+
+
+@pytest.mark.learns
+@pytest.mark.timeout(600)
+def test_two_nodes_solve_catch(tmp_path):
+    """With tasks. Chance has a mean of -1/3."""
+    pytest.importorskip("ray")
+    flags = ("--env", "gunreal/Catch-v0", "--env_args", "rows=4,columns=3", "--nodes", "2", "--tasks", "vr,rp", *SMALL)
+    flags += ("--agents", "8", "--agents_per_process", "8", "--min_batch", "160", "--entropy", "0.01")
+    run = train(tmp_path, "cluster", *flags, "--steps", "16000")
+    assert run.metrics[-1]["score_mean"] >= 0.9
 
 
 @pytest.mark.learns
