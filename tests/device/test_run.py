@@ -41,6 +41,9 @@ gunreal.resume(half, show=False, steps=320)
 found["dqn"] = [gunreal.load(run.path).metrics[-1]["weights_sha256"] for run in (whole, half)]
 train("one", algorithm="a3c", device_batches=2, **tasks)
 train("four", algorithm="a3c", device_batches=2, devices="all", **tasks)
+for name, devices in (("more", ("1", "all")), ("fewer", ("all", "1"))):
+    moved = train(name, algorithm="a3c", device_batches=2, steps=160, devices=devices[0], **tasks)
+    gunreal.resume(moved, show=False, steps=320, devices=devices[1])
 found["scores"] = first.evaluate(3).tolist()
 found["refused"] = []
 refused = [dict(tasks=[f"broken_tasks:{task}"]) for task in ("Recording", "Ragged")]
@@ -87,11 +90,13 @@ def test_it_leaves_what_other_runs_leave(runs, name):
     assert set(saved.learned()) < set(saved.state) and "weights/policy/kernel" in saved.learned()
 
 
-def test_four_devices_do_the_updates_of_one(runs):
-    one, four = (checkpoint.load(runs[1] / name).learned() for name in ("one", "four"))
-    assert one["version"] == four["version"] == 20
+@pytest.mark.parametrize("name", ["four", "more", "fewer"])
+def test_four_devices_do_the_updates_of_one(runs, name):
+    """Also in a run that is resumed with more or with fewer devices."""
+    one, other = (checkpoint.load(runs[1] / name).learned() for name in ("one", name))
+    assert one["version"] == other["version"] == 20
     for key, array in one.items():
-        np.testing.assert_allclose(four[key], array, rtol=1e-5, atol=1e-5, err_msg=key)
+        np.testing.assert_allclose(other[key], array, rtol=1e-5, atol=1e-5, err_msg=key)
 
 
 def test_it_is_evaluated(runs):
