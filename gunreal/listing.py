@@ -107,7 +107,7 @@ def _fit(config: Config) -> Callable[[type], str]:
     from gunreal.learning.registry import interface
     from gunreal.train import check_fit
 
-    spec, _ = interface(config)
+    spec, _, config = interface(config)
 
     def verdict(cls: type[Any]) -> str:
         try:

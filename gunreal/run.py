@@ -35,7 +35,8 @@ class Run:
 
     Attributes:
       path: the run's folder.
-      config: the resolved configuration.
+      config: the resolved configuration. Settings that follow from the machine, such as `threads`, are "auto" unless
+        the user has set them.
     """
 
     def __init__(self, path: Path, config: Config, which: str | int | Path = "newest"):
@@ -65,7 +66,7 @@ class Run:
     @cached_property
     def _interface(self) -> tuple[Spec, Raw]:
         """The interface that the run saved. If its folder has none, the environment is opened once."""
-        return saved_interface.load(self.path) or interface(self.config)
+        return saved_interface.load(self.path) or interface(self.config)[:2]
 
     @property
     def checkpoint(self) -> Path:
@@ -118,9 +119,9 @@ class Run:
     ) -> Learner:
         spec, saved = self.spec, self._saved
         devices.check_loaded(self._usable.backend)
-        from gunreal.runtime.system import build_learner
+        from gunreal.runtime.system import build_learner, on_this_machine
 
-        learner = build_learner(self._usable, spec, tasks)
+        learner = build_learner(on_this_machine(self._usable), spec, tasks)
         try:
             restore(learner, saved.state)
         except ValueError as error:

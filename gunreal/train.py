@@ -16,6 +16,7 @@ from gunreal.acting.pool import AgentFailure
 from gunreal.config import flags, folders
 from gunreal.config.checks import check
 from gunreal.config.derived import is_cluster, is_device
+from gunreal.config.resolve import as_given, chosen
 from gunreal.config.schema import FIELDS, Config, ConfigError
 from gunreal.envs.make import check_recorded, try_reset, why_fallback
 from gunreal.envs.raw import Raw
@@ -27,6 +28,7 @@ from gunreal.records import metrics, tracker
 from gunreal.records.warning import waiting, warn
 from gunreal.runtime import resuming, signals, starting
 from gunreal.runtime.base import NotSaved
+from gunreal.runtime.system import on_this_machine
 from gunreal.tasks import registry
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.recorded import recorded_fields
@@ -38,11 +40,16 @@ if TYPE_CHECKING:
 
 
 class Prepared(NamedTuple):
-    """What `prepare` finds: the environment's interface, the tasks, and the raw observations and actions."""
+    """What `prepare` finds: the environment's interface, the tasks, and the raw observations and actions.
+
+    Attributes:
+      config: the resolved configuration. What was "auto" of the settings of the machine is still so.
+    """
 
     spec: Spec
     tasks: tuple[AuxiliaryTask, ...]
     raw: Raw
+    config: Config
 
 
 def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepared:
@@ -63,8 +70,9 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     tracker.check(config)
     with devices.preferred(config.backend):
         tasks = registry.load_tasks(config.tasks, config.task)
+    asked = config
     with waiting(f"{config.env} to open"):
-        spec, raw = interface(config)
+        spec, raw, config = interface(config)
     if is_device(config):
         from gunreal.device.system import check_device
 
@@ -72,12 +80,12 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     with waiting(f"the first reset and step of {config.env}"):
         try_reset(config)
         check_fit(config, spec, tasks)
-    if reason := why_fallback(config):
+    if reason := why_fallback(asked):
         warn(reason)
     recorded = recorded_fields(tasks, spec)
     if ignored := [name for name in raw.ignored if name not in recorded]:
         warn(f"learns from {raw.key!r}, and not from the other observations: {', '.join(ignored)}")
-    return Prepared(spec, tasks, raw)
+    return Prepared(spec, tasks, raw, as_given(config, asked))
 
 
 def check_fit(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> None:
@@ -116,9 +124,7 @@ def train(config: Config, *, show: bool = True, on_metrics: OnMetrics | None = N
       KeyboardInterrupt: a signal came before training began, or a second Ctrl-C before the run had ended. The
         latter saves nothing.
     """
-    if is_device(config):
-        config = dataclasses.replace(config, backend="jax")
-    return _train(config, None, show, on_metrics)
+    return _train(config, None, FIELDS, show, on_metrics)
 
 
 def resume(run: str | Path | Run, *, show: bool = True, on_metrics: OnMetrics | None = None, **overrides: Any) -> Run:
@@ -146,29 +152,37 @@ def resume(run: str | Path | Run, *, show: bool = True, on_metrics: OnMetrics | 
 
     name = str(run.path if isinstance(run, Run) else run)
     run_dir = folders.find(name, overrides.pop("logdir", Config.logdir))
-    return _train(folders.resume_config(run_dir, overrides), run_dir, show, on_metrics)
+    return _train(folders.resume_config(run_dir, overrides), run_dir, (), show, on_metrics)
 
 
-def _train(config: Config, resumed_dir: Path | None, show: bool = True, on_metrics: OnMetrics | None = None) -> Run:
-    """Trains a new run, or resumes the one in `resumed_dir` with its resolved configuration `config`."""
+def _train(
+    config: Config,
+    resumed_dir: Path | None,
+    given: Collection[str],
+    show: bool = True,
+    on_metrics: OnMetrics | None = None,
+) -> Run:
+    """Trains a new run, or resumes the one in `resumed_dir`. `given` are the fields that the user has just set."""
     from gunreal.run import load
 
     if on_metrics is not None and not callable(on_metrics):
         raise TypeError(f"on_metrics is {on_metrics!r}, but must be a function that takes a line of metrics")
     if config.init and not resumed_dir:
         starting.find(config)  # before this run has a folder, which would be found as well
-    spec, tasks, raw = prepare(config, () if resumed_dir else frozenset(FIELDS))
+    if is_device(config):
+        config = dataclasses.replace(config, backend="jax")
+    spec, tasks, raw, config = prepare(config, given)
     with signals.handled() as interruption:
         run_dir = resumed_dir or folders.prepare_run_dir(config)
         with folders.locked(run_dir):
             resumed = resuming.start(config, run_dir) if resumed_dir else None
             try:
                 named = dataclasses.replace(config, name=run_dir.name)
-                system = _system_class(config)(named, spec, tasks, run_dir, resumed)
+                here = named if is_cluster(named) else on_this_machine(named)  # a cluster has several machines
+                system = _system_class(here)(here, spec, tasks, run_dir, resumed)
                 with contextlib.ExitStack() as on_error:
                     on_error.callback(system.close)
-                    if resumed_dir:  # only now, so that a refused resume changes nothing
-                        folders.save_resumed(config, run_dir)
+                    folders.save_started(named, run_dir, chosen(named, here))  # a refused resume changes nothing
                     saved_interface.save(run_dir, spec, raw)
                     resuming.warn_without_update(config, resumed)
                     on_error.pop_all()
@@ -260,10 +274,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 0 for success, 1 if training failed, 2 for invalid input."""
     try:
         config, extras = flags.from_flags(argv or ["python -m gunreal.train", *sys.argv[1:]])
-        if extras.resume:
-            _train(config, extras.resume)
-        else:
-            train(with_backend(config, extras.given))
+        if not extras.resume:
+            config = with_backend(config, extras.chosen)
+        _train(config, extras.resume, extras.chosen)
     except (ConfigError, AgentFailure, NotSaved) as error:
         warn(str(error))
         return 2 if isinstance(error, ConfigError) else 1
@@ -273,9 +286,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def with_backend(config: Config, given: Collection[str]) -> Config:
-    """The configuration with a backend that is installed, unless one was given."""
-    if "backend" in given:
+def with_backend(config: Config, chosen: Collection[str]) -> Config:
+    """The configuration with a backend that is installed, unless the user has chosen one."""
+    if "backend" in chosen:
         if is_device(config) and config.backend != "jax":
             raise ConfigError(f"device runs use JAX, not {config.backend}; use --backend jax, or --runner parallel")
         return config

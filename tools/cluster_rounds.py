@@ -34,6 +34,7 @@ from gunreal.cluster.coordinator import Coordinator
 from gunreal.cluster.flat import bounds
 from gunreal.cluster.node import Answer, Assignment, Description
 from gunreal.config.checks import check
+from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.spec import Spec
 from gunreal.records.metrics import RunMetrics
@@ -97,7 +98,7 @@ def config_of(options: argparse.Namespace, nodes: int) -> Config:
 
 def measure(options: argparse.Namespace, nodes: int) -> dict[str, Any]:
     """Runs rounds for some seconds and returns the metrics of that time."""
-    config = config_of(options, nodes)
+    config = resolved(config_of(options, nodes))
     spec = Spec((4,), 1, "float32", 2)
     with tempfile.TemporaryDirectory() as folder:
         run = SleepingCoordinator(config, spec, (), Path(folder), None)

@@ -26,6 +26,7 @@ from common.command_line import Parser, check_positive
 
 from gunreal.config.derived import Rates
 from gunreal.config.schema import Config, ConfigError
+from gunreal.runtime.system import on_this_machine
 from gunreal.train import prepare
 
 PARTS = {
@@ -54,10 +55,11 @@ class Parts:
     def __init__(self, config: Config):
         if config.algorithm == "dqn":
             raise ConfigError("dqn cannot be analyzed; use --algorithm a3c or ppo")
-        self._config, prepared = config, prepare(config)
+        spec, tasks, _, config = prepare(config)
         from gunreal.device.system import make_program  # JAX has just been selected
 
-        self._program, self._learner, _ = make_program(config, prepared.spec, prepared.tasks)
+        self._config = on_this_machine(config)
+        self._program, self._learner, _ = make_program(self._config, spec, tasks)
         self.block = self._program.block
         self.calls = {name: (call.compile(), count) for name, (call, count) in self._program.lowered().items()}
 

@@ -35,7 +35,7 @@ from gunreal.config.schema import ConfigError
 from gunreal.learning.learner import Gradient, Learner
 from gunreal.run import Run
 from gunreal.runtime import trainer
-from gunreal.runtime.system import build_learner
+from gunreal.runtime.system import build_learner, on_this_machine
 from gunreal.tasks import registry
 
 _EVERY = 5  # updates between two that are measured
@@ -66,7 +66,8 @@ class Probe:
             options = {task: {**run.config.task.get(task, {})} for task in self._tasks}
             for task in set(self._tasks) - {part}:
                 options[task]["weight"] = 0.0
-            self._learners[part] = build_learner(run.config, run.spec, registry.load_tasks(run.config.tasks, options))
+            tasks = registry.load_tasks(run.config.tasks, options)
+            self._learners[part] = build_learner(on_this_machine(run.config), run.spec, tasks)
 
     def gradient(self, learner: Learner, batch: Mapping[str, Any], *now: Any) -> Gradient:
         """Replaces `Learner.gradient`."""

@@ -22,7 +22,9 @@ from gunreal.cluster.ray_errors import in_one_line
 from gunreal.cluster.reducer import Refused
 from gunreal.cluster.report import Report
 from gunreal.cluster.rounds import Round, answers_per_turn, rate_factor
+from gunreal.config import folders
 from gunreal.config.derived import rates
+from gunreal.config.resolve import Facts, chosen, resolved
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
 from gunreal.records import checkpoint
@@ -160,9 +162,10 @@ class Coordinator(BaseSystem):
                 elif self._start:
                     state, self._start = starting.adopt(state, self._start, self._tasks, self.config.algorithm), None
                 self._model = Model(state, description.limits)
-                nodes = self.config.nodes or len(self._engine.machines())
-                count = shards.choose(self.config.reducers, len(self._engine.machines()), nodes, self._model.size)
-                self._shards = shards.Shards(self._engine, self._fields, self._model.shard(), count)
+                facts = Facts(machines=len(self._engine.machines()), weights=self._model.size)
+                used = resolved(self.config, facts)
+                folders.save_started(self.config, self.run_dir, chosen(self.config, used))
+                self._shards = shards.Shards(self._engine, self._fields, self._model.shard(), used.reducers)
                 self._round.begin(time.monotonic())
             else:
                 self._model.check(description.state)

@@ -15,7 +15,7 @@ from gunreal.cluster.engine import LONGEST_STEP, Engine, Machine
 from gunreal.cluster.node import Assignment, Description, Node, node_fields
 from gunreal.cluster.ray_errors import in_one_line
 from gunreal.cluster.reducer import Refused
-from gunreal.config.schema import Config, ConfigError
+from gunreal.config.schema import Config, ConfigError, is_auto
 from gunreal.config.version import VERSION
 from gunreal.experience.spec import Spec
 from gunreal.records.warning import warn
@@ -126,7 +126,7 @@ class Fleet:
 
     def _seat(self, now: float) -> None:
         """Starts the nodes that are missing, in the first free slots. Slots are numbered over the machines in turn."""
-        wanted = self._config.nodes or len(self._machines)
+        wanted = len(self._machines) if is_auto(self._config, "nodes") else self._config.nodes
         taken = [member.machine.id for member in self.members.values()]
         # Slots need not be consecutive, because machines may leave.
         free = (slot for slot in itertools.count() if slot not in self.members)

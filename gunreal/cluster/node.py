@@ -18,9 +18,8 @@ from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
 from gunreal.learning.registry import interface
-from gunreal.runtime import ram
 from gunreal.runtime.parallel import ParallelRunner
-from gunreal.runtime.system import System
+from gunreal.runtime.system import System, on_this_machine
 from gunreal.runtime.trainer import Trainer
 from gunreal.tasks import registry
 
@@ -167,7 +166,7 @@ def _checked(told: Assignment) -> tuple[Config, Spec]:
     except TypeError as error:
         raise Refused(f"its gunreal has another configuration ({error}); install the same on all machines") from error
     devices.check_installed(config.backend)
-    spec = interface(config)[0]
+    spec, _, config = interface(config)
     different = [name for name in Spec._fields if getattr(spec, name) != getattr(told.spec, name)]
     if different:
         name = different[0]
@@ -175,7 +174,8 @@ def _checked(told: Assignment) -> tuple[Config, Spec]:
             f"its {config.env} has {name} {getattr(spec, name)} instead of {getattr(told.spec, name)}; "
             "install the same environment on all machines"
         )
-    return dataclasses.replace(config, memory_limit=ram.limit(config.memory_limit) // told.sharing), spec
+    config = on_this_machine(config)
+    return dataclasses.replace(config, memory_limit=config.memory_limit // told.sharing), spec
 
 
 def node_fields(config: Config, serial: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections import defaultdict, deque
 
 import numpy as np
 
-from gunreal.config.derived import minibatch_count, rollouts_per_batch
+from gunreal.config.derived import rollouts_per_batch
 from gunreal.config.schema import Config
 
 _REMEMBERED = 256  # answers whose times set the deadline
@@ -22,7 +22,7 @@ def answers_per_turn(config: Config) -> int:
     for all of them, and the next ones find their rollouts ready. Such a wait comes at least once per turn.
     """
     batches = -(-config.agents // rollouts_per_batch(config))
-    return batches * (config.ppo_epochs * minibatch_count(config) if config.algorithm == "ppo" else 1)
+    return batches * (config.ppo_epochs * config.ppo_minibatches if config.algorithm == "ppo" else 1)
 
 
 class Round:

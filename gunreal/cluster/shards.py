@@ -23,12 +23,6 @@ _PATIENCE = 10.0  # seconds for a call of a reducer; only a lost machine or a st
 _FAREWELL = 2.0  # seconds for the last copy after the head is lost: a reducer answers within milliseconds, or never
 _LOOK = 0.5  # seconds between looks for a machine
 _STARTING = 120.0  # seconds for the start of its process
-_PER_REDUCER = 16 * 2**20  # bytes of gradients a round that one reducer should take at most
-
-
-def choose(asked: int, machines: int, nodes: int, weights: int) -> int:
-    """The number of reducers: as asked, or by the bytes of all gradients, at most one on each machine."""
-    return asked or max(1, min(machines, 8, math.ceil(4 * weights * nodes / _PER_REDUCER)))
 
 
 class Step(NamedTuple):

@@ -7,8 +7,9 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from gunreal.config.derived import device_groups, first_rate, is_cluster, is_device, largest_divisor, per_process, shown
-from gunreal.config.schema import FIELDS, Config, ConfigError, close_match
+from gunreal.config.derived import is_cluster, is_device, largest_divisor, per_process
+from gunreal.config.resolve import resolved
+from gunreal.config.schema import AUTO, AUTOMATIC, FIELDS, Config, ConfigError, close_match, is_auto
 from gunreal.config.values import is_number
 
 _MIN_MEMORY = 64 * 2**20
@@ -18,9 +19,14 @@ _OF_PROCESSES += ("scheduler_seconds", "max_batch", "env_timeout", "min_batch", 
 _OF_PROCESSES += ("replay_fill", "nodes", "cluster", "ppo_overlap")
 _OF_DEVICES = ("devices", "device_batches", "device_spread")
 _OF_CLUSTERS = ("reducers", "rate_scaling", "warmup", "quorum", "sync", "gradient_dtype", "node_timeout")
-_OF_ALGORITHMS = {
-    "ppo": ("gae_lambda", *(name for name in FIELDS if name.startswith("ppo_"))),
-    "dqn": tuple(name for name in FIELDS if name.startswith("dqn_")),
+_OF_CHOICES: dict[str, dict[str, Sequence[str]]] = {  # settings that only have an effect on one choice of another one
+    "optimizer": {"rmsprop": ("rms_decay", "rms_initial"), "adam": ("beta1", "beta2")},
+    "algorithm": {
+        "ppo": ("gae_lambda", *(name for name in FIELDS if name.startswith("ppo_"))),
+        "a3c": ("correction",),
+        "dqn": tuple(name for name in FIELDS if name.startswith("dqn_")),
+    },
+    "correction": {"epsilon": ("log_epsilon",)},
 }
 
 
@@ -46,15 +52,17 @@ def check(config: Config, given: Collection[str] = frozenset(FIELDS)) -> None:
         _check_limits(name, getattr(config, name))
     _check_names(config)
     _check_system(config)
-    _check_learner(config)
+    _check_learner(resolved(config))
     _check_cluster(config)
     if is_device(config):
-        _check_device(config)
+        _check_device(resolved(config))
     _check_effect(config, given)
     _check_packages(config)  # last, so that the other errors do not depend on what is installed
 
 
 def _check_limits(name: str, value: Any) -> None:
+    if name in AUTOMATIC and value == AUTO:
+        return
     limits = FIELDS[name].metadata
     if "choices" in limits and value not in limits["choices"]:
         hint = close_match(value, limits["choices"])
@@ -68,7 +76,7 @@ def _check_limits(name: str, value: Any) -> None:
     rules = [rule for rule in wanted if rule]
     if not all(holds for holds, _ in rules):
         rule = " and ".join(text for _, text in rules)
-        raise ConfigError(f"{name} is {value!r}, but must be {rule} (default {shown(name, FIELDS[name].default)})")
+        raise ConfigError(f"{name} is {value!r}, but must be {rule} (default {FIELDS[name].default!r})")
 
 
 def _check_names(config: Config) -> None:
@@ -153,7 +161,7 @@ def _check_system(config: Config) -> None:
     group = -(-per_process(config) // 2)
     if config.max_batch < group and not is_device(config):
         raise ConfigError(f"max_batch {config.max_batch} is below the group size of {group} agents; raise max_batch")
-    if 0 < config.memory_limit < _MIN_MEMORY:
+    if not is_auto(config, "memory_limit") and config.memory_limit < _MIN_MEMORY:
         fix = "give a unit" if config.memory_limit < 2**10 else "raise it"
         raise ConfigError(
             f"memory_limit is {config.memory_limit} bytes, but must be at least {_MIN_MEMORY // 2**20}MiB; "
@@ -166,17 +174,6 @@ def _check_system(config: Config) -> None:
 
 
 def _check_learner(config: Config) -> None:
-    for name in ("entropy", "entropy_end", "reward_clip"):
-        if -1 < (value := getattr(config, name)) < 0:
-            raise ConfigError(f"{name} is {value}, but must be at least 0, or -1 for the default")
-    for name in ("rms_decay", "rms_initial"):
-        if getattr(config, name) != FIELDS[name].default and config.optimizer != "rmsprop":
-            raise ConfigError(f"{name} has no effect on {config.optimizer}; leave it out or use --optimizer rmsprop")
-    for name in ("beta1", "beta2"):
-        if getattr(config, name) != FIELDS[name].default and config.optimizer != "adam":
-            raise ConfigError(f"{name} has no effect on {config.optimizer}; leave it out or use --optimizer adam")
-    if config.algorithm != "a3c" and config.correction != FIELDS["correction"].default:
-        raise ConfigError(f"correction has no effect on {config.algorithm}; leave it out or use --algorithm a3c")
     if config.algorithm == "dqn" and not is_device(config):
         raise ConfigError("dqn runs on devices only; add --runner device or use --algorithm ppo")
     if config.algorithm == "dqn" and config.dqn_steps > config.t_max:
@@ -184,11 +181,9 @@ def _check_learner(config: Config) -> None:
             f"dqn_steps {config.dqn_steps} is above t_max {config.t_max}; "
             f"use --dqn_steps {config.t_max}, or raise t_max"
         )
-    if config.log_epsilon != FIELDS["log_epsilon"].default and config.correction != "epsilon":
-        raise ConfigError(f"log_epsilon has no effect on {config.correction}; leave it out or use --correction epsilon")
-    if config.learning_rate_end > first_rate(config):
+    if config.learning_rate_end > config.learning_rate:
         raise ConfigError(
-            f"learning_rate_end {config.learning_rate_end} is above learning_rate {first_rate(config)}; lower it"
+            f"learning_rate_end {config.learning_rate_end} is above learning_rate {config.learning_rate}; lower it"
         )
 
 
@@ -217,11 +212,14 @@ def _without_effect(config: Config) -> Iterator[tuple[Sequence[str], str, str]]:
         yield ("task_share",), "without tasks", "add --tasks"
     if not config.env.startswith("ALE/"):
         yield ("protocol",), f"on {config.env}", "choose an Atari game, such as ALE/Pong-v5"
-    for algorithm, names in _OF_ALGORITHMS.items():
-        if config.algorithm != algorithm:
-            yield names, f"on {config.algorithm}", f"use --algorithm {algorithm}"
+    for setting, choices in _OF_CHOICES.items():
+        for choice, names in choices.items():
+            if (value := getattr(config, setting)) != choice:
+                yield names, f"on {value}", f"use --{setting} {choice}"
     if config.algorithm == "dqn":
-        yield ("entropy", "entropy_end", "value_weight"), "on dqn", "use --algorithm ppo"
+        # A resolved configuration has the entropy weight 0, which is the effect.
+        yield [name for name in ("entropy", "entropy_end") if getattr(config, name)], "on dqn", "use --algorithm ppo"
+        yield ("value_weight",), "on dqn", "use --algorithm ppo"
         if "vr" not in config.tasks and not any(":" in task for task in config.tasks):  # which may be a kind of vr
             yield ("normalize_returns",), "on dqn without the task vr", "add --tasks vr"
     if not is_cluster(config):
@@ -239,7 +237,7 @@ def _is_set(config: Config, name: str, given: Collection[str]) -> bool:
 def _check_device(config: Config) -> None:
     if config.devices != "all" and not (config.devices.isdecimal() and int(config.devices) > 0):
         raise ConfigError(f"devices is {config.devices!r}, but must be a number of at least 1, or all")
-    groups = device_groups(config)
+    groups = config.device_batches
     if config.t_max % groups:
         raise ConfigError(
             f"device_batches {groups} does not divide t_max {config.t_max}; use --device_batches "

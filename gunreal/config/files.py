@@ -7,24 +7,48 @@ import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomli_w
 
 from gunreal.config import units
-from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, typed
+from gunreal.config.schema import AUTO, FIELDS, Config, ConfigError, close_match, typed
+from gunreal.config.version import VERSION
+
+_VERSION, _USED = "version", "used"
+_HEAD = f"""\
+# The settings of a run, saved by gunreal.
+# Each start chooses the value of a setting that is "{AUTO}". [{_USED}] shows what the last start has chosen.
+"""
+
+
+class File(NamedTuple):
+    """A TOML file with settings.
+
+    Attributes:
+      values: the fields that it sets, converted to their types.
+      version: version of gunreal that has saved it. Empty for a file that somebody wrote.
+    """
+
+    values: dict[str, Any]
+    version: str
 
 
 def load(path: str | Path) -> dict[str, Any]:
-    """Reads the fields set by a TOML file. `Config(**load(path))` is the complete configuration.
+    """The fields set by a TOML file. `Config(**load(path))` is the complete configuration. Raises as `read`."""
+    return read(path).values
 
-    Returns:
-      The values by field name, converted to the types of the fields.
+
+def read(path: str | Path) -> File:
+    """Reads a TOML file.
 
     Raises:
       ConfigError: the file cannot be read, is not valid TOML, has an unknown key or has a value of the wrong type.
     """
-    return fields(parsed(path), str(path))
+    found = parsed(path)
+    version = found.pop(_VERSION, "")
+    found.pop(_USED, None)
+    return File(fields(found, str(path)), str(version))
 
 
 def parsed(path: str | Path) -> dict[str, Any]:
@@ -53,24 +77,50 @@ def fields(found: Mapping[str, Any], where: str, others: Iterable[str] = ()) -> 
             raise ConfigError(f"{where}: task_weight is a flag only; write weight = 0.05 in a table [task.pc]")
         if name not in FIELDS:
             raise ConfigError(f"{where}: unknown key {name}{close_match(name, [*FIELDS, *others]) or '; leave it out'}")
+    memory = found.get("memory_limit", AUTO)
     try:
-        sizes = {name: units.parse_size(found[name]) for name in ("memory_limit",) if isinstance(found.get(name), str)}
+        sizes = {"memory_limit": units.parse_size(memory)} if isinstance(memory, str) and memory != AUTO else {}
         return {name: typed(name, value) for name, value in {**found, **sizes}.items()}
     except ValueError as error:
         raise ConfigError(f"{where}: {error}") from error
 
 
-def save(config: Config, path: str | Path) -> None:
-    """Writes all fields as TOML, so that `Config(**load(path)) == config`. Raises OSError."""
-    write(dataclasses.asdict(config), path)
+def load_saved(path: str | Path) -> Config:
+    """The configuration that a run has saved.
+
+    Raises:
+      ConfigError: as `read`, or another version of gunreal has saved it, and its settings are not those of this one.
+    """
+    found = parsed(path)
+    version, names = found.get(_VERSION), found.keys() - {_VERSION, _USED}
+    if version is None or (version != VERSION and names != FIELDS.keys()):
+        made_by = f"gunreal {version}" if version else "an older version of gunreal"
+        raise ConfigError(f"{path} was made by {made_by}; use that version for this run, or start a new run")
+    if missing := [name for name in FIELDS if name not in names]:
+        raise ConfigError(f"{path} lacks {missing[0]}; add it, or start a new run")
+    return Config(**load(path))
 
 
-def write(values: Mapping[str, Any], path: str | Path) -> None:
-    """Writes fields as TOML. The file is replaced as a whole, or not at all. Raises OSError."""
+def save(config: Config, path: str | Path, used: Mapping[str, Any] | None = None) -> None:
+    """Writes all fields and the version of gunreal as TOML, so that `load_saved(path) == config`. Raises OSError.
+
+    The file is replaced as a whole, or not at all.
+
+    Args:
+      config: the configuration.
+      path: the file.
+      used: values of settings that are "auto", for people who read the file.
+    """
+    table = {_VERSION: VERSION, **dataclasses.asdict(config), **({_USED: dict(used)} if used else {})}
+    write(table, path, _HEAD)
+
+
+def write(values: Mapping[str, Any], path: str | Path, head: str = "") -> None:
+    """Writes fields as TOML after a comment. The file is replaced as a whole, or not at all. Raises OSError."""
     path = Path(path)
     temporary = path.with_suffix(".tmp")
     try:
-        temporary.write_bytes(tomli_w.dumps(values).encode())
+        temporary.write_bytes((head + tomli_w.dumps(values)).encode())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

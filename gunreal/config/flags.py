@@ -10,7 +10,7 @@ import functools
 import itertools
 import re
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +18,9 @@ from absl import flags
 
 from gunreal.config import folders, usage
 from gunreal.config.checks import check
-from gunreal.config.files import load
-from gunreal.config.schema import FIELDS, TYPES, Config, ConfigError, close_match, typed
+from gunreal.config.files import File
+from gunreal.config.files import read as read_file
+from gunreal.config.schema import AUTO, AUTOMATIC, FIELDS, TYPES, Config, ConfigError, close_match, typed
 from gunreal.config.units import parse_count, parse_size
 
 _TABLES = ("env_args", "task", "network_args")
@@ -34,10 +35,13 @@ class Extras(NamedTuple):
     Attributes:
       resume: folder of the run to continue, or None.
       given: fields set by the TOML file or by a flag, by name.
+      chosen: names of those that the user has chosen: all of them, or without those of a file that a run has saved,
+        because it sets all fields.
     """
 
     resume: Path | None
     given: dict[str, Any]
+    chosen: Collection[str]
 
 
 def from_flags(argv: Sequence[str]) -> tuple[Config, Extras]:
@@ -63,13 +67,14 @@ def from_flags(argv: Sequence[str]) -> tuple[Config, Extras]:
         print(_help(argv[0], full, "resume" in found))
         raise SystemExit(0)
     resume, path = found.pop("resume", None), found.pop("config", None)
-    given = merge(load(path) if path is not None else {}, _with_weights(found))
+    file = read_file(path) if path is not None else File({}, "")
+    given = merge(file.values, _with_weights(found))
     if resume is not None:
         run_dir = folders.find(resume, given.pop("logdir", Config.logdir))
-        return folders.resume_config(run_dir, given), Extras(run_dir, given)
-    config = Config(**given)
-    check(config)
-    return config, Extras(None, given)
+        return folders.resume_config(run_dir, given), Extras(run_dir, given, ())
+    config, chosen = Config(**given), found.keys() if file.version else given.keys()
+    check(config, chosen)
+    return config, Extras(None, given, chosen)
 
 
 def settings(argv: Sequence[str]) -> dict[str, Any]:
@@ -135,10 +140,9 @@ def _define_pairs(name: str, help: str, values: flags.FlagValues) -> None:
 def _converter(name: str, kind: Any) -> Callable[[str], Any]:
     if name == "tasks":
         return lambda text: tuple(task.strip() for task in text.split(",")) if text.strip() else ()
-    if name == "memory_limit":
-        return parse_size
     converters: dict[Any, Callable[[str], Any]] = {int: parse_count, float: _parse_float, str: str}
-    return converters[kind]
+    convert = parse_size if name == "memory_limit" else converters[kind]
+    return (lambda text: AUTO if text == AUTO else convert(text)) if name in AUTOMATIC else convert
 
 
 def _parse_float(text: str) -> float:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from gunreal.config.checks import check
-from gunreal.config.derived import shown
-from gunreal.config.files import load, save
+from gunreal.config.files import load_saved, save
+from gunreal.config.resolve import OF_MACHINE
 from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, typed
 from gunreal.config.task_options import resumed, unchangeable
 
@@ -28,17 +28,14 @@ CHANGEABLE = frozenset(
     ("steps", "checkpoint_minutes", "keep_checkpoints", "metrics_seconds", "track")
     + ("eval_steps", "eval_minutes", "eval_episodes")
     + ("agents", "agents_per_process", "predictors", "trainers", "scheduler", "scheduler_seconds")
-    + ("memory_limit", "max_batch", "env_timeout", "layout")
-    + ("devices", "nodes", "cluster", "reducers", "quorum", "gradient_dtype", "node_timeout")
+    + ("max_batch", "env_timeout", "devices", "cluster", "quorum", "gradient_dtype", "node_timeout")
+    + OF_MACHINE
 )
-
-# Values for run folders whose configuration lacks these fields.
-_BEFORE_FIELDS = {"normalize_observations": "off", "normalize_returns": False, "algorithm": "a3c"}
 
 
 def saved_config(run_dir: str | Path) -> Config:
-    """The configuration saved in a run's folder. Raises ConfigError as `gunreal.config.files.load` does."""
-    return Config(**{**_BEFORE_FIELDS, **load(Path(run_dir) / CONFIG)})
+    """The configuration saved in a run's folder. Raises ConfigError as `gunreal.config.files.load_saved` does."""
+    return load_saved(Path(run_dir) / CONFIG)
 
 
 def prepare_run_dir(config: Config) -> Path:
@@ -76,14 +73,14 @@ def expanded(path: str) -> Path:
         raise ConfigError(f"{path} begins with the home folder of an unknown user; write it without ~") from error
 
 
-def save_resumed(config: Config, run_dir: str | Path) -> None:
-    """Saves the configuration with which a run is resumed.
+def save_started(config: Config, run_dir: str | Path, used: Mapping[str, Any]) -> None:
+    """Saves the configuration with which a run starts or is resumed, and what was chosen for this machine.
 
     Raises:
       ConfigError: the folder cannot be written.
     """
     try:
-        save(config, Path(run_dir) / CONFIG)
+        save(config, Path(run_dir) / CONFIG, used)
     except OSError as error:
         raise unwritable(run_dir, error) from error
 
@@ -197,7 +194,7 @@ def resume_config(run_dir: str | Path, overrides: Mapping[str, Any]) -> Config:
             raise ConfigError(f"the configuration has no {name}{close_match(name, FIELDS) or '; leave it out'}")
         value, kept = typed(name, value), getattr(saved, name)
         if name not in CHANGEABLE | {"logdir", "task"} and value != kept:
-            raise unchangeable(name, shown(name, kept), shown(name, value))
+            raise unchangeable(name, repr(kept), repr(value))
     changed = {name: typed(name, value) for name, value in overrides.items() if name in CHANGEABLE}
     if "task" in overrides:
         changed["task"] = resumed(saved, typed("task", overrides["task"]))

@@ -14,6 +14,8 @@ from typing import Any
 
 from gunreal.config.values import OneLineError, converted
 
+AUTO = "auto"  # default of the settings whose value gunreal chooses, see `gunreal.config.resolve`
+
 
 def field(default: Any, help: str, **limits: Any) -> Any:
     """A field with its help text and its limits: `choices`, `low` and `high` (inclusive), `above` and `below`."""
@@ -30,6 +32,9 @@ class Config:
     Values are converted to the type of their field: `agents=16.0` becomes 16, and a list of tasks becomes a tuple. A
     function or class for `env`, and a class in `tasks`, become "module:name". A value that cannot be converted raises
     `ConfigError`. `gunreal.config.checks.check` checks all other rules. Its `ConfigError` names the fix in one line.
+
+    A field whose default is "auto" has a value of the annotated type in a run, once `gunreal.config.resolve.resolved`
+    has chosen it.
     """
 
     def __post_init__(self) -> None:
@@ -48,12 +53,12 @@ class Config:
         choices=("deterministic", "v5"),
     )
     emulator: str = field(
-        "auto",
+        AUTO,
         "Emulator for Atari games: own (gunreal's), ale (ale-py), or auto (own if it supports the game, else ale)",
-        choices=("auto", "own", "ale"),
+        choices=(AUTO, "own", "ale"),
     )
     observation: str = field("gray", "Color mode of image observations", choices=("gray", "rgb"))
-    image_key: str = field("", "Entry of a Dict observation to learn from. If empty, the image is chosen automatically")
+    image_key: str = field(AUTO, "Entry of a Dict observation to learn from. auto means its image")
     frame_size: int = field(84, "Height and width of a frame, in pixels", low=20, high=512)
     frame_stack: int = field(
         4, "Number of frames in one observation. Vector observations are not stacked", low=1, high=64
@@ -64,9 +69,9 @@ class Config:
         choices=("element", "channel", "off"),
     )
     reward_clip: float = field(
-        -1.0,
-        "Bound for clipping rewards. 0 disables clipping. -1 means 1 for Atari games and no clipping otherwise",
-        low=-1,
+        AUTO,
+        "Bound for clipping rewards. 0 disables clipping. auto means 1 for Atari games and 0 otherwise",
+        low=0,
     )
     # Tasks
     tasks: tuple[str, ...] = field((), "Auxiliary tasks, comma-separated: names from `gunreal tasks` or module:Class")
@@ -133,7 +138,7 @@ class Config:
     )
     scheduler_seconds: float = field(20.0, "Seconds between changes by the scheduler", above=0)
     memory_limit: int = field(
-        0, "Memory limit of a machine, in bytes or as in 2GiB. 0 means the cgroup's limit, or else the RAM", low=0
+        AUTO, "Memory limit of a machine, in bytes or as in 2GiB. auto means the cgroup's limit, or else the RAM"
     )
     max_batch: int = field(256, "Maximum number of observations in one prediction", low=1)
     env_timeout: float = field(
@@ -141,10 +146,10 @@ class Config:
     )
     devices: str = field("1", "Number of devices that a device run uses, or all")
     device_batches: int = field(
-        0,
-        "Number of groups of agents that update in turn in a device run, a divisor of t_max and of agents. 0 means one "
-        "group with PPO, and otherwise as many groups as can have batches of at least 80 agent steps",
-        low=0,
+        AUTO,
+        "Number of groups of agents that update in turn in a device run, a divisor of t_max and of agents. auto means "
+        "one group with PPO, and otherwise as many groups as can have batches of at least 80 agent steps",
+        low=1,
     )
     device_spread: int = field(
         100,
@@ -154,10 +159,10 @@ class Config:
     # Learner
     backend: str = field("tensorflow", "Keras backend", choices=("tensorflow", "jax"))
     layout: str = field(
-        "auto", "Layout of convolutions: nchw, nhwc, or auto (nchw on a GPU only)", choices=("nchw", "nhwc", "auto")
+        AUTO, "Layout of convolutions: nchw, nhwc, or auto (nchw on a GPU only)", choices=("nchw", "nhwc", AUTO)
     )
     network: str = field(
-        "auto",
+        AUTO,
         "Network: small (as in GUNREAL), large (GA3C's larger network), lstm (as in UNREAL), impala "
         "(residual), mlp, another installed network, module:Class, or auto (small for images, mlp for vectors)",
     )
@@ -165,12 +170,12 @@ class Config:
     first_stride: int = field(4, "Stride of the large network's first convolution, in pixels", low=1, high=4)
     hidden: int = field(256, "Number of units in the last layer of the torso", low=1)
     min_batch: int = field(
-        0, "Minimum size of a training batch, in agent steps. 0 means 960 with PPO and 80 with A3C", low=0
+        AUTO, "Minimum size of a training batch, in agent steps. auto means 960 with PPO and 80 with A3C", low=1
     )
     optimizer: str = field("adam", "Optimizer for all weights", choices=("rmsprop", "adam"))
     learning_rate: float = field(
-        0.0,
-        "Learning rate at the start of training. 0 means 8e-4 with PPO, and 5e-4 with A3C, DQN and in device runs",
+        AUTO,
+        "Learning rate at the start of training. auto means 8e-4 with PPO, and 5e-4 with A3C, DQN and in device runs",
         low=0,
     )
     learning_rate_end: float = field(0.0, "Learning rate at the end of training. It changes linearly", low=0)
@@ -193,10 +198,10 @@ class Config:
     )
     ppo_epochs: int = field(3, "Number of PPO epochs per batch", low=1, high=100)
     ppo_minibatches: int = field(
-        0,
-        "Number of minibatches per PPO epoch, with one update for each. 0 means 3, and in device runs as many as can "
-        "have 320 agent steps, but at least 3",
-        low=0,
+        AUTO,
+        "Number of minibatches per PPO epoch, with one update for each. auto means 3, and in device runs as many as "
+        "can have 320 agent steps, but at least 3",
+        low=1,
         high=1000,
     )
     ppo_overlap: int = field(
@@ -217,8 +222,10 @@ class Config:
     dqn_exploration_share: float = field(
         0.1, "Share of the training budget over which DQN's probability of a random action falls", above=0, high=1
     )
-    entropy: float = field(-1.0, "Weight of the entropy bonus (beta). -1 means 0.02 with PPO and 0.01 with A3C", low=-1)
-    entropy_end: float = field(-1.0, "Entropy weight at the end, reached linearly. -1 means no change", low=-1)
+    entropy: float = field(
+        AUTO, "Weight of the entropy bonus (beta). auto means 0.02 with PPO and 0.01 with A3C", low=0
+    )
+    entropy_end: float = field(AUTO, "Entropy weight at the end, reached linearly. auto means no change", low=0)
     reduction: str = field(
         "mean",
         "Reduction of the loss over the agent steps of a batch: mean, or sum (as in GA3C)",
@@ -237,10 +244,10 @@ class Config:
         choices=("float32", "bfloat16"),
     )
     threads: int = field(
-        0,
-        "CPU threads per network operation. 0 means all cores with PPO, --serial and in device runs, and a quarter of "
-        "them otherwise. With JAX, all numbers above 1 mean all cores",
-        low=0,
+        AUTO,
+        "CPU threads per network operation. auto means all cores with PPO, --serial and in device runs, and a quarter "
+        "of them otherwise. With JAX, all numbers above 1 mean all cores",
+        low=1,
     )
     transfer: str = field(
         "uint8",
@@ -249,11 +256,11 @@ class Config:
     )
     log_epsilon: float = field(1e-6, "GA3C's epsilon inside log pi, used with --correction epsilon", above=0, below=1)
     # Cluster
-    nodes: int = field(0, "Number of nodes. 0 means one, or one on each machine of --cluster", low=0, high=1024)
+    nodes: int = field(AUTO, "Number of nodes. auto means one, or one on each machine of --cluster", low=1, high=1024)
     cluster: str = field(
         "", "Address of a running Ray cluster, as in auto or HOST:6379. If empty, all nodes run on this machine"
     )
-    reducers: int = field(0, "Number of parameter servers. 0 means as many as suit the network", low=0, high=64)
+    reducers: int = field(AUTO, "Number of parameter servers. auto means as many as suit the network", low=1, high=64)
     quorum: float = field(
         0.9, "Share of the nodes whose gradients a round waits for. Below 1, a deadline also ends it", above=0, high=1
     )
@@ -275,7 +282,13 @@ class ConfigError(OneLineError):
 
 
 FIELDS = {f.name: f for f in dataclasses.fields(Config)}
+AUTOMATIC = tuple(name for name in FIELDS if FIELDS[name].default == AUTO)
 TYPES: dict[str, Any] = typing.get_type_hints(Config)
+
+
+def is_auto(config: Config, name: str) -> bool:
+    """Whether gunreal chooses the value of this field and has not done so yet."""
+    return bool(getattr(config, name) == AUTO)
 
 
 def close_match(word: str, known: Iterable[str]) -> str:
@@ -290,7 +303,10 @@ def typed(name: str, value: Any) -> Any:
     Raises:
       ConfigError: the value has another type.
     """
+    automatic = name in AUTOMATIC
+    if automatic and isinstance(value, str) and value == AUTO:
+        return AUTO
     try:
         return converted(name, TYPES[name], value)
     except ValueError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(f"{error}, or {AUTO}" if automatic else str(error)) from error

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
-from gunreal.config.derived import Rates, device_groups, largest_divisor, minibatch_count
+from gunreal.config.derived import Rates, largest_divisor
 from gunreal.config.schema import Config
 from gunreal.device import rollouts, sequences, store
 from gunreal.device.acting import Acting, Actors
@@ -95,10 +95,10 @@ class Program:
     ):
         self._config, self._spec, self._tasks, self._learner, self._places = config, spec, tasks, learner, places
         self._acting = Acting(config, spec, env, frames, learner.functional_predict, places.divided(env.step))
-        self.groups = device_groups(config)
+        self.groups = config.device_batches
         self.block = spec.t_max // self.groups
         size = config.agents // self.groups
-        self.parts = largest_divisor(size, minibatch_count(config)) if config.algorithm == "ppo" else 1
+        self.parts = largest_divisor(size, config.ppo_minibatches) if config.algorithm == "ppo" else 1
         self._orders = (config.ppo_epochs if config.algorithm == "ppo" else 1, self.parts, size // self.parts)
         self._replay = config.replay_size if tasks or config.algorithm == "dqn" else 0
         self.env_version: str = getattr(env, "version", "")

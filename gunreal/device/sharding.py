@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from gunreal.config.derived import device_groups, largest_divisor
+from gunreal.config.derived import largest_divisor
 from gunreal.config.schema import Config, ConfigError
 
 _AXIS = "agents"
@@ -35,7 +35,7 @@ class Places:
         count = len(found) if config.devices == "all" else int(config.devices)
         if count > len(found):
             raise ConfigError(f"devices is {count}, but JAX finds {len(found)}; use --devices {len(found)}, or all")
-        groups = device_groups(config)
+        groups = config.device_batches
         group = config.agents // groups
         if group % count:
             more = (group // count + 1) * count * groups

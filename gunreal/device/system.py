@@ -84,7 +84,7 @@ class DeviceSystem(BaseSystem):
     ):
         self.program, self.learner, places = make_program(config, spec, tasks, resumed)
         self._spec, self._explores = spec, config.algorithm == "dqn"
-        self._memory_limit = ram.limit(config.memory_limit)
+        self._memory_limit = config.memory_limit
         self._remedy = _OF_RESUMED if resumed else _OF_NEW
         _check_memory(self.program, places, self._memory_limit, self._remedy)
         with _enough_memory(self._remedy):

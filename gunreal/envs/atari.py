@@ -18,7 +18,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from gunreal.config.schema import Config, ConfigError
+from gunreal.config.schema import Config, ConfigError, is_auto
 from gunreal.config.values import is_number
 from gunreal.emulator.settings import PROTOCOLS
 from gunreal.envs.generic import similar
@@ -33,20 +33,25 @@ _EXTRA = {"lives": "lives", "ram": "getRAM", "rgb": "getScreenRGB"}
 
 
 class AtariEnv:
-    """`num_envs` Atari consoles that step one after the other. See `VectorEnv`."""
+    """`num_envs` Atari consoles that step one after the other. See `VectorEnv`.
+
+    Attributes:
+      emulator: "own" or "ale".
+    """
 
     dtype = "uint8"
 
     def __init__(self, config: Config, num_envs: int, extra_keys: Sequence[str] = ()):
         if unknown := set(extra_keys) - set(_EXTRA):
             raise ConfigError(f"{config.env} cannot record {sorted(unknown)}; available: {sorted(_EXTRA)}")
-        if config.image_key:
+        if not is_auto(config, "image_key"):
             raise ConfigError(f"image_key {config.image_key!r}: {config.env} has no Dict observation; leave it out")
         game, options = game_options(config)
         self.num_envs = num_envs
         channels, size = 3 if config.observation == "rgb" else 1, config.frame_size
         self.frame: tuple[int, ...] = (channels, size, size)
         self._consoles = [_Console(_open(config.emulator, game, options), options, channels) for _ in range(num_envs)]
+        self.emulator = "own" if self._consoles[0].is_own else "ale"
         screen = self._consoles[0].start_screen.shape
         self.raw = Raw(spaces.Box(0, 255, screen, np.uint8))
         # Shared by all consoles, so that it stays in the processor's cache.
@@ -116,7 +121,7 @@ class _Console:
         self.actions = ale.getLegalActionSet() if options["full_action_space"] else ale.getMinimalActionSet()
         self._skip, self._sticky = options["frameskip"], options["repeat_action_probability"]
         self._noop_max = options["noop_max"]
-        self._plays = hasattr(ale, "play")  # several frames in one call
+        self.is_own = hasattr(ale, "play")  # several frames in one call
 
     def reset(self, seed: int, screen: np.ndarray) -> None:
         """Starts the episode of `seed` and writes its first screen to `screen`."""
@@ -141,7 +146,7 @@ class _Console:
             if sticky is None or not sticky[k]:
                 self._held = self.actions[action]
             held.append(self._held)
-        reward = self.ale.play(held, screens[0]) if self._plays else self._play(held, screens)
+        reward = self.ale.play(held, screens[0]) if self.is_own else self._play(held, screens)
         terminated = self.ale.game_over(with_truncation=False)
         return reward, terminated, self.ale.game_truncated() and not terminated
 
@@ -163,7 +168,7 @@ class _Console:
 
 def why_ale(config: Config) -> str:
     """Returns in one line why `--emulator auto` uses ale-py. Empty if it does not."""
-    if config.emulator == "auto" and config.env.startswith("ALE/"):
+    if is_auto(config, "emulator") and config.env.startswith("ALE/"):
         try:
             _open("own", _game(config), _options(config))
         except ConfigError as error:

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation
 
-from gunreal.config.schema import Config, ConfigError
+from gunreal.config.schema import Config, ConfigError, is_auto
 from gunreal.envs.raw import NUMBERS, is_image, looks_like_images
 
 _MOST_ACTIONS = 1000
@@ -50,7 +50,7 @@ def flat(config: Config, env: gymnasium.Env) -> gymnasium.Env:
         env = NumberedActions(env, actions, count)
     seen = getattr(env, "observation_space", None)
     composite = isinstance(seen, spaces.Dict | spaces.Tuple)
-    return FlattenObservation(env) if composite and not config.image_key and _are_vectors(seen) else env
+    return FlattenObservation(env) if composite and is_auto(config, "image_key") and _are_vectors(seen) else env
 
 
 def _are_vectors(space: Any) -> bool:

@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 
 from gunreal.config.plugins import place
+from gunreal.config.resolve import Facts, resolved
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.raw import Raw
 from gunreal.envs.step import Step, VectorEnv
@@ -63,8 +64,11 @@ def describe(config: Config) -> Spec:
     return examine(config)[0]
 
 
-def examine(config: Config) -> tuple[Spec, Raw]:
-    """Opens `config.env` once and returns its interface, and what it itself observes.
+def examine(config: Config) -> tuple[Spec, Raw, Config]:
+    """Opens `config.env` once.
+
+    Returns:
+      Its interface, what it itself observes, and the configuration, resolved with both.
 
     Raises:
       ConfigError: as `make`, or an environment that is not the library's own cannot be opened.
@@ -79,10 +83,10 @@ def examine(config: Config) -> tuple[Spec, Raw]:
         raise ConfigError(f"{config.env} cannot be opened: {place(error)}") from error
     env.close()
     stack = config.frame_stack if len(env.frame) == 3 else 1
-    clip = config.reward_clip
-    if clip < 0:
-        clip = 1.0 if config.env.startswith("ALE/") else 0.0
-    return Spec(env.frame, stack, env.dtype, env.num_actions, config.t_max, config.discount, clip), env.raw
+    facts = Facts(is_image=len(env.frame) == 3, image_key=env.raw.key, emulator=getattr(env, "emulator", None))
+    config = resolved(config, facts)
+    spec = Spec(env.frame, stack, env.dtype, env.num_actions, config.t_max, config.discount, config.reward_clip)
+    return spec, env.raw, config
 
 
 def check_recorded(config: Config, fields: Collection[RecordedField]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeGuard
 import numpy as np
 from gymnasium import spaces
 
-from gunreal.config.schema import Config, ConfigError
+from gunreal.config.schema import Config, ConfigError, is_auto
 from gunreal.envs.resize import AreaResize
 
 _IMAGE_KEYS = ("image", "rgb", "pixels", "screen", "observation")  # preferred if several entries are images
@@ -85,7 +85,7 @@ def choose(config: Config, space: spaces.Space) -> tuple[spaces.Space, str | Non
     Raises:
       ConfigError: there is no such entry, or several.
     """
-    wanted = config.image_key
+    wanted = "" if is_auto(config, "image_key") else config.image_key
     if not isinstance(space, spaces.Dict):
         if wanted:
             raise ConfigError(f"image_key {wanted!r}: {config.env} has no Dict observation; leave it out")

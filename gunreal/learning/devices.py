@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gunreal.config.checks import is_installed
 from gunreal.config.derived import is_device
+from gunreal.config.resolve import Facts, resolved
 from gunreal.config.schema import ConfigError
 from gunreal.learning import heap
 
@@ -58,7 +59,7 @@ def usable(backend: str) -> str:
     return found[0]
 
 
-def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
+def select(backend: str, deterministic: bool = False, threads: int | None = None) -> None:
     """Selects the Keras backend of this process. Call this before anything imports Keras.
 
     TensorFlow is loaded without its converters for JAX, and Keras without `keras.visualization`.
@@ -68,8 +69,8 @@ def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
     Args:
       backend: "tensorflow" or "jax".
       deterministic: whether operations must be bit-reproducible, which can cost speed.
-      threads: number of CPU threads per operation. 0 means all cores. JAX supports only one or all. Threads spin while
-        they wait for each other, so small batches are cheapest with one.
+      threads: number of CPU threads per operation, by default one for each core. JAX supports only one or all. Threads
+        spin while they wait for each other, so small batches are cheapest with one.
 
     Raises:
       ValueError: the backend is unknown.
@@ -98,7 +99,7 @@ def select(backend: str, deterministic: bool = False, threads: int = 0) -> None:
         importlib.import_module("keras")
         gpus = tf.config.list_physical_devices("GPU")
         with contextlib.suppress(RuntimeError):  # TensorFlow is already initialized and keeps its threads
-            tf.config.threading.set_intra_op_parallelism_threads(threads)
+            tf.config.threading.set_intra_op_parallelism_threads(threads or cores())
     for gpu in gpus:
         with contextlib.suppress(RuntimeError):  # the program has already used the GPU, whose memory is configured
             tf.config.experimental.set_memory_growth(gpu, True)
@@ -130,9 +131,8 @@ def preferred(backend: str) -> Iterator[None]:
 
 def select_for(config: Config) -> None:
     """Selects the backend of a run. See `select`."""
-    alone = config.serial or is_device(config)  # reproducible, with nothing else beside it
-    all_cores = alone or config.algorithm == "ppo"  # whose agents wait during most updates
-    select(config.backend, alone, config.threads or (0 if all_cores else max(1, cores() // 4)))
+    reproducible = config.serial or is_device(config)
+    select(config.backend, reproducible, resolved(config, Facts(cores=cores())).threads)
 
 
 def cores() -> int:
@@ -170,9 +170,7 @@ def _quiet_stderr() -> Iterator[None]:
 
 
 def data_format(layout: str) -> str:
-    """Keras's name for a `--layout`: "nchw", "nhwc" or "auto", which is NCHW on a GPU and NHWC elsewhere."""
-    if layout == "auto":
-        layout = "nchw" if has_gpu() else "nhwc"
+    """Keras's name for a layout, "nchw" or "nhwc"."""
     return {"nchw": "channels_first", "nhwc": "channels_last"}[layout]
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gunreal.config.derived import entropy_weight
 from gunreal.config.schema import Config
 from gunreal.learning.normalizer import Moments
 from gunreal.learning.optimizer import make_optimizer
@@ -124,7 +123,7 @@ class Learner:
         self, batch: Mapping[str, Any], entropy: float | None = None, progress: float = 0.0
     ) -> dict[str, Any]:
         """The arguments of the compiled function. What changes from update to update is an array."""
-        weight = entropy_weight(self._config) if entropy is None else entropy
+        weight = self._config.entropy if entropy is None else entropy
         now = {"entropy": np.full(1, weight, "f4"), "progress": np.full(1, progress, "f4")}
         observations = batch["observations"].astype(self._sent, copy=False)
         return {**batch, "observations": observations, "base": batch["base"] | now}

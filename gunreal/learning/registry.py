@@ -6,14 +6,14 @@ import dataclasses
 from typing import Any
 
 from gunreal.config import plugins
-from gunreal.config.schema import FIELDS, Config, ConfigError
+from gunreal.config.schema import AUTO, FIELDS, Config, ConfigError, is_auto
 from gunreal.envs.make import examine
 from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
 from gunreal.learning.architecture import Architecture
 
-NETWORK = plugins.Kind("network", "gunreal.networks", Architecture, ("auto",))
+NETWORK = plugins.Kind("network", "gunreal.networks", Architecture, (AUTO,))
 
 
 def named(name: str, **options: Any) -> Architecture:
@@ -32,12 +32,11 @@ def load_network(config: Config, spec: Spec) -> Architecture:
     Raises:
       ConfigError: as `named`, the network does not fit the observations, or `first_stride` has no effect on it.
     """
-    name = config.network if config.network != "auto" else "small" if spec.is_image else "mlp"
-    fields = {field.name for field in dataclasses.fields(_load_class(config, name))}
+    fields = {field.name for field in dataclasses.fields(_load_class(config, config.network))}
     if reserved := sorted(fields & FIELDS.keys() & config.network_args.keys()):
         raise ConfigError(f"network_args has {reserved[0]}, which is a setting of its own; use --{reserved[0]}")
     settings = {field: getattr(config, field) for field in fields & FIELDS.keys()}
-    network = named(name, **settings, **config.network_args)
+    network = named(config.network, **settings, **config.network_args)
     if network.takes_images and not spec.is_image:
         memory = ", or one of your own with a cell, which gives memory" if network.state() else ""
         raise ConfigError(
@@ -50,16 +49,20 @@ def load_network(config: Config, spec: Spec) -> Architecture:
     return network
 
 
-def interface(config: Config) -> tuple[Spec, Raw]:
-    """Opens `config.env` once. Returns the interface of the run, and what the environment itself observes.
+def interface(config: Config) -> tuple[Spec, Raw, Config]:
+    """Opens `config.env` once.
+
+    Returns:
+      The interface of the run, what the environment itself observes, and the configuration, in which only settings of
+      the machine are still "auto".
 
     Raises:
       ConfigError: the environment or the network cannot be used.
     """
-    if config.network != "auto":
+    if not is_auto(config, "network"):
         _load_class(config, config.network)  # before an environment is opened
-    spec, raw = examine(config)
-    return spec._replace(state=load_network(config, spec).state()), raw
+    spec, raw, config = examine(config)
+    return spec._replace(state=load_network(config, spec).state()), raw, config
 
 
 def _load_class(config: Config, name: str) -> type[Architecture]:

@@ -219,7 +219,7 @@ def _read(path: Path) -> Checkpoint:
     blobs: dict[str, bytes] = {}
     with zipfile.ZipFile(path) as archive:
         meta = json.loads(archive.read(_META))
-        written = meta.pop(_SHA256, None)  # none was written before the first release
+        written = meta.pop(_SHA256)
         digest = _digest(meta)
         for name in archive.namelist():
             if name == _META:
@@ -231,7 +231,7 @@ def _read(path: Path) -> Checkpoint:
             else:
                 array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
                 state[name.removesuffix(".npy")] = array
-    if written not in (None, digest.hexdigest()):
+    if written != digest.hexdigest():
         raise ValueError("its content has changed")
     return Checkpoint(state, meta["extra"], blobs, path, meta["step"], meta["score"])
 

@@ -9,15 +9,16 @@ from pathlib import Path
 import psutil
 
 
-def limit(memory_limit: int = 0, root: Path = Path("/")) -> int:
-    """Number of bytes that all processes of a run together may use.
+def limit(root: Path = Path("/")) -> int:
+    """Number of bytes that all processes of a run together may use, unless the user sets another limit.
+
+    This is the smallest of the RAM and the limits of this process's cgroup and its ancestors (v2 `memory.max`, v1
+    `memory.limit_in_bytes`).
 
     Args:
-      memory_limit: limit set by the user, in bytes. 0 means the smallest of the RAM and the limits of this process's
-        cgroup and its ancestors (v2 `memory.max`, v1 `memory.limit_in_bytes`).
       root: folder that contains `/proc` and `/sys`.
     """
-    return memory_limit or min(_limits(root))
+    return min(_limits(root))
 
 
 def in_use(pids: Iterable[int], proc: Path = Path("/proc")) -> int:

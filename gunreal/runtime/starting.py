@@ -70,7 +70,7 @@ def adopt(
     Raises:
       ConfigError: no layer fits.
     """
-    before = saved.extra.get("config", {}).get("algorithm", "a3c")
+    before = saved.extra["config"]["algorithm"]
     # DQN's policy layer gives Q values, and that of the others the logits of probabilities.
     differ = before != algorithm and "dqn" in (before, algorithm)
     merged, copied, others = copy_layers(state, saved.state, ("weights/policy",) if differ else ())

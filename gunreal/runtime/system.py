@@ -12,7 +12,8 @@ import numpy as np
 from gunreal.acting.agent import Outbox, group_slices
 from gunreal.acting.pool import Member, Pool, close_all, rollouts_that_wait
 from gunreal.acting.predictor import BasePredictor, TaskPredictor
-from gunreal.config.derived import batch_steps, largest_divisor, per_process, rollouts_per_batch
+from gunreal.config.derived import largest_divisor, per_process, rollouts_per_batch
+from gunreal.config.resolve import Facts, resolved
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience import queues, seeds
 from gunreal.experience.replay import blank_past
@@ -32,6 +33,12 @@ from gunreal.runtime.trainer import Batcher, Trainer
 from gunreal.tasks import calls
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.recorded import recorded_fields
+
+
+def on_this_machine(config: Config) -> Config:
+    """Loads the framework, and chooses the settings of the machine that are still "auto"."""
+    devices.select_for(config)
+    return resolved(config, Facts(cores=devices.cores(), memory=ram.limit(), has_gpu=devices.has_gpu()))
 
 
 def build_learner(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], seed: int | None = None) -> Learner:
@@ -57,7 +64,7 @@ def build_learner(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], 
 def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], learner: Learner) -> Layout:
     """The memory layout of one agent process: rings with the recorded fields, and mailboxes of the tasks."""
     agents = per_process(config)
-    slots = rollouts_that_wait(-(-batch_steps(config) // config.t_max), agents, agents)  # one process must fill a batch
+    slots = rollouts_that_wait(-(-config.min_batch // config.t_max), agents, agents)  # one process must fill a batch
     extra = recorded_fields(tasks, spec)
     mailboxes: dict[str, tuple[tuple[int, ...], str]] = {}
     for task in tasks:
@@ -164,7 +171,7 @@ class System(BaseSystem):
         self.trainer = Trainer(self.learner, config, self.metrics, lengths, self.at_once, self._hurried)
         largest = max(group.stop - group.start for group in group_slices(self.layout.agents))
         self.groups_at_once = max(1, config.max_batch // largest)  # groups whose observations fit into one prediction
-        self.memory_limit = ram.limit(config.memory_limit)
+        self.memory_limit = config.memory_limit
         self._waits = Reader()
 
     def _hurried(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gunreal.acting.pool import Member, Pool
-from gunreal.config.derived import minibatch_count, rates, rollouts_per_batch
+from gunreal.config.derived import rates, rollouts_per_batch
 from gunreal.config.schema import Config
 from gunreal.experience import queues, seeds
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Past, concatenate_pasts, empty_observations
@@ -197,7 +197,7 @@ def updates(
     batch = {**batch, "base": {**batch["base"], "advantage": advantage}}
     rng = np.random.default_rng([config.seed, version, 0, seeds.MINIBATCHES])
     first = version // config.ppo_epochs  # number of updates so far that were in a first epoch
-    parts = minibatch_count(config)
+    parts = config.ppo_minibatches
     with_tasks = [takes_part(first + place, config.task_share) for place in range(parts)]
     yield from minibatches(batch, lengths, config.ppo_epochs, parts, rng, with_tasks)
 
@@ -269,9 +269,10 @@ class Trainer:
         The agents of the batch go on during the last `ppo_overlap` epochs. Their next rollouts then follow newer
         policies than if they went on at once, and neither they nor this thread wait for long.
         """
-        config, unused = self._config, batch["base"]["mask"].size
-        parts = min(minibatch_count(config), len(batch["base"]["mask"]))
-        alone = parts * max(0, config.ppo_epochs - config.ppo_overlap) if config.algorithm == "ppo" else 0
+        config, (rollouts, length) = self._config, batch["base"]["mask"].shape
+        unused, alone = rollouts * length, 0
+        if config.algorithm == "ppo":
+            alone = min(config.ppo_minibatches, rollouts) * max(0, config.ppo_epochs - config.ppo_overlap)
         for number, part in enumerate(updates(batch, config, self._lengths, self._learner.version)):
             if self._hurried():
                 break

@@ -283,10 +283,3 @@ def test_without_the_head_the_last_copy_is_what_reducers_that_live_have(monkeypa
         np.testing.assert_array_equal(whole.weights[made.parts[0]], weights[made.parts[0]])
         np.testing.assert_array_equal(whole.weights[died], rescaled(WEIGHTS)[died])
     assert made.replaced == 0
-
-
-def test_the_number_of_reducers_follows_the_traffic():
-    assert shards.choose(3, 1, 1, 1) == 3
-    assert shards.choose(0, 1, 64, 540_000) == 1  # one machine gains nothing by several
-    assert shards.choose(0, 64, 4, 540_000) == 1
-    assert shards.choose(0, 64, 64, 540_000) == 8

@@ -44,4 +44,4 @@ def test_descriptions_have_choices_and_defaults():
     assert "--seed Random seed (default 1)" in text
     assert "Keras backend: tensorflow, jax (default tensorflow)" in text
     assert "in a single thread (default false)" in text
-    assert "a quarter of them otherwise. With JAX, all numbers above 1 mean all cores (default 0)" in text
+    assert "a quarter of them otherwise. With JAX, all numbers above 1 mean all cores (default auto)" in text

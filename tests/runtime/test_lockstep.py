@@ -2,9 +2,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import sys
-from types import ModuleType
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -12,7 +9,6 @@ import pytest
 from gunreal.config.schema import ConfigError
 from gunreal.experience import queues
 from gunreal.runtime import lockstep
-from gunreal.tasks import base
 
 
 def test_saved_state_is_loaded():
@@ -42,39 +38,8 @@ class Evil:
 
 def test_no_checkpoint_runs_code(tmp_path):
     Evil.folder = tmp_path / "evil"
-    with pytest.raises(ConfigError, match="cannot be read: it holds posix.mkdir; start a new run"):
+    with pytest.raises(ConfigError, match="cannot be read: .*; start a new run"):
         lockstep.unpack(pickle.dumps({"workers": Evil()}))
     assert not Evil.folder.exists()
     with pytest.raises(ConfigError, match="cannot be read"):
         lockstep.unpack(b"{")
-
-
-def test_pickled_state_from_before_the_first_release_is_read():
-    rng = np.random.default_rng([3, 4])
-    state = {"rng": rng, "score": np.arange(3.0), "awaited": {1}, "waiting": np.zeros(2, queues.ROLLOUT)}
-    found = lockstep.unpack(pickle.dumps(state | {"first": np.int64(5)}))
-    assert found["rng"].random() == rng.random() and found["score"].tolist() == [0, 1, 2] and found["awaited"] == {1}
-    assert found["waiting"].dtype == queues.ROLLOUT and found["first"] == 5
-
-
-def test_objects_from_before_the_first_release_are_read_as_plain_values(monkeypatch):
-    """Such checkpoints hold groups and sequences as objects of `gunreal.agent` and `gunreal.tasks.base`."""
-
-    class Group:
-        def __init__(self, sequences):
-            self.first, self.closed, self.sequences = 20, 3, sequences
-
-    class Sequence(NamedTuple):
-        first: int
-        length: int
-
-    agent = ModuleType("gunreal.agent")
-    for cls, module in ((Group, agent), (Sequence, base)):
-        cls.__module__, cls.__qualname__ = module.__name__, cls.__name__
-        monkeypatch.setattr(module, cls.__name__, cls, raising=False)
-    monkeypatch.setitem(sys.modules, "gunreal.agent", agent)
-    blob = pickle.dumps([Group({"vr": [Sequence(4, 2), None]})])
-    monkeypatch.undo()
-    assert not hasattr(base, "Sequence") and "gunreal.agent" not in sys.modules
-    found = lockstep.unpack(blob)
-    assert found == [{"first": 20, "closed": 3, "sequences": {"vr": [base.ReplaySequence(4, 2), None]}}]

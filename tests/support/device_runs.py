@@ -9,6 +9,7 @@ import pytest
 import scripted_functional
 from jax import numpy as jnp
 
+from gunreal.config.resolve import Facts, resolved
 from gunreal.config.schema import Config
 from gunreal.device.acting import Acting
 from gunreal.device.dqn_program import QProgram
@@ -61,7 +62,7 @@ def configure(**options) -> Config:
     """A configuration of the scripted environments, with small batches."""
     defaults = {"runner": "device", "env": "scripted_functional:make", "env_args": {"script": SCRIPT}, "agents": 8}
     defaults |= {"t_max": 4, "algorithm": "a3c", "device_spread": 0, "reward_clip": 0.6}
-    return Config(**(defaults | options))
+    return resolved(Config(**(defaults | options)), Facts(memory=2**40))
 
 
 def interface(config: Config, state: int = 0) -> Spec:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from gunreal.acting.pool import Pool
+from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config
 from gunreal.records.metrics import RunMetrics
 from gunreal.runtime.parallel import ParallelRunner
@@ -53,7 +54,7 @@ class FakeRemote:
 
 def make_run(memory_limit=100_000 * MIB, resumed=None, **options):
     """A run of three processes with two agents each. Most of its other parts are missing."""
-    config = Config(agents=6, agents_per_process=2, env_timeout=30, t_max=5, **options)
+    config = resolved(Config(agents=6, agents_per_process=2, env_timeout=30, t_max=5, **options))
     system = SimpleNamespace(
         config=config,
         spec=SimpleNamespace(t_max=5),

@@ -11,6 +11,7 @@ from gunreal.acting.agent import Outbox
 from gunreal.acting.pool import Local, Pool
 from gunreal.acting.predictor import BasePredictor, TaskPredictor
 from gunreal.config.derived import rollouts_per_batch
+from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config
 from gunreal.experience import queues
 from gunreal.experience.spec import RecordedField, Spec
@@ -111,13 +112,15 @@ class Bench:
     def __init__(self, script="---T", tasks=(), members=1, agents=2, stack=2, **options):
         defaults = {"t_max": 4, "min_batch": 8, "replay_size": 40, "discount": 0.5, "serial": True}
         defaults |= {"algorithm": "a3c", "correction": "epsilon", "reward_clip": 1.0}
-        self.config = config = Config(
-            env=scripted_env.SCRIPTED,
-            env_args={"script": script},
-            tasks=tuple(tasks),
-            agents=members * agents,
-            agents_per_process=agents,
-            **(defaults | options),
+        self.config = config = resolved(
+            Config(
+                env=scripted_env.SCRIPTED,
+                env_args={"script": script},
+                tasks=tuple(tasks),
+                agents=members * agents,
+                agents_per_process=agents,
+                **(defaults | options),
+            )
         )
         self.spec = Spec((3,), stack, "float32", 3, config.t_max, config.discount, config.reward_clip)
         self.tasks = load_tasks(config.tasks, config.task)

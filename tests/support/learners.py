@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
@@ -49,7 +50,7 @@ class Fit(AuxiliaryTask):
         return ops.max(outputs[:, 0], axis=-1)
 
 
-def make_learner(config=CONFIG, tasks=(Fit(),), seed=3, layout="auto", kind="small"):
+def make_learner(config=CONFIG, tasks=(Fit(),), seed=3, layout="nhwc", kind="small"):
     from gunreal.learning.network import Network
 
     spec = SPEC._replace(state=32) if kind == "lstm" else SPEC
@@ -64,7 +65,7 @@ def make_learner(config=CONFIG, tasks=(Fit(),), seed=3, layout="auto", kind="sma
         fuse=devices.fused,
         side_by_side=devices.side_by_side(),
     )
-    return backend.make_learner(network, config)
+    return backend.make_learner(network, resolved(config))
 
 
 def make_past(count, steps, seed=0):

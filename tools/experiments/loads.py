@@ -16,7 +16,7 @@ from measuring.loads import EMULATION, INFERENCE, TRAINING
 
 from experiments import saved
 from experiments.table import TASKS, Experiment
-from gunreal.config.derived import device_groups
+from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config, ConfigError
 
 ENGINES = {  # of the paper, with the fields of a configuration
@@ -57,12 +57,13 @@ class Measurement(NamedTuple):
         if not self.env.startswith("ALE/"):
             chosen.pop("emulator", None)
         chosen |= {"env": self.env, "agents": self.agents, "algorithm": self.algorithm, "tasks": self.tasks}
-        config = Config(**chosen, device_batches=self.batches)
+        groups = {"device_batches": self.batches} if self.batches else {}
+        on_device = resolved(Config(**chosen | {"runner": "device"} | groups))
         if self.engine == "device":
-            return config
-        batch = self.agents // device_groups(config) * config.t_max
-        each = max(config.agents_per_process, self.agents // _MOST_PROCESSES)
-        return replace(config, device_batches=0, min_batch=batch, agents_per_process=each)
+            return Config(**chosen, **groups)
+        batch = self.agents // on_device.device_batches * on_device.t_max
+        each = max(on_device.agents_per_process, self.agents // _MOST_PROCESSES)
+        return Config(**chosen, min_batch=batch, agents_per_process=each)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from gunreal.config.derived import entropy_weight
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.spec import Spec
-from gunreal.runtime.system import build_learner
+from gunreal.runtime.system import build_learner, on_this_machine
 from gunreal.train import prepare
 from measuring import measure
 
@@ -105,7 +104,7 @@ def both_ways(config: Config, spec: Spec) -> TensorFlow | Jax:
         logits, value = outputs
         named = {"logits": logits[:, None], "value": value[:, None], "scale": 1.0}
         weights = {
-            "entropy": entropy_weight(config),
+            "entropy": config.entropy,
             "value_weight": config.value_weight,
             "log_epsilon": config.log_epsilon,
         }
@@ -121,7 +120,8 @@ def compare(config: Config, size: int, batch: int, rounds: int) -> dict[str, flo
       Median milliseconds of "predict", "train", "keep" and "continued", and "difference", the largest difference
       between the gradients of a weight, relative to its largest gradient.
     """
-    spec = prepare(config).spec
+    spec, _, _, config = prepare(config)
+    config = on_this_machine(config)
     ways = both_ways(config, spec)
     rng = np.random.default_rng(0)
     observations = rng.integers(0, 256, (batch, *spec.observation)).astype(spec.dtype)

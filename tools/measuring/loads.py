@@ -55,10 +55,11 @@ def emulation(config: Config, seconds: float) -> float:
 
 def inference(config: Config, seconds: float) -> float:
     """Acts with a new network: in compiled programs, or step by step with environments in this process."""
-    from gunreal.runtime.system import build_learner
+    from gunreal.runtime.system import build_learner, on_this_machine
     from gunreal.train import prepare
 
-    spec, tasks, _ = prepare(config)
+    spec, tasks, _, config = prepare(config)
+    config = on_this_machine(config)
     learner: Any = build_learner(config, spec, tasks)
     if config.runner != "device":
         return _predicted(config, spec, learner, seconds)

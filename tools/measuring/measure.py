@@ -29,7 +29,7 @@ from gunreal.experience.spec import Spec
 from gunreal.learning import devices
 from gunreal.learning.learner import Learner
 from gunreal.runtime.parallel import ParallelRunner
-from gunreal.runtime.system import System
+from gunreal.runtime.system import System, on_this_machine
 from gunreal.runtime.trainer import updates
 from gunreal.train import prepare
 from measuring.sampling import child_seconds
@@ -131,7 +131,8 @@ def watched(config: Config, watch: Callable[[System], W]) -> tuple[System, W]:
     Returns:
       The closed system and its watcher.
     """
-    spec, tasks, _ = prepare(config)
+    spec, tasks, _, config = prepare(config)
+    config = on_this_machine(config)
     with tempfile.TemporaryDirectory() as folder:
         system = System(config, spec, tasks, Path(folder), None)
         try:
@@ -147,7 +148,7 @@ def watched(config: Config, watch: Callable[[System], W]) -> tuple[System, W]:
 
 def has_gpu() -> bool:
     """Whether the learner has an accelerator, which leaves all cores to the environments."""
-    return devices.data_format("auto") == "channels_first"
+    return devices.has_gpu()
 
 
 def parts_alone(system: System, whole: dict[str, Any], batch: dict[str, Any], seconds: float) -> dict[str, Any]:
