@@ -18,7 +18,7 @@ from gunreal.envs.make import make_raw
 from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec
 from gunreal.learning.registry import interface
-from gunreal.runtime.system import build_learner
+from gunreal.runtime.system import build_learner, on_this_machine
 
 BACKEND = os.environ.get("KERAS_BACKEND", "tensorflow")
 
@@ -59,8 +59,8 @@ CONFIGS = {
 def actor(name):
     """A network whose policy depends much on what it gets: learner, interface and raw observations."""
     config = CONFIGS[name]
-    spec, raw = interface(config)
-    learner = build_learner(config, spec, ())
+    spec, raw, config = interface(config)
+    learner = build_learner(on_this_machine(config), spec, ())
     state = learner.get_state()
     state["weights/policy/kernel"] = 1000 * state["weights/policy/kernel"]
     learner.set_state(state)

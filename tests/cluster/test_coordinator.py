@@ -11,6 +11,7 @@ from gunreal.cluster.coordinator import Coordinator, Gradient
 from gunreal.cluster.node import Answer, Description, node_fields
 from gunreal.cluster.reducer import Refused
 from gunreal.cluster.report import Report
+from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
 from gunreal.records.metrics import RunMetrics
@@ -142,7 +143,10 @@ def test_agent_steps_of_gradients_that_come_late_are_not_trained_on(sync, versio
 def test_nodes_learn_with_the_entropy_weight_and_the_progress_of_the_whole_run():
     """A node does not know how many agent steps the others have taken."""
     found, sent = Coordinator.__new__(Coordinator), []
-    found.config, found.metrics = Config(entropy=0.1, entropy_end=0.0, steps=1000), types.SimpleNamespace(step=250)
+    found.config, found.metrics = (
+        resolved(Config(entropy=0.1, entropy_end=0.0, steps=1000)),
+        types.SimpleNamespace(step=250),
+    )
     found._model = types.SimpleNamespace(version=4, size=3, moments=types.SimpleNamespace(vector=np.zeros(2)))
     found._shards = types.SimpleNamespace(weights=["part"])
     found._report = types.SimpleNamespace(sent=lambda size: None)
@@ -155,7 +159,7 @@ def test_nodes_learn_with_the_entropy_weight_and_the_progress_of_the_whole_run()
 def test_nodes_have_time_to_wait_for_rollouts(tmp_path, monkeypatch):
     """Most gradients find their rollouts ready, because those of a group arrive together."""
     monkeypatch.setattr(coordinator, "Engine", lambda config: Closable("a"))
-    config = Config(algorithm="a3c", agents=6, min_batch=20, nodes=2)
+    config = resolved(Config(algorithm="a3c", agents=6, min_batch=20, nodes=2))
     found = Coordinator(config, Spec((4,), 1, "float32", 2), (), tmp_path, None)
     for _ in range(20):
         for seconds in (0.3, 0.02, 0.02):
@@ -173,13 +177,13 @@ def test_a_failed_start_ends_ray(tmp_path, monkeypatch, module, name):
     monkeypatch.setattr(coordinator, "Engine", lambda config: engine)
     monkeypatch.setattr(module, name, fail)
     with pytest.raises(OSError, match="broken"):
-        Coordinator(Config(nodes=2), Spec((4,), 1, "float32", 2), (), tmp_path, None)
+        Coordinator(resolved(Config(nodes=2)), Spec((4,), 1, "float32", 2), (), tmp_path, None)
     assert engine.is_closed
 
 
 def test_the_learning_rate_follows_the_agent_steps_and_the_number_of_all_nodes():
     found = Coordinator.__new__(Coordinator)
-    found.config = Config(learning_rate=0.1, learning_rate_end=0.0, steps=1000, rate_scaling="linear")
+    found.config = resolved(Config(learning_rate=0.1, steps=1000, rate_scaling="linear"))
     found.metrics, found._fleet = types.SimpleNamespace(step=250), types.SimpleNamespace(ready=lambda: [None] * 4)
     assert found._rate() == pytest.approx(0.3)
 

@@ -12,7 +12,7 @@ from gunreal.config.version import VERSION
 from gunreal.learning import devices
 from gunreal.learning.registry import interface
 from gunreal.runtime import ram
-from gunreal.runtime.system import System, build_learner
+from gunreal.runtime.system import System, build_learner, on_this_machine
 
 CONFIG = Config(env="CartPole-v1", seed=7, hidden=16, agents=2, agents_per_process=2, backend=BACKEND)
 
@@ -53,7 +53,8 @@ def test_a_recurrent_network_takes_part():
 
 def test_all_nodes_start_with_the_weights_of_one_machine():
     """Their agents and predictors draw numbers of their own."""
-    expected = build_learner(CONFIG, interface(CONFIG)[0], ()).weights_sha256()
+    spec, _, config = interface(CONFIG)
+    expected = build_learner(on_this_machine(config), spec, ()).weights_sha256()
     drawn = set()
     for serial in (0, 3):
         config, spec = _checked(told(serial=serial))
@@ -73,7 +74,7 @@ def test_nodes_have_seeds_of_their_own():
     assert node_fields(CONFIG, 3) == others
 
 
-@pytest.mark.parametrize("limit", [0, 2 * 2**30])
+@pytest.mark.parametrize("limit", ["auto", 2 * 2**30])
 def test_the_nodes_of_a_machine_share_its_memory_limit(limit):
     config, _ = _checked(told(dataclasses.replace(CONFIG, memory_limit=limit))._replace(sharing=2))
-    assert config.memory_limit == ram.limit(limit) // 2
+    assert config.memory_limit == (ram.limit() if limit == "auto" else limit) // 2

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from gunreal.cluster.rounds import Round, answers_per_turn, rate_factor
+from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config
 
 
@@ -88,4 +89,4 @@ def test_without_warm_up_the_factor_is_there_at_once():
     ],
 )
 def test_a_turn_has_a_rollout_of_each_agent(algorithm, agents, min_batch, answers):
-    assert answers_per_turn(Config(algorithm=algorithm, agents=agents, min_batch=min_batch)) == answers
+    assert answers_per_turn(resolved(Config(algorithm=algorithm, agents=agents, min_batch=min_batch))) == answers

@@ -15,6 +15,7 @@ from gunreal.cluster.coordinator import Coordinator
 from gunreal.cluster.node import Answer
 from gunreal.cluster.reducer import Reducer, Shard
 from gunreal.cluster.shards import Shards
+from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config
 from gunreal.config.version import VERSION
 from gunreal.experience.spec import Spec
@@ -62,7 +63,7 @@ class Fleet:
 
 def make(folder, monkeypatch, sync):
     """A run that is about to receive two gradients, and the second of its two reducers."""
-    config, engine = Config(**FIELDS, nodes=2, sync=sync), Engine("a", "b")
+    config, engine = resolved(Config(**FIELDS, nodes=2, sync=sync)), Engine("a", "b")
     engine.close = lambda: None
     monkeypatch.setattr(coordinator, "Engine", lambda config: engine)
     found = Coordinator(config, Spec((4,), 1, "float32", 2), (), folder, None)

@@ -13,7 +13,6 @@ import jax  # noqa: E402
 from device_runs import KnownLearner, configure, interface  # noqa: E402
 
 from gunreal.acting.pool import AgentFailure  # noqa: E402
-from gunreal.config.derived import first_rate  # noqa: E402
 from gunreal.config.schema import ConfigError  # noqa: E402
 from gunreal.device import system  # noqa: E402
 from gunreal.device.sharding import Places  # noqa: E402
@@ -53,10 +52,9 @@ def test_a_device_that_is_full_after_the_start_is_one_line():
 )
 def test_the_remedy_is_one_that_the_run_allows(monkeypatch, resumed, remedy):
     """A resumed run cannot change the size of its arrays."""
-    config, learner = configure(), KnownLearner(interface(configure()))
+    config, learner = configure(memory_limit=1000), KnownLearner(interface(configure()))
     monkeypatch.setattr(system, "JaxLearner", KnownLearner)
     monkeypatch.setattr(system, "build_learner", lambda *_: learner)
-    monkeypatch.setattr(system.ram, "limit", lambda _: 1000)
     learner.set_state = lambda state: None
     state = SimpleNamespace(learned=dict) if resumed else None
     with pytest.raises(ConfigError, match=f"of the devices' 0.0 GiB; {remedy}"):
@@ -95,7 +93,7 @@ def test_the_first_turn_has_the_first_learning_rate(monkeypatch, tmp_path):
     monkeypatch.setattr(made.program, "turn", lambda loop, *args: seen.append(args) or turn(loop, *args))
     made.run(lambda: None)
     ((_, now, exploration),) = seen
-    assert now.learning_rate == first_rate(config) > 0 and exploration == 1
+    assert now.learning_rate == config.learning_rate > 0 and exploration == 1
 
 
 def test_other_errors_of_the_device_are_not_hidden():

@@ -8,6 +8,7 @@ from trained import short_run
 
 import gunreal
 from gunreal.config.checks import check
+from gunreal.config.resolve import Facts, resolved
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.spec import Spec
 from gunreal.learning import registry
@@ -20,7 +21,7 @@ VECTOR = Spec((3,), 1, "float32", num_actions=2)
 
 
 def load(spec=IMAGES, **options):
-    return registry.load_network(Config(**options), spec)
+    return registry.load_network(resolved(Config(**options), Facts(is_image=spec.is_image)), spec)
 
 
 def test_built_in_networks_get_the_settings():

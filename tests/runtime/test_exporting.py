@@ -14,7 +14,7 @@ from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
 from gunreal.runtime import exporting
 from gunreal.runtime.exporting import check, export
-from gunreal.runtime.system import build_learner
+from gunreal.runtime.system import build_learner, on_this_machine
 
 BACKEND = os.environ.get("KERAS_BACKEND", "tensorflow")
 IMAGES, VECTORS = Spec((1, 44, 44), 2, "uint8", 5), Spec((3,), 1, "float32", 4)
@@ -28,7 +28,7 @@ NETWORKS = [
 
 def disturbed(config, spec):
     """A learner whose weights and moments are not the initial ones."""
-    learner, rng = build_learner(config, spec, ()), np.random.default_rng(0)
+    learner, rng = build_learner(on_this_machine(config), spec, ()), np.random.default_rng(0)
     state = learner.get_state()
     for name, array in state.items():
         if name.startswith("weights"):
@@ -53,7 +53,7 @@ def inputs(spec, count=64):
 def test_the_value_of_dqn_is_its_largest_q_value(tmp_path):
     import keras
 
-    config = Config(algorithm="dqn", runner="device", hidden=16, backend=BACKEND)
+    config = Config(algorithm="dqn", runner="device", network="mlp", hidden=16, backend=BACKEND)
     learner, (observation, _) = disturbed(config, VECTORS), inputs(VECTORS)
     policy = keras.models.load_model(export(config, VECTORS, learner.get_state(), tmp_path / "policy.keras"))
     found = {name: np.asarray(array) for name, array in policy({"observation": observation}).items()}
@@ -136,7 +136,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch, suffix):
     )
     monkeypatch.setattr(exporting, "is_installed", lambda name: True)
     config, path = Config(network="mlp", hidden=16, backend=BACKEND), tmp_path / f"policy{suffix}"
-    state = build_learner(config, VECTORS, ()).get_state()
+    state = build_learner(on_this_machine(config), VECTORS, ()).get_state()
     path.write_text("old")
     with monkeypatch.context() as patch:
         patch.setattr(keras.Model, "save", save)

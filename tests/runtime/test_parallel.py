@@ -10,12 +10,11 @@ from fake_remotes import MIB, FakeRemote, make_run
 
 from gunreal.acting.pool import AgentFailure, TaskFailure
 from gunreal.acting.process import EXIT_BAD_INPUT, EXIT_TASK_ERROR
-from gunreal.config.derived import batch_steps
 from gunreal.config.schema import Config, ConfigError
 from gunreal.runtime import parallel, ram, scheduler
 from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.scheduler import Counts
-from gunreal.runtime.system import System
+from gunreal.runtime.system import System, on_this_machine
 from gunreal.train import prepare
 
 
@@ -239,7 +238,9 @@ def test_removed_agents_return_their_memory(tmp_path, monkeypatch):
 
     monkeypatch.setattr(ram, "_rollup", shared_rollup)
     config = Config(env="gunreal/Catch-v0", agents=8, agents_per_process=2, replay_size=1000, steps=10**9, t_max=5)
-    system = System(config, *prepare(config)[:2], tmp_path, None)
+    spec, tasks, _, config = prepare(config)
+    config = on_this_machine(config)
+    system = System(config, spec, tasks, tmp_path, None)
     seen = {}
 
     def tick():
@@ -250,7 +251,7 @@ def test_removed_agents_return_their_memory(tmp_path, monkeypatch):
             seen["before"] = run.memory_in_use()
             run.apply(Counts(1, 1, 1))
             seen["trained"] = system.metrics.steps_trained
-        elif seen and system.metrics.steps_trained > seen["trained"] + 5 * batch_steps(config):
+        elif seen and system.metrics.steps_trained > seen["trained"] + 5 * config.min_batch:
             # Those that are left go on, and no batch has rollouts of the others any more.
             seen["after"] = run.memory_in_use()
             system.stop("steps")

@@ -29,11 +29,6 @@ def write(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-def test_the_flag_wins(tmp_path: Path):
-    write(tmp_path, {CGROUP: "0::/\n", f"{V2}/memory.max": f"{100 * MB}\n"})
-    assert ram.limit(800 * MB, tmp_path) == 800 * MB
-
-
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
@@ -55,7 +50,7 @@ def test_the_flag_wins(tmp_path: Path):
     ],
 )
 def test_limit_is_the_tightest_of_the_cgroups_and_the_ram(tmp_path: Path, files: dict[str, str], expected: int | None):
-    assert ram.limit(0, write(tmp_path, files)) == (expected or psutil.virtual_memory().total)
+    assert ram.limit(write(tmp_path, files)) == (expected or psutil.virtual_memory().total)
 
 
 def test_limit_of_this_machine():

@@ -126,6 +126,8 @@ def test_the_policy_of_dqn_is_none_of_an_actor_critic(tmp_path, capsys, before, 
 
 
 def test_a_checkpoint_without_any_layer_that_fits_is_refused(tmp_path):
-    file = checkpoint.save(tmp_path, 40, {"weights/other/kernel": np.zeros(3, np.float32)}, {})
+    file = checkpoint.save(
+        tmp_path, 40, {"weights/other/kernel": np.zeros(3, np.float32)}, {"config": {"algorithm": "ppo"}}
+    )
     with pytest.raises(ConfigError, match="^init: no layer of .* fits; use the --network of that run"):
         starting.begin(make_learner(), Config(init=str(file)))

@@ -10,12 +10,13 @@ from helpers import Bench, FakeLearner
 
 from gunreal.acting.pool import Member
 from gunreal.config.derived import per_process
+from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience import waits
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
 from gunreal.records import checkpoint
-from gunreal.runtime.system import System, make_layout, next_process
+from gunreal.runtime.system import System, make_layout, next_process, on_this_machine
 from gunreal.tasks.registry import load_tasks
 from gunreal.train import prepare
 
@@ -29,7 +30,7 @@ class GridLearner(FakeLearner):
 
 
 def layout(**options):
-    config = Config(**({"tasks": ("pc", "vr", "rp"), "min_batch": 80} | options))
+    config = resolved(Config(**({"tasks": ("pc", "vr", "rp"), "min_batch": 80} | options)))
     return make_layout(config, IMAGES, load_tasks(config.tasks, config.task), GridLearner())
 
 
@@ -77,8 +78,8 @@ def system(tmp_path):
 
 def make_system(folder, resumed=None, **options):
     options = {"tasks": ("vr", "rp"), "agents": 2, "agents_per_process": 2, "hidden": 8, "steps": 100} | options
-    config = Config(env="CartPole-v1", **options)
-    return System(config, *prepare(config)[:2], folder, resumed)
+    spec, tasks, _, config = prepare(Config(env="CartPole-v1", **options))
+    return System(on_this_machine(config), spec, tasks, folder, resumed)
 
 
 def test_stop_keeps_the_first_reason(system):

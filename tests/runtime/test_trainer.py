@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers import Bench, FakeLearner
 
+from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config
 from gunreal.records.metrics import RunMetrics
 from gunreal.runtime.trainer import Batch, Trainer, normalized, takes_part, updates
@@ -123,7 +124,7 @@ def test_every_batch_and_every_seed_has_an_order_of_minibatches_of_its_own():
     batch = {"base": {"mask": np.ones((8, 1), np.float32), "advantage": rollouts}, "observations": rollouts}
 
     def order(seed, version):
-        config = Config(seed=seed, algorithm="ppo", ppo_epochs=1, ppo_minibatches=4)
+        config = resolved(Config(seed=seed, algorithm="ppo", ppo_epochs=1, ppo_minibatches=4))
         return [x for part in updates(batch, config, {"base": 1}, version) for x in part["observations"][:, 0].tolist()]
 
     assert order(1, 0) == order(1, 0) and sorted(order(1, 0)) == list(range(8))
@@ -191,7 +192,7 @@ def test_concurrent_updates_are_limited():
             computing.pop()
             return {"skipped": 0.0, "version": 0}
 
-    trainer = Trainer(Learner(), Config(algorithm="a3c"), RunMetrics(), {"base": 5}, at_once=2)
+    trainer = Trainer(Learner(), resolved(Config(algorithm="a3c")), RunMetrics(), {"base": 5}, at_once=2)
     batch = {"base": {"version": np.zeros((1, 5), int), "mask": np.ones((1, 5), np.float32)}}
     batches = [Batch({**batch, "base": dict(batch["base"])}, {}) for _ in range(6)]
     threads = [threading.Thread(target=trainer.work, args=(each,)) for each in batches]

@@ -94,7 +94,7 @@ def test_features_become_predictable_and_do_not_collapse():
     nothing = np.zeros((4, 6), np.float32)
     base = {"action": nothing.astype(np.int32), "returns": nothing, "mask": nothing}
     network = Network(FRAMES, [task], named("small", hidden=32))
-    learner = make_learner(network, gunreal.Config())
+    learner = make_learner(network, gunreal.Config(entropy=0.0))
     whole = {"observations": np.concatenate([observations, observations]), "base": base, "spr": batch}
     before = spread(network, observations)
     losses = [learner.train(whole, 3e-3)["loss_spr"] for _ in range(150)]

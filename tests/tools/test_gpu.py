@@ -11,7 +11,7 @@ import pytest
 from emulation import gpu_page
 
 from gunreal.config.checks import check
-from gunreal.config.derived import device_groups
+from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config
 
 jax = pytest.importorskip("jax")
@@ -63,9 +63,9 @@ def test_measurements_begin_at_different_points_of_the_games():
 
 @pytest.mark.parametrize("agents", gpu.DEVICE_AGENTS)
 def test_the_batches_of_device_runs_fit_into_the_memory(agents):
-    config = Config(runner="device", agents=agents, **gpu.DEVICE_RUN)
+    config = resolved(Config(runner="device", agents=agents, **gpu.DEVICE_RUN))
     check(config)
-    assert 80 <= agents // device_groups(config) * config.t_max <= 2**15
+    assert 80 <= agents // config.device_batches * config.t_max <= 2**15
     assert config.algorithm != "ppo"  # which would train on all agents at once
 
 
