@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from gunreal import __version__
 from gunreal.config.schema import ConfigError, close_match
-from gunreal.records.warning import warn
+from gunreal.config.warning import warn
 
 LISTS = {
     "tasks": "List auxiliary tasks, their options, and whether they fit an environment",

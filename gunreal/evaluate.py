@@ -27,8 +27,8 @@ from gunreal.acting.episodes import MAX_STEPS, Episode, play
 from gunreal.config import folders
 from gunreal.config.flags import read
 from gunreal.config.schema import FIELDS, Config, ConfigError
+from gunreal.config.warning import warn
 from gunreal.records.video import NotWritten, Recorder
-from gunreal.records.warning import warn
 from gunreal.run import Run, load
 
 

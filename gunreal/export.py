@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from gunreal.config import folders
 from gunreal.config.arguments import Arguments
 from gunreal.config.schema import Config, ConfigError
-from gunreal.records.warning import warn
+from gunreal.config.warning import warn
 from gunreal.run import load
 
 

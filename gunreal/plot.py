@@ -19,8 +19,8 @@ from pathlib import Path
 from gunreal.config import folders
 from gunreal.config.arguments import Arguments
 from gunreal.config.schema import ConfigError
+from gunreal.config.warning import warn
 from gunreal.records import curves
-from gunreal.records.warning import warn
 
 SEED = r"([-_]s|[-_]seed|_)\d{1,3}$"
 

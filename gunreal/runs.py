@@ -12,8 +12,8 @@ from typing import Any
 from gunreal.config import folders
 from gunreal.config.arguments import Arguments
 from gunreal.config.schema import Config, ConfigError
+from gunreal.config.warning import warn
 from gunreal.records import metrics
-from gunreal.records.warning import warn
 
 _COLUMNS = ("run", "env", "tasks", "seed", "step", "steps", "minutes", "score", "state")
 _LEFT = ("run", "env", "tasks", "state")

@@ -18,6 +18,7 @@ from gunreal.config.checks import check
 from gunreal.config.derived import is_cluster, is_device
 from gunreal.config.resolve import as_given, chosen
 from gunreal.config.schema import FIELDS, Config, ConfigError
+from gunreal.config.warning import waiting, warn
 from gunreal.envs.make import check_recorded, try_reset, why_fallback
 from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec
@@ -25,7 +26,6 @@ from gunreal.learning import devices
 from gunreal.learning.registry import interface
 from gunreal.records import interface as saved_interface
 from gunreal.records import metrics, tracker
-from gunreal.records.warning import waiting, warn
 from gunreal.runtime import resuming, signals, starting
 from gunreal.runtime.base import NotSaved
 from gunreal.runtime.system import on_this_machine

@@ -26,9 +26,9 @@ from gunreal.config import folders
 from gunreal.config.derived import rates
 from gunreal.config.resolve import Facts, chosen, resolved
 from gunreal.config.schema import Config
+from gunreal.config.warning import warn
 from gunreal.experience.spec import Spec
 from gunreal.records import checkpoint
-from gunreal.records.warning import warn
 from gunreal.runtime import starting
 from gunreal.runtime.base import BaseSystem
 from gunreal.runtime.system import make_metrics

@@ -17,8 +17,8 @@ from gunreal.cluster.ray_errors import in_one_line
 from gunreal.cluster.reducer import Refused
 from gunreal.config.schema import Config, ConfigError, is_auto
 from gunreal.config.version import VERSION
+from gunreal.config.warning import warn
 from gunreal.experience.spec import Spec
-from gunreal.records.warning import warn
 
 _LOOK = 0.5  # seconds between looks at the machines and the nodes' signs of life
 _CALLS = 3  # a gradient, a sign of life, and the end

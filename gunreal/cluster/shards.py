@@ -16,7 +16,7 @@ from gunreal.cluster.moments import within
 from gunreal.cluster.ray_errors import in_one_line
 from gunreal.cluster.reducer import Reducer, Rescaling, Shard
 from gunreal.config.version import VERSION
-from gunreal.records.warning import warn
+from gunreal.config.warning import warn
 
 _BACKUP = 5.0  # seconds between copies of the optimizer's averages. The weights of every round are kept in any case.
 _PATIENCE = 10.0  # seconds for a call of a reducer; only a lost machine or a stopped process takes so long

@@ -13,6 +13,7 @@ from gunreal.config.checks import is_installed
 from gunreal.config.derived import is_device
 from gunreal.config.resolve import Facts, resolved
 from gunreal.config.schema import ConfigError
+from gunreal.config.warning import warn
 from gunreal.learning import heap
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def usable(backend: str) -> str:
     if backend in found or not found:
         check_installed(backend)
         return backend
-    print(f"gunreal: {backend} is not installed; this program uses {found[0]} instead", file=sys.stderr)
+    warn(f"{backend} is not installed; this program uses {found[0]} instead")
     return found[0]
 
 
@@ -82,7 +83,7 @@ def select(backend: str, deterministic: bool = False, threads: int | None = None
     wanted = os.environ.get("KERAS_BACKEND", "")
     if wanted not in ("", backend) and "keras" not in sys.modules:
         hint = f"unset it, or train with --backend {wanted}" if wanted in BACKENDS else "leave it unset"
-        print(f"gunreal: KERAS_BACKEND is {wanted}, but this run uses {backend}; {hint}", file=sys.stderr)
+        warn(f"KERAS_BACKEND is {wanted}, but this run uses {backend}; {hint}")
     os.environ["KERAS_BACKEND"] = backend
     if backend == "jax":
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")

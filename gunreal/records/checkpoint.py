@@ -25,7 +25,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from gunreal.config.values import one_line
-from gunreal.records.warning import warn
+from gunreal.config.warning import warn
 
 _META = "meta.json"
 _BLOBS = "blobs/"

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gunreal.config.schema import Config
-from gunreal.records.warning import warn
+from gunreal.config.warning import warn
 
 _BARS = "▁▂▃▄▅▆▇█"
 _POINTS = 4096

@@ -14,10 +14,10 @@ import numpy as np
 
 from gunreal.config.folders import unwritable
 from gunreal.config.schema import ConfigError
+from gunreal.config.warning import warn
 from gunreal.records.metrics import FILE, read
 from gunreal.records.tensorboard import EventFile
 from gunreal.records.tracker import Tracker
-from gunreal.records.warning import warn
 
 
 class MetricsWriter:

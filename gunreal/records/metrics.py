@@ -56,8 +56,8 @@ from typing import Any
 import numpy as np
 
 from gunreal.config.values import is_number
+from gunreal.config.warning import warn
 from gunreal.records.mean import Mean
-from gunreal.records.warning import warn
 
 FILE = "metrics.jsonl"
 _COUNTS = ("step", "trained", "updates", "episodes", "skipped", "restarts")

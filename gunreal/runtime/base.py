@@ -11,11 +11,11 @@ import numpy as np
 
 from gunreal.config.folders import command, remedy
 from gunreal.config.schema import Config
+from gunreal.config.warning import warn
 from gunreal.records import checkpoint
 from gunreal.records.lines import MetricsWriter
 from gunreal.records.metrics import RunMetrics
 from gunreal.records.tracker import open_tracker
-from gunreal.records.warning import warn
 
 
 class Runner(Protocol):

@@ -20,8 +20,8 @@ from typing import IO, Any
 from gunreal.acting import process_groups
 from gunreal.config.derived import is_device
 from gunreal.config.folders import command, remedy
+from gunreal.config.warning import warn
 from gunreal.records import checkpoint
-from gunreal.records.warning import warn
 from gunreal.runtime.base import BaseSystem
 
 KEYS = ("eval_step", "eval_score_mean", "eval_score_std", "eval_length_mean")

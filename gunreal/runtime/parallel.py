@@ -12,7 +12,7 @@ from gunreal.acting.pool import AgentFailure, Remote, TaskFailure, close_all
 from gunreal.acting.process import EXIT_BAD_INPUT, EXIT_TASK_ERROR
 from gunreal.config.derived import per_process
 from gunreal.config.schema import ConfigError
-from gunreal.records.warning import warn
+from gunreal.config.warning import warn
 from gunreal.runtime import ram, scheduler
 from gunreal.runtime.crew import Crew
 from gunreal.runtime.scheduler import Counts

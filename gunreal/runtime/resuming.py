@@ -8,8 +8,8 @@ from pathlib import Path
 
 from gunreal.config.derived import is_device, steps_without_update
 from gunreal.config.schema import Config, ConfigError
+from gunreal.config.warning import warn
 from gunreal.records import checkpoint, metrics
-from gunreal.records.warning import warn
 
 
 def start(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:

@@ -11,8 +11,8 @@ import numpy as np
 
 from gunreal.config import folders
 from gunreal.config.schema import Config, ConfigError
+from gunreal.config.warning import warn
 from gunreal.records import checkpoint
-from gunreal.records.warning import warn
 
 if TYPE_CHECKING:
     from gunreal.learning.learner import Learner

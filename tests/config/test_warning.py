@@ -6,8 +6,8 @@ import sys
 import pytest
 from broken_pipes import unread
 
-from gunreal.records import warning
-from gunreal.records.warning import waiting, warn
+from gunreal.config import warning
+from gunreal.config.warning import waiting, warn
 
 
 def test_a_warning_is_one_line_on_standard_error(capsys):
