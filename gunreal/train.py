@@ -19,13 +19,15 @@ from gunreal.config.derived import is_cluster, is_device
 from gunreal.config.resolve import as_given, chosen
 from gunreal.config.schema import FIELDS, Config, ConfigError
 from gunreal.config.warning import waiting, warn
-from gunreal.envs.make import check_recorded, try_reset, why_fallback
+from gunreal.envs import dmlab_module
+from gunreal.envs.apart import check_recorded
+from gunreal.envs.make import why_fallback
 from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
 from gunreal.learning.registry import interface
+from gunreal.records import checkpoint, metrics, tracker
 from gunreal.records import interface as saved_interface
-from gunreal.records import metrics, tracker
 from gunreal.runtime import resuming, signals, starting
 from gunreal.runtime.base import NotSaved
 from gunreal.runtime.system import on_this_machine
@@ -77,8 +79,9 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
         from gunreal.device.system import check_device
 
         check_device(config, spec, tasks)
-    with waiting(f"the first reset and step of {config.env}"):
-        try_reset(config)
+    with waiting(f"the first reset of {config.env}"):
+        if config.env.startswith("dmlab/"):
+            dmlab_module.try_reset(config)
         check_fit(config, spec, tasks)
     if reason := why_fallback(asked):
         warn(reason)
@@ -235,7 +238,7 @@ def _run(system: BaseSystem, show: bool, on_metrics: OnMetrics | None) -> None:
     with Display(system.config) if show else contextlib.nullcontext() as display:
         try:
             if display:
-                display.message(f"training in {system.run_dir}")
+                display.message(f"training in {folders.short(system.run_dir)}")
             run = _runner(system)
             ticker = Ticker(system, run, display, on_metrics)
             run.run(ticker)
@@ -257,8 +260,11 @@ def _close(system: BaseSystem, run: Runner | None, ticker: Ticker | None) -> Non
     try:
         if run and ticker and (system.metrics.step or not system.failure):
             system.drain_episodes()
-            if not (system.failure and system.config.serial):  # its state in mid-round is inexact
+            if not (system.failure and system.config.serial):
                 run.save()
+            elif not checkpoint.exists(system.run_dir):
+                # In mid-round, its agents cannot be saved. An earlier checkpoint has them, so that the run can go on.
+                system.save_checkpoint(system.state())
             ticker.finish()
             if system.not_saved:
                 system.fail(system.not_saved)

@@ -10,7 +10,8 @@ import numpy as np
 
 from gunreal.acting.policy import Memory, decide
 from gunreal.config.schema import Config, ConfigError
-from gunreal.envs.make import make
+from gunreal.envs.apart import opener
+from gunreal.envs.step import VectorEnv
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
 from gunreal.learning.learner import Learner
@@ -92,11 +93,13 @@ def _play(
     # Some environments allow only one per process. An episode depends on its number only, so scores stay the same.
     count = 1 if config.agents_per_process == 1 else min(episodes, _ENVIRONMENTS)
     with contextlib.ExitStack() as stack:
+        open_envs = stack.enter_context(opener(config))
         players = []
         for first in range(count):
-            player = _Player(config, spec, iter(range(first, episodes, count)), seed, watch if first == 0 else None)
-            stack.callback(player.close)
-            players.append(player)
+            env = stack.enter_context(contextlib.closing(open_envs(1)))
+            _check_interface(config, env, spec)
+            numbers = iter(range(first, episodes, count))
+            players.append(_Player(env, spec, numbers, seed, watch if first == 0 else None))
         for player in players:
             player.begin()
         while players:
@@ -110,17 +113,19 @@ def _play(
             players = [player for player in players if player.playing]
 
 
+def _check_interface(config: Config, env: VectorEnv, spec: Spec) -> None:
+    for name in ("frame", "dtype", "num_actions"):
+        if (found := getattr(env, name)) != (trained := getattr(spec, name)):
+            message = f"{config.env} has {name} {found} instead of {trained} as in training"
+            raise ConfigError(f"{message}; install the version of the environment that the run was trained in")
+
+
 class _Player:
     """One environment and the episodes that it plays one after the other."""
 
-    def __init__(self, config: Config, spec: Spec, numbers: Iterator[int], seed: int, watch: Watch | None):
-        self._env, self._numbers, self._seed, self._watch = make(config, 1), numbers, seed, watch
+    def __init__(self, env: VectorEnv, spec: Spec, numbers: Iterator[int], seed: int, watch: Watch | None):
+        self._env, self._numbers, self._seed, self._watch = env, numbers, seed, watch
         self.memory, self.playing = Memory(spec), True
-        for name in ("frame", "dtype", "num_actions"):
-            if (found := getattr(self._env, name)) != (trained := getattr(spec, name)):
-                self._env.close()
-                message = f"{config.env} has {name} {found} instead of {trained} as in training"
-                raise ConfigError(f"{message}; install the version of the environment that the run was trained in")
 
     def begin(self) -> None:
         """Starts the next episode, or sets `playing` to False if there is none."""
@@ -147,6 +152,3 @@ class _Player:
         if self._watch and self._number == 0:
             self._watch(self.memory.observation, self._score, self.memory.past)
         return bool(step.terminated[0] or step.truncated[0])
-
-    def close(self) -> None:
-        self._env.close()

@@ -11,15 +11,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import IO
 
 import numpy as np
 
-from gunreal.acting import process_groups
 from gunreal.acting.agent import Outbox, Worker, group_slices
 from gunreal.acting.process import Assignment
-from gunreal.config.schema import Config
+from gunreal.config.plugins import place
+from gunreal.config.schema import Config, ConfigError
+from gunreal.envs import process_groups
 from gunreal.experience import queues
 from gunreal.experience.segment import Layout, Segment
 from gunreal.experience.waits import Waited
@@ -111,12 +112,26 @@ class Local(Member):
         super().__init__(process, layout)
         self.worker = Worker(config, layout, tasks, process, self.segment, outbox)
 
+    def start(self) -> None:
+        """Resets the environments. Raises AgentFailure."""
+        with self._failing():
+            self.worker.start()
+
     def step(self) -> None:
-        """Handles all waiting replies. Raises TaskFailure."""
-        try:
+        """Handles all waiting replies. Raises AgentFailure."""
+        with self._failing():
             self.worker.handle(self.wake.get(1024, 0))
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
         except TaskError as error:
             raise TaskFailure(str(error)) from error
+        except ConfigError:
+            raise
+        except (Exception, SystemExit) as error:  # an environment can raise anything
+            raise AgentFailure(f"{self.worker.config.env} failed: {place(error)}") from error
 
     def close(self) -> None:
         """Closes the environments too."""

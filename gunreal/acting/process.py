@@ -6,13 +6,13 @@ import contextlib
 import os
 import pickle
 import shutil
-import signal
 import sys
 import threading
 from typing import NamedTuple, NoReturn
 
 from gunreal.acting.agent import Outbox, Worker
 from gunreal.config.schema import Config, ConfigError
+from gunreal.envs.process_groups import exit_with_the_server
 from gunreal.experience import queues
 from gunreal.experience.segment import Layout, Segment
 from gunreal.tasks import registry
@@ -34,19 +34,6 @@ class Assignment(NamedTuple):
     wake_fd: int
     outbox: Outbox
     folder: str  # of temporary files
-
-
-def exit_with_the_server(folder: str = "") -> None:
-    """Kills this process and everything its environments have started when the server's end of stdin is closed.
-
-    Removes `folder` before, because the server cannot.
-    """
-    os.read(sys.stdin.fileno(), 1)  # not `sys.stdin.buffer`, whose lock a thread must not hold when Python ends
-    try:
-        if folder:
-            shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        os.killpg(0, signal.SIGKILL)
 
 
 def _exit(code: int, error: Exception) -> NoReturn:

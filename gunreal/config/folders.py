@@ -98,11 +98,19 @@ def remedy(run_dir: str | Path, error: OSError) -> str:
 
 def command(name: str, run_dir: str | Path) -> str:
     """The command line `gunreal NAME RUN`, quoted so that it can be copied to a shell."""
-    return shlex.join(["gunreal", name, str(run_dir)])
+    return shlex.join(["gunreal", name, short(run_dir)])
+
+
+def short(path: str | Path) -> str:
+    """A path as it is written in the current folder."""
+    try:
+        return str(Path(path).relative_to(Path.cwd()))
+    except (OSError, ValueError):  # it is elsewhere, or the current folder is gone
+        return str(path)
 
 
 def _make(config: Config) -> Path:
-    logdir = expanded(config.logdir)
+    logdir = expanded(config.logdir).absolute()  # an environment may change the current folder
     if config.name:
         path = logdir / config.name
         path.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation
 
 from gunreal.config.schema import Config, ConfigError, is_auto
-from gunreal.envs.raw import NUMBERS, is_image, looks_like_images
+from gunreal.envs.raw import NUMBERS, check_values, is_image, looks_like_images
 
 _MOST_ACTIONS = 1000
 
@@ -50,7 +50,20 @@ def flat(config: Config, env: gymnasium.Env) -> gymnasium.Env:
         env = NumberedActions(env, actions, count)
     seen = getattr(env, "observation_space", None)
     composite = isinstance(seen, spaces.Dict | spaces.Tuple)
-    return FlattenObservation(env) if composite and is_auto(config, "image_key") and _are_vectors(seen) else env
+    return _Flattened(env, config.env) if composite and is_auto(config, "image_key") and _are_vectors(seen) else env
+
+
+class _Flattened(FlattenObservation):
+    """`FlattenObservation` with errors that name the part of an observation."""
+
+    def __init__(self, env: gymnasium.Env, name: str):
+        super().__init__(env)
+        self._name = name
+
+    def observation(self, observation: Any) -> Any:
+        """The observation as a vector."""
+        check_values(self._name, self.env.observation_space, observation)
+        return super().observation(observation)
 
 
 def _are_vectors(space: Any) -> bool:

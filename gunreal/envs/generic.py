@@ -8,7 +8,8 @@ import importlib
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+import types
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
@@ -17,11 +18,12 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 import gunreal.envs  # noqa: F401  (registers the library's own ids)
-from gunreal.config.plugins import FIND_MODULE, is_missing
+from gunreal.config.plugins import FIND_MODULE, is_missing, place
 from gunreal.config.schema import Config, ConfigError
+from gunreal.config.warning import warn
 from gunreal.envs.flat import flat
 from gunreal.envs.functional import FunctionalEnv, Played, adapted
-from gunreal.envs.raw import Raw, choose, converter
+from gunreal.envs.raw import Raw, choose, converter, part_of
 from gunreal.envs.step import Step
 
 _DRAWN_TO_SIZE = ("gunreal/NavMaze", "gunreal/SeekAvoid")  # they draw at the frame size
@@ -69,7 +71,11 @@ class GenericEnv:
                     reward[i] = math.nan
                 if not math.isfinite(reward[i]):
                     raise ValueError(f"{self._name} returned the reward {given!r}; rewards must be finite numbers")
-            self._convert(self.raw.entry(observation), frame[i])
+            if self.raw.key is not None:
+                observed = part_of(self._name, env.observation_space, observation, self.raw.key)
+            else:
+                observed = observation
+            self._convert(observed, frame[i])
             for key, values in extra.items():
                 values.append(_lookup("reset" if reset[i] else "step", key, observation, info))
         if self.dtype == "float32" and not np.isfinite(frame).all():  # a single one spoils the update of its batch
@@ -90,7 +96,10 @@ class GenericEnv:
     def close(self) -> None:
         """Closes the environments."""
         while self._envs:
-            self._envs.pop().close()
+            try:
+                self._envs.pop().close()
+            except Exception as error:  # nothing is lost, and others are still to be closed
+                warn(f"{self._name} failed when it was closed: {place(error)}")
 
     def _values(self, method: str, result: Any) -> Any:
         """What a method of the environment returned. Raises ConfigError if it is another number of values."""
@@ -207,9 +216,25 @@ def _from_function(config: Config, function: Callable[..., Any]) -> gymnasium.En
     if functional := adapted(env):
         _check_spaces(config, functional)
         return Played(functional)
-    raise ConfigError(
-        f"{config.env} returned a {type(env).__name__}; return a gymnasium.Env, or an environment as JAX functions"
+    raise ConfigError(f"{config.env} returned a {_of_others(env)}")
+
+
+# What to do with the environments of other interfaces, by the package that a class comes from.
+_OTHERS = {
+    "gym": "wrap it with shimmy.GymV26CompatibilityV0 or GymV21CompatibilityV0",
+    "dm_env": "wrap it with shimmy.DmControlCompatibilityV0, or as the page Environments shows",
+    "pettingzoo": "it has several agents; wrap it so that the policy plays one of them, as the page Environments shows",
+}
+
+
+def _of_others(env: Any) -> str:
+    """The class of what is not an environment for gunreal, and what to do."""
+    packages = {cls.__module__.partition(".")[0] for cls in type(env).__mro__}
+    fix = next(
+        (_OTHERS[name] for name in _OTHERS if name in packages),
+        "return a gymnasium.Env, or an environment as JAX functions",
     )
+    return f"{type(env).__module__}.{type(env).__qualname__}; {fix}"
 
 
 def _check_spaces(config: Config, env: gymnasium.Env | FunctionalEnv) -> None:
@@ -226,9 +251,12 @@ def _register_vizdoom(config: Config) -> None:
 
 
 def _is_of_ale(spec: EnvSpec) -> bool:
+    return _module_of(spec).partition(".")[0] == "ale_py"
+
+
+def _module_of(spec: EnvSpec) -> str:
     entry = spec.entry_point
-    module = entry if isinstance(entry, str) else getattr(entry, "__module__", "")
-    return re.match(r"ale_py\b", module) is not None
+    return entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
 
 
 def _without_protocol(name: str, env_id: str) -> str:
@@ -238,14 +266,20 @@ def _without_protocol(name: str, env_id: str) -> str:
     return f"{name} is {'an id' if 'ALE/' in env_id else 'an old id'} without gunreal's Atari protocol; {hint}"
 
 
-def similar(env_id: str, others: Iterable[str] = ()) -> list[str]:
-    """At most two names like `env_id`: ids that gunreal can open, and `others`. Namespaces and versions may differ."""
+def similar(env_id: str, module: str = "") -> list[str]:
+    """At most two names like `env_id` that gunreal can open. Namespaces and versions may differ.
+
+    With a module, they are ids that its package has registered, and functions and classes of the module.
+    """
     known: dict[str, str] = {}
+    package = module.partition(".")[0]
     for name, spec in gymnasium.registry.items():
         usable = spec.entry_point and (name.startswith("ALE/") or not _is_of_ale(spec))  # not for vectors only
+        usable = usable and (not module or _module_of(spec).partition(".")[0] == package)
         if usable and (not spec.namespace or _bare(name) not in known):
             known[_bare(name)] = name  # the newest version
-    known |= {_bare(name): name for name in others}
+    if module:
+        known |= {_bare(name): name for name, found in vars(sys.modules[module]).items() if callable(found)}
     wanted = _bare(env_id)
     close = [wanted] if wanted in known else difflib.get_close_matches(wanted, known, 2, cutoff=0.7)
     return [known[name] for name in close]
@@ -258,12 +292,22 @@ def _bare(name: str) -> str:
 
 def _unknown(env_id: str, module: str) -> str:
     if module:
-        close = similar(env_id, dir(sys.modules[module]))[:1]
+        close = similar(env_id, module)[:1]
         hint = f"did you mean {module}:{close[0]}?".replace("ale_py:ALE/", "ALE/") if close else "correct the name"
+        if _is_in_old_gym(env_id):
+            hint = f"the old gym has it; {_OTHERS['gym']} in a function of your own"
+        elif isinstance(vars(sys.modules[module]).get(env_id), types.ModuleType):
+            hint = "it is a module; name a function or class in it"
         return f"module {module!r} has no environment, function or class {env_id!r}; {hint}"
     close = similar(env_id)
     hint = f"did you mean {' or '.join(close)}?" if close else "is its package installed?"
     return f"unknown environment {env_id!r}: {hint} (write module:Id to import a module first)"
+
+
+def _is_in_old_gym(env_id: str) -> bool:
+    registration = sys.modules.get("gym.envs.registration")
+    registry = getattr(registration, "registry", {})
+    return env_id in getattr(registry, "env_specs", registry)
 
 
 def _discrete(config: Config, space: spaces.Space) -> tuple[int, int]:

@@ -1,23 +1,20 @@
-"""Creation of environments: `make` opens copies that step together, and `describe` returns their interface."""
+"""Creation of environments: `make` opens copies that step together, and `look` examines one."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import gymnasium
 import numpy as np
 
+from gunreal.config.derived import per_process
 from gunreal.config.plugins import place
 from gunreal.config.resolve import Facts, resolved
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.raw import Raw
 from gunreal.envs.step import Step, VectorEnv
-from gunreal.experience.spec import RecordedField, Spec
-
-if TYPE_CHECKING:
-    from gunreal.envs.generic import GenericEnv
+from gunreal.experience.spec import Spec
 
 _OWN = ("ALE/", "gunreal/")
 
@@ -56,96 +53,73 @@ def make_raw(config: Config) -> gymnasium.Env:
     return open_env(config)
 
 
+def is_foreign(config: Config) -> bool:
+    """Whether the environment is not one of the library's own, so that it may do anything to its process."""
+    return not config.env.startswith((*_OWN, "dmlab/"))
+
+
 def describe(config: Config) -> Spec:
-    """Opens `config.env` once and returns its interface. Raises ConfigError as `make` does.
-
-    The state of a recurrent network is not part of it; `gunreal.learning.registry.interface` adds it.
-    """
-    return examine(config)[0]
+    """The interface that `look` returns."""
+    return look(config)[0]
 
 
-def examine(config: Config) -> tuple[Spec, Raw, Config]:
-    """Opens `config.env` once.
+def look(config: Config) -> tuple[Spec, Raw, Config]:
+    """Opens `config.env` in this process.
+
+    A foreign environment is opened twice where agents share a process, reset, and takes one step. The state of a
+    recurrent network is not part of the interface; `gunreal.learning.registry.interface` adds it.
 
     Returns:
       Its interface, what it itself observes, and the configuration, resolved with both.
 
     Raises:
-      ConfigError: as `make`, or an environment that is not the library's own cannot be opened.
+      ConfigError: as `make`, or a foreign environment fails.
     """
-    try:
+    with _erring(config, "cannot be opened"):
         env = make(config, 1)
+    with contextlib.closing(env):
+        if is_foreign(config):
+            if (config.agents if config.serial else per_process(config)) > 1:
+                _open_another(config)
+            _try_steps(config, env)
+        stack = config.frame_stack if len(env.frame) == 3 else 1
+        facts = Facts(is_image=len(env.frame) == 3, image_key=env.raw.key, emulator=getattr(env, "emulator", None))
+        config = resolved(config, facts)
+        spec = Spec(env.frame, stack, env.dtype, env.num_actions, config.t_max, config.discount, config.reward_clip)
+        return spec, env.raw, config
+
+
+@contextlib.contextmanager
+def _erring(config: Config, what: str) -> Iterator[None]:
+    """Makes any error of an environment that is not the library's own a ConfigError of one line."""
+    try:
+        yield
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:  # an environment can raise anything
         if config.env.startswith(_OWN):
             raise
-        raise ConfigError(f"{config.env} cannot be opened: {place(error)}") from error
-    env.close()
-    stack = config.frame_stack if len(env.frame) == 3 else 1
-    facts = Facts(is_image=len(env.frame) == 3, image_key=env.raw.key, emulator=getattr(env, "emulator", None))
-    config = resolved(config, facts)
-    spec = Spec(env.frame, stack, env.dtype, env.num_actions, config.t_max, config.discount, config.reward_clip)
-    return spec, env.raw, config
+        raise ConfigError(f"{config.env} {what}: {place(error)}") from error
 
 
-def check_recorded(config: Config, fields: Collection[RecordedField]) -> None:
-    """Resets the environment once.
-
-    Raises:
-      ConfigError: the environment lacks one of the recorded fields, or its values do not fit the field.
-    """
-    if not fields:
-        return
-    with contextlib.closing(make(config, 1, sorted({field.key for field in fields}))) as env:
-        extra = env.step(np.zeros(1, np.int32), np.ones(1, bool), np.array([config.seed])).extra
-    for field in fields:
-        value = np.asarray(extra[field.key] if field.convert is None else field.convert(extra[field.key]))
-        stored = np.dtype(field.dtype)
-        lossy = value.dtype.kind == "f" and stored.kind != "f"  # 0.5 would become 0
-        lossy |= stored.kind in "iu" and not np.array_equal(value.astype(stored), value)  # 300 would become 44
-        if lossy or value.shape[1:] != field.shape:
-            number = value.size and value.dtype.kind in "biuf"
-            span = f" with values from {value.min()} to {value.max()}" if number else ""
-            raise ConfigError(
-                f"a task records {field.key!r} as {field.dtype} of shape {field.shape}, but {config.env} has "
-                f"{value.dtype} of shape {value.shape[1:]}{span}; convert it in the environment, or leave out the task"
-            )
-
-
-def try_reset(config: Config) -> None:
-    """Raises ConfigError if an environment that is not the library's own fails at a reset or in its first step."""
-    if config.env.startswith("dmlab/"):
-        from gunreal.envs import dmlab_module
-
-        dmlab_module.try_reset(config)
-    elif not config.env.startswith(_OWN):
-        from gunreal.envs.generic import GenericEnv
-
-        with contextlib.closing(GenericEnv(config, 1)) as env:
-            try:
-                _try_steps(config, env)
-            except ConfigError:
-                raise
-            except (Exception, SystemExit) as error:  # an environment can raise anything
-                if "values to unpack" in str(error):
-                    _check_values(env, config.seed)
-                raise ConfigError(f"{config.env} fails in its first step: {place(error)}") from error
-
-
-def _check_values(env: GenericEnv, seed: int) -> None:
-    """Raises ConfigError if the environment returns another number of values than Gymnasium's."""
+def _open_another(config: Config) -> None:
     try:
-        env.check_unwrapped(seed)
-    except ConfigError:
-        raise
-    except Exception:  # the values are unpacked inside the environment
-        return
+        make(config, 1).close()
+    except (Exception, SystemExit) as error:
+        raise ConfigError(
+            f"{config.env} cannot be opened twice in one process; use --agents_per_process 1 ({place(error)})"
+        ) from error
 
 
 def _try_steps(config: Config, env: VectorEnv) -> None:
-    for reset in (True, False):
-        env.step(np.zeros(1, np.int32), np.array([reset]), np.array([config.seed]))
+    with _erring(config, "fails in its first step"):
+        try:
+            for reset in (True, False):
+                env.step(np.zeros(1, np.int32), np.array([reset]), np.array([config.seed]))
+        except (TypeError, ValueError) as error:
+            if "values to unpack" in str(error):
+                env.check_unwrapped(config.seed)
+            raise
 
 
 def why_fallback(config: Config) -> str:

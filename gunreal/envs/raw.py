@@ -127,16 +127,42 @@ def converter(config: Config, space: spaces.Space) -> tuple[tuple[int, ...], str
     scale = 255 if isinstance(space, spaces.Box) and space.dtype == np.uint8 else 1
 
     def convert(observation: Any, out: np.ndarray) -> None:
-        if np.shape(observation) != space.shape:  # NumPy would broadcast a single number
-            raise ValueError(
-                f"{config.env} returned an observation of shape {np.shape(observation)}, but its observation space has "
-                f"shape {space.shape}"
-            )
+        check_values(config.env, space, observation)
         out[:] = np.asarray(spaces.flatten(space, observation))
         if scale != 1:
             out /= scale
 
     return (spaces.flatdim(space),), "float32", convert
+
+
+def check_values(name: str, space: spaces.Space, observation: Any) -> None:
+    """Raises ValueError if an observation of numbers, or of several parts, does not fit its space.
+
+    The values of a `Box` may be outside of its bounds, as they are in many environments.
+    """
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts = space.items() if isinstance(space, spaces.Dict) else enumerate(space)
+        for key, part in parts:
+            check_values(name, part, part_of(name, space, observation, key))
+        return
+    if np.shape(observation) != space.shape:  # NumPy would broadcast a single number
+        raise ValueError(
+            f"{name} returned an observation of shape {np.shape(observation)}, but its observation space has shape "
+            f"{space.shape}"
+        )
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+        sizes = {spaces.Discrete: "n", spaces.MultiDiscrete: "nvec"}.get(type(space))
+        number = np.asarray(observation) - getattr(space, "start", 0)
+        if ((number < 0) | (number >= (getattr(space, sizes) if sizes else 2))).any():
+            raise ValueError(f"{name} returned {observation!r}, which is not in its observation space {space}")
+
+
+def part_of(name: str, space: spaces.Space, observation: Any, key: Any) -> Any:
+    """An entry of a `Dict` or `Tuple` observation. Raises ValueError if it is missing."""
+    try:
+        return observation[key]
+    except (IndexError, KeyError, TypeError):
+        raise ValueError(f"{name} returned an observation without {key!r}, which its space {space} has") from None
 
 
 def looks_like_images(space: spaces.Space) -> bool:
@@ -149,7 +175,10 @@ def _image_converter(config: Config, shape: tuple[int, ...]) -> Converter:
     first = len(shape) == 3 and shape[-1] not in (1, 3)
     channels = 1 if len(shape) == 2 else shape[0 if first else -1]
     if channels not in (1, 3):
-        raise ConfigError(f"{config.env} observes images of shape {shape}; wrap it to give gray or RGB images")
+        raise ConfigError(
+            f"{config.env} observes images of shape {shape}; wrap it to give single images, gray or RGB, which gunreal "
+            "stacks itself (--frame_stack)"
+        )
     to_gray = channels == 3 and config.observation == "gray"
     size = shape[1:] if first else shape[:2]
     if to_gray and min(size) < _SMALLEST:

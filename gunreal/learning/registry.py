@@ -7,7 +7,7 @@ from typing import Any
 
 from gunreal.config import plugins
 from gunreal.config.schema import AUTO, FIELDS, Config, ConfigError, is_auto
-from gunreal.envs.make import examine
+from gunreal.envs.apart import examine
 from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices

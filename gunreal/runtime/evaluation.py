@@ -17,10 +17,10 @@ import tempfile
 import time
 from typing import IO, Any
 
-from gunreal.acting import process_groups
 from gunreal.config.derived import is_device
 from gunreal.config.folders import command, remedy
 from gunreal.config.warning import warn
+from gunreal.envs import process_groups
 from gunreal.records import checkpoint
 from gunreal.runtime.base import BaseSystem
 
@@ -36,7 +36,7 @@ _STARTING, _STARVED = 3600.0, 900.0
 _BOOT = """import os, pickle, sys, threading
 os.nice(19)
 sys.path[:], command, alive = pickle.load(sys.stdin.buffer)
-from gunreal.acting.process import exit_with_the_server
+from gunreal.envs.process_groups import exit_with_the_server
 threading.Thread(target=exit_with_the_server, daemon=True).start()
 from gunreal.evaluate import main
 sys.exit(main(command, on_step=lambda: os.utime(alive)))"""

@@ -37,7 +37,7 @@ class SerialRunner:
             self._restore()
         else:
             for member in self.members:
-                member.worker.start()
+                member.start()
             self._serve()
         last = 0.0
         while not system.stopped_by:

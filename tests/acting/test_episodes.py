@@ -12,6 +12,15 @@ from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.make import describe
 
 TENS = Config(env="trained:Tens-v0")
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch):
+    """Environments are opened in this process, where a test can see them."""
+    for module in ("make", "apart"):
+        monkeypatch.setattr(f"gunreal.envs.{module}.is_foreign", lambda config: False)
+
+
 CATCH = Config(env="gunreal/Catch-v0", frame_stack=3)
 
 

@@ -12,7 +12,8 @@ import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 from gunreal.config.schema import Config, ConfigError
-from gunreal.envs.make import check_recorded, describe, make, restore, try_reset
+from gunreal.envs.apart import check_recorded
+from gunreal.envs.make import describe, make, restore
 from gunreal.experience.spec import RecordedField, Spec
 
 ENVS = ["ALE/Breakout-v5", "gunreal/Catch-v0", "gunreal/RareGoalMaze-v0", "CartPole-v1"]
@@ -267,7 +268,7 @@ gymnasium.register("WrongWithLimit-v0", Wrong, max_episode_steps=9, kwargs={"mis
 )
 def test_a_mistake_of_an_environment_is_one_line_before_anything_starts(mistake, message):
     with pytest.raises(ConfigError, match=message) as error:
-        try_reset(Config(env=f"{__name__}:Wrong", env_args={"mistake": mistake}))
+        describe(Config(env=f"{__name__}:Wrong", env_args={"mistake": mistake}))
     assert "\n" not in str(error.value)
 
 
@@ -280,4 +281,4 @@ def test_an_environment_that_does_not_open_is_one_line():
 
 def test_a_time_limit_does_not_hide_that_a_step_returns_four_values():
     with pytest.raises(ConfigError, match=r"^WrongWithLimit-v0.step\(\) returned 4 values; Gymnasium's step"):
-        try_reset(Config(env="WrongWithLimit-v0"))
+        describe(Config(env="WrongWithLimit-v0"))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
+import sys
 
 
 def has_ended(leader: subprocess.Popen[bytes]) -> bool:
@@ -27,3 +29,16 @@ def kill(leader: subprocess.Popen[bytes]) -> None:
 def _end(leader: subprocess.Popen[bytes]) -> None:
     os.killpg(leader.pid, signal.SIGKILL)
     leader.wait()
+
+
+def exit_with_the_server(folder: str = "") -> None:
+    """Kills this process and everything its environments have started when the server's end of stdin is closed.
+
+    Removes `folder` before, because the server cannot.
+    """
+    os.read(sys.stdin.fileno(), 1)  # not `sys.stdin.buffer`, whose lock a thread must not hold when Python ends
+    try:
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.killpg(0, signal.SIGKILL)
