@@ -17,6 +17,7 @@ import gymnasium
 
 from gunreal.config import flags, plugins
 from gunreal.config.checks import is_installed
+from gunreal.config.derived import is_device
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.dmlab_levels import LEVELS
 from gunreal.learning.registry import NETWORK
@@ -105,14 +106,18 @@ def _plugins(
 
 def _fit(config: Config) -> Callable[[type], str]:
     from gunreal.learning.registry import interface
+    from gunreal.runtime import memory
     from gunreal.train import check_fit
 
     spec, _, config = interface(config)
 
     def verdict(cls: type[Any]) -> str:
         try:
-            options = {cls.name: config.task.get(cls.name, {})}
-            check_fit(config, spec, registry.load_tasks([f"{cls.__module__}:{cls.__qualname__}"], options))
+            name, options = f"{cls.__module__}:{cls.__qualname__}", {cls.name: config.task.get(cls.name, {})}
+            tasks, alone = registry.load_tasks([name], options), dataclasses.replace(config, tasks=(name,))
+            if not is_device(config):
+                memory.check(alone, spec, tasks)
+            check_fit(config, spec, tasks)
         except ConfigError as error:
             return f"does not fit: {str(error).partition(f'does not fit {config.env}: ')[2] or error}"
         return f"fits {config.env}"

@@ -28,7 +28,7 @@ from gunreal.learning import devices
 from gunreal.learning.registry import interface
 from gunreal.records import checkpoint, metrics, tracker
 from gunreal.records import interface as saved_interface
-from gunreal.runtime import resuming, signals, starting
+from gunreal.runtime import memory, resuming, signals, starting
 from gunreal.runtime.base import NotSaved
 from gunreal.runtime.system import on_this_machine
 from gunreal.tasks import registry
@@ -79,6 +79,8 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
         from gunreal.device.system import check_device
 
         check_device(config, spec, tasks)
+    elif not config.cluster:  # whose machines have memories of their own
+        memory.check(config, spec, tasks)
     with waiting(f"the first reset of {config.env}"):
         if config.env.startswith("dmlab/"):
             dmlab_module.try_reset(config)

@@ -36,6 +36,7 @@ class Open(AuxiliaryTask):
 }
 CARTPOLE = "--env CartPole-v1"
 CATCH = "--env gunreal/Catch-v0"
+LARGE = f"{CATCH} --observation rgb --frame_size 256 --agents 8 --memory_limit 2GiB"
 
 BAD = [  # flags, and what the line has to say
     ("--config none.toml", "cannot read none.toml"),
@@ -84,6 +85,14 @@ BAD = [  # flags, and what the line has to say
     ),
     (f"{CARTPOLE} --logdir a_file/runs", "choose another folder with --logdir"),
     (f"{CARTPOLE} --name ../up", "is not a folder name"),
+    (f"{LARGE} --serial --tasks vr", "2,048 MiB leaves no room for 8 agents: the server takes"),
+    (
+        f"{LARGE} --agents_per_process 8 --tasks vr",
+        "lower --agents_per_process, --min_batch, --replay_size or the size",
+    ),
+    (f"{LARGE} --runner device --tasks vr", "3.0 GiB of the devices' 2.0 GiB; use more or larger devices, or"),
+    ("--env scripted_env:Numbered --env_args states=1000000 --memory_limit 4GiB", "of an observation (3,906 KiB)"),
+    ("--env scripted_env:Numbered --env_args states=2147483648 --serial", "an observation of scripted_env:Num"),
     ("--resume none_such", "run 'none_such' not found"),
 ]
 

@@ -42,6 +42,12 @@ def test_tasks_that_fit_an_environment():
     assert re.search(r"\n  does not fit: .*cannot record \['depth'\]", paragraphs(listing.tasks(Config()))["depth"])
 
 
+def test_tasks_do_not_fit_without_memory():
+    config = Config(env="scripted_env:Numbered", env_args={"states": 1_000_000}, memory_limit=2**32)
+    found = paragraphs(listing.tasks(config))
+    assert "does not fit: the memory limit of" in found["vr"] and "observation (3,906 KiB)" in found["vr"]
+
+
 def test_a_task_that_is_given_is_listed(capsys):
     words = ["--env", "CartPole-v1", "--tasks", "vr,broken_tasks:Recording,no_such:Task"]
     assert listing.main("tasks", ["gunreal tasks", *words]) == 0

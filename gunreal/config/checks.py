@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from gunreal.config.derived import is_cluster, is_device, largest_divisor, per_process
+from gunreal.config.derived import is_cluster, is_device, largest_divisor, per_process, replay_steps
 from gunreal.config.resolve import resolved
 from gunreal.config.schema import AUTO, AUTOMATIC, FIELDS, Config, ConfigError, close_match, is_auto
 from gunreal.config.values import is_number
@@ -156,7 +156,7 @@ def _check_system(config: Config) -> None:
             f"{agents} agents cannot be divided evenly among processes of about {most}; "
             f"use --agents {lower} or --agents {upper}, or --agents_per_process {per_process(config)}"
         )
-    if config.replay_size < config.t_max:
+    if 0 < replay_steps(config) < config.t_max:
         raise ConfigError(f"replay_size {config.replay_size} is below t_max {config.t_max}; raise replay_size")
     group = -(-per_process(config) // 2)
     if config.max_batch < group and not is_device(config):

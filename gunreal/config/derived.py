@@ -27,6 +27,11 @@ def rollouts_per_batch(config: Config) -> int:
     return -(-min(config.min_batch, config.steps) // config.t_max)
 
 
+def replay_steps(config: Config) -> int:
+    """Number of steps of each agent to keep for tasks and objectives that replay: `replay_size`, or 0 without any."""
+    return config.replay_size if config.tasks or config.algorithm == "dqn" else 0
+
+
 def steps_without_update(config: Config) -> int:
     """Number of agent steps within which a run with processes does no update, if its agents act at the same pace.
 

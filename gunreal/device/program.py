@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
-from gunreal.config.derived import Rates, largest_divisor
+from gunreal.config.derived import Rates, largest_divisor, replay_steps
 from gunreal.config.schema import Config
 from gunreal.device import rollouts, sequences, store
 from gunreal.device.acting import Acting, Actors
@@ -100,7 +100,7 @@ class Program:
         size = config.agents // self.groups
         self.parts = largest_divisor(size, config.ppo_minibatches) if config.algorithm == "ppo" else 1
         self._orders = (config.ppo_epochs if config.algorithm == "ppo" else 1, self.parts, size // self.parts)
-        self._replay = config.replay_size if tasks or config.algorithm == "dqn" else 0
+        self._replay = replay_steps(config)
         self.env_version: str = getattr(env, "version", "")
         self.names: dict[bool, tuple[str, ...]] = {}
         self.shapes: Loop = jax.eval_shape(self._start)

@@ -15,9 +15,9 @@ import jax
 import numpy as np
 
 from gunreal.acting.pool import AgentFailure
-from gunreal.config.derived import anneal, rates
-from gunreal.config.schema import Config, ConfigError
-from gunreal.device import saving
+from gunreal.config.derived import anneal, rates, replay_steps
+from gunreal.config.schema import Config, ConfigError, is_auto
+from gunreal.device import saving, store
 from gunreal.device.dqn_program import QProgram
 from gunreal.device.environment import check_environment, frames, open_environment
 from gunreal.device.program import Program, Turn
@@ -33,17 +33,20 @@ from gunreal.tasks.batch_contract import has_batch_form
 from gunreal.tasks.self_imitation import SelfImitation
 
 # What to do if the memory is too small. A resumed run keeps the size of its arrays.
-_OF_NEW = "lower --agents, --t_max or --replay_size"
-_OF_RESUMED = f"resume the run on more or larger devices, or start a new one and {_OF_NEW}"
+_REMEDY = "use more or larger devices, or start a run with lower --agents, --t_max or --replay_size"
 
 
 def check_device(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> None:
     """Raises ConfigError for an environment or a task that cannot run on a device."""
-    Places(config)
+    places = Places(config)
     if config.algorithm == "dqn" and spec.state:
         raise ConfigError("dqn needs a network without memory; use another --network, or --algorithm a3c")
     env = open_environment(config, config.agents)
     frames(config, spec, env.observation_space)
+    groups = config.device_batches
+    rows = store.ring_size(spec, replay_steps(config), spec.t_max // groups)
+    limit = ram.limit() if is_auto(config, "memory_limit") else config.memory_limit
+    _check_memory(jax.eval_shape(lambda: store.blank(spec, rows, groups, config.agents)), places, limit)
     check_environment(config, env, config.agents)
     for task in tasks:
         if not has_batch_form(task) or task.record(spec):
@@ -85,9 +88,8 @@ class DeviceSystem(BaseSystem):
         self.program, self.learner, places = make_program(config, spec, tasks, resumed)
         self._spec, self._explores = spec, config.algorithm == "dqn"
         self._memory_limit = config.memory_limit
-        self._remedy = _OF_RESUMED if resumed else _OF_NEW
-        _check_memory(self.program, places, self._memory_limit, self._remedy)
-        with _enough_memory(self._remedy):
+        _check_memory(self.program.shapes, places, config.memory_limit)
+        with _enough_memory():
             self.loop = saving.restored(self.program, spec, resumed.state) if resumed else self.program.start()
         super().__init__(config, make_metrics(tasks, resumed), run_dir, resumed)
         self._number = int(self.loop.store["end"]) // self.program.block  # of turns
@@ -103,7 +105,7 @@ class DeviceSystem(BaseSystem):
         """
         last = 0.0
         while not self.stopped_by:
-            with _enough_memory(self._remedy):
+            with _enough_memory():
                 self._turn()
                 while len(self._turns) > 1:
                     self._read(*self._turns.popleft())
@@ -181,22 +183,22 @@ class DeviceSystem(BaseSystem):
         return self.learner.weights_sha256()
 
 
-def _check_memory(program: Program, places: Places, limit: int, remedy: str) -> None:
-    """Raises ConfigError if the state of the loop alone does not fit into the memory of the devices."""
+def _check_memory(shapes: Any, places: Places, memory_limit: int) -> None:
+    """Raises ConfigError if arrays of these shapes do not fit into the memory of the devices."""
     stats = jax.local_devices()[0].memory_stats() or {}
-    room = stats["bytes_limit"] * places.count if "bytes_limit" in stats else limit
-    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(program.shapes))
+    room = stats["bytes_limit"] * places.count if "bytes_limit" in stats else memory_limit
+    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
     if size > room:
         sizes = f"{size / 2**30:.1f} GiB of the devices' {room / 2**30:.1f} GiB"
-        raise ConfigError(f"the agents take {sizes}; {remedy}")
+        raise ConfigError(f"the agents take {sizes}; {_REMEDY}")
 
 
 @contextlib.contextmanager
-def _enough_memory(remedy: str) -> Iterator[None]:
+def _enough_memory() -> Iterator[None]:
     """Turns the error of a full device to one line."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        raise ConfigError(f"the memory of the device is full; {remedy}") from error
+        raise ConfigError(f"the memory of the device is full; {_REMEDY}") from error

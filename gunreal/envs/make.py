@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
 
 import gymnasium
@@ -16,6 +17,7 @@ from gunreal.envs.raw import Raw
 from gunreal.envs.step import Step, VectorEnv
 from gunreal.experience.spec import Spec
 
+_MOST_BYTES = 2**28  # of one observation, of which a batch holds hundreds
 _OWN = ("ALE/", "gunreal/")
 
 
@@ -78,6 +80,8 @@ def look(config: Config) -> tuple[Spec, Raw, Config]:
     with _erring(config, "cannot be opened"):
         env = make(config, 1)
     with contextlib.closing(env):
+        if (size := math.prod(env.frame) * np.dtype(env.dtype).itemsize) > _MOST_BYTES:
+            raise ConfigError(f"an observation of {config.env} takes {size / 2**20:,.0f} MiB; give it fewer numbers")
         if is_foreign(config):
             if (config.agents if config.serial else per_process(config)) > 1:
                 _open_another(config)

@@ -22,7 +22,7 @@ class Layout(NamedTuple):
       spec: shapes and constants.
       agents: number of agents (rings) in the segment.
       groups: number of groups in which the agents step.
-      replay_size: number of steps that a task may sample from.
+      replay_size: number of steps that a task may sample from. 0 without tasks.
       extra: recorded fields of the tasks, by name.
       slots: maximum number of an agent's rollouts that may wait for the trainers before the agent pauses.
       mailboxes: shape and dtype name of arrays per agent outside the ring (bootstraps, targets), by name.

@@ -13,15 +13,13 @@ from gunreal.acting.process import EXIT_BAD_INPUT, EXIT_TASK_ERROR
 from gunreal.config.derived import per_process
 from gunreal.config.schema import ConfigError
 from gunreal.config.warning import warn
-from gunreal.runtime import ram, scheduler
+from gunreal.runtime import memory, scheduler
 from gunreal.runtime.crew import Crew
 from gunreal.runtime.scheduler import Counts
 from gunreal.runtime.steering import Steering, memory_in_use
 from gunreal.runtime.system import System
 
 _YOUNG = 20.0  # seconds; a process that dies earlier, or before its first rollout, counts as an early failure
-_PROCESS = 100 * 2**20  # bytes per agent process without its rings; Python, NumPy and 16 Atari games take 79 MiB
-_UPDATES = 500 * 2**20  # bytes that the first updates add to the server: with three tasks and TensorFlow on Catch
 # Open files per agent process: its memory (two, because mmap duplicates the descriptor), both ends of its wake pipe,
 # its input, its error output.
 _FILES = 6
@@ -108,14 +106,7 @@ class ParallelRunner:
     def _start_affordable(self) -> None:
         """Starts as many of the agent processes as fit into the memory bound with full rings."""
         system, agents = self.system, self.system.layout.agents
-        server, each = ram.in_use([os.getpid()]) + _UPDATES, system.layout.nbytes() + _PROCESS
-        affordable = int((scheduler.MEMORY_SHARE * system.memory_limit - server) // each)
-        if affordable < 1:
-            raise ConfigError(
-                f"the memory limit of {_mib(system.memory_limit)} leaves no room for one agent process: the server "
-                f"takes {_mib(server)} and a process of {agents} agents {_mib(each)}; raise --memory_limit or lower "
-                "--replay_size or --agents_per_process"
-            )
+        affordable = memory.affordable(system.config, system.layout, system.tasks, system.memory_limit)
         if affordable < self.counts.processes:
             wanted = self.counts.processes * agents
             warn(f"started only {affordable * agents} of {wanted} agents, because more would exceed the memory limit")
@@ -216,7 +207,3 @@ def allow_open_files(processes: int) -> None:
             "use fewer --agents or more --agents_per_process"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-
-
-def _mib(nbytes: int) -> str:
-    return f"{nbytes / 2**20:.0f} MiB"

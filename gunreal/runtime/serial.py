@@ -13,7 +13,7 @@ from gunreal.acting.pool import Local
 from gunreal.acting.predictor import BasePredictor
 from gunreal.config.derived import per_process
 from gunreal.experience import queues
-from gunreal.runtime import lockstep, ram
+from gunreal.runtime import lockstep, memory, ram
 from gunreal.runtime.system import System, unfit
 
 
@@ -23,6 +23,7 @@ class SerialRunner:
     def __init__(self, system: System):
         self.system = system
         config = system.config
+        memory.affordable(config, system.layout, system.tasks, system.memory_limit)
         self.members = [
             Local(system.pool.next_process(), config, system.layout, system.tasks, system.outbox)
             for _ in range(config.agents // per_process(config))

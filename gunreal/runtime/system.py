@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from gunreal.acting.agent import Outbox, group_slices
-from gunreal.acting.pool import Member, Pool, close_all, rollouts_that_wait
+from gunreal.acting.pool import Member, Pool, close_all
 from gunreal.acting.predictor import BasePredictor, TaskPredictor
-from gunreal.config.derived import largest_divisor, per_process, rollouts_per_batch
+from gunreal.config.derived import largest_divisor, rollouts_per_batch
 from gunreal.config.resolve import Facts, resolved
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience import queues, seeds
@@ -27,12 +27,11 @@ from gunreal.learning.registry import load_network
 from gunreal.learning.task import BASE, prediction_heads
 from gunreal.records import checkpoint
 from gunreal.records.metrics import RunMetrics
-from gunreal.runtime import ram, starting
+from gunreal.runtime import memory, ram, starting
 from gunreal.runtime.base import BaseSystem
 from gunreal.runtime.trainer import Batcher, Trainer
 from gunreal.tasks import calls
 from gunreal.tasks.base import AuxiliaryTask
-from gunreal.tasks.recorded import recorded_fields
 
 
 def on_this_machine(config: Config) -> Config:
@@ -63,9 +62,7 @@ def build_learner(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], 
 
 def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], learner: Learner) -> Layout:
     """The memory layout of one agent process: rings with the recorded fields, and mailboxes of the tasks."""
-    agents = per_process(config)
-    slots = rollouts_that_wait(-(-config.min_batch // config.t_max), agents, agents)  # one process must fill a batch
-    extra = recorded_fields(tasks, spec)
+    layout = memory.rings(config, spec, tasks)
     mailboxes: dict[str, tuple[tuple[int, ...], str]] = {}
     for task in tasks:
         shape = None
@@ -74,10 +71,10 @@ def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], le
             shape = bootstrap.shape[1:]
             mailboxes[f"{task.name}.bootstrap_step"] = ((), "int64")
             mailboxes[f"{task.name}.bootstrap"] = (shape, "float32")
-        mailboxes[f"{task.name}.sequence"] = ((slots, 2), "int64")
+        mailboxes[f"{task.name}.sequence"] = ((layout.slots, 2), "int64")
         for name, (target_shape, dtype) in calls.target_arrays(task, spec, shape).items():
-            mailboxes[f"{task.name}:{name}"] = ((slots, *target_shape), dtype)
-    return Layout(spec, agents, len(group_slices(agents)), config.replay_size, extra, slots, mailboxes)
+            mailboxes[f"{task.name}:{name}"] = ((layout.slots, *target_shape), dtype)
+    return layout._replace(mailboxes=mailboxes)
 
 
 def make_metrics(tasks: tuple[AuxiliaryTask, ...], resumed: checkpoint.Checkpoint | None) -> RunMetrics:

@@ -87,14 +87,7 @@ def test_the_papers_files_set_all_that_has_an_effect_on_learning():
         assert not [name for name in expected if name not in given], path.name
 
 
-LEARNING = (
-    "env protocol observation frame_size frame_stack normalize_observations reward_clip tasks task_share t_max "
-    "replay_size replay_fill steps seed runner agents agents_per_process predictors trainers run_ahead scheduler "
-    "scheduler_seconds max_batch backend network first_stride hidden min_batch optimizer learning_rate "
-    "learning_rate_end rms_decay rms_initial beta1 beta2 epsilon max_grad_norm discount algorithm entropy entropy_end "
-    "reduction normalize_returns value_weight correction precision transfer log_epsilon reducers quorum rate_scaling "
-    "warmup sync gradient_dtype"
-).split()
+LEARNING = ["env", "protocol", "observation", "frame_size", "frame_stack", "normalize_observations", "reward_clip", "tasks", "task_share", "t_max", "replay_size", "replay_fill", "steps", "seed", "runner", "agents", "agents_per_process", "predictors", "trainers", "run_ahead", "scheduler", "scheduler_seconds", "max_batch", "backend", "network", "first_stride", "hidden", "min_batch", "optimizer", "learning_rate", "learning_rate_end", "rms_decay", "rms_initial", "beta1", "beta2", "epsilon", "max_grad_norm", "discount", "algorithm", "entropy", "entropy_end", "reduction", "normalize_returns", "value_weight", "correction", "precision", "transfer", "log_epsilon", "reducers", "quorum", "rate_scaling", "warmup", "sync", "gradient_dtype"]
 
 
 def _has_no_effect(name: str, config: Config) -> bool:

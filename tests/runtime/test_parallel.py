@@ -54,7 +54,7 @@ def test_as_many_processes_as_memory_allows(clock, capsys):
 
 def test_no_process_fits(clock):
     with pytest.raises(
-        ConfigError, match="limit of 1200 MiB leaves no room .* server takes 1000 MiB .* 2 agents 150 MiB"
+        ConfigError, match="limit of 1,200 MiB leaves no room .* server takes 1,000 MiB .* 2 agents 150 MiB"
     ):
         make_run(memory_limit=1200 * MIB)._start_affordable()
 

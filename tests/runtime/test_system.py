@@ -54,6 +54,12 @@ def test_mailboxes_of_the_papers_tasks():
     assert frames < made.nbytes() < 1.02 * frames  # pixels are stored once, and are nearly all of it
 
 
+def test_without_tasks_rings_hold_the_rollouts_only():
+    made = layout(tasks=(), min_batch=0)
+    frames = made.agents * (20 + (4 + 2) * 20) * 84 * 84  # four rollouts of each agent may wait
+    assert made.agents == 12 and 0.8 * frames < made.nbytes() < frames
+
+
 @pytest.mark.parametrize(
     ("agents", "min_batch", "slots"),
     [(1, 80, 4), (2, 80, 2), (4, 80, 1), (4, 100, 2), (3, 100, 2), (8, 80, 1), (16, 80, 1), (16, 640, 2), (16, 660, 3)],

@@ -9,6 +9,7 @@ import numpy as np
 from gunreal.acting.pool import Pool
 from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config
+from gunreal.experience.spec import Spec
 from gunreal.records.metrics import RunMetrics
 from gunreal.runtime.parallel import ParallelRunner
 
@@ -55,10 +56,12 @@ class FakeRemote:
 def make_run(memory_limit=100_000 * MIB, resumed=None, **options):
     """A run of three processes with two agents each. Most of its other parts are missing."""
     config = resolved(Config(agents=6, agents_per_process=2, env_timeout=30, t_max=5, **options))
+    spec = Spec((3,), 1, "float32", 3, t_max=5)
     system = SimpleNamespace(
         config=config,
-        spec=SimpleNamespace(t_max=5),
-        layout=SimpleNamespace(agents=2, nbytes=lambda: 50 * MIB),
+        spec=spec,
+        tasks=(),
+        layout=SimpleNamespace(agents=2, nbytes=lambda: 50 * MIB, spec=spec, replay_size=0),
         requests={"base": None, "pc": None},
         batcher=SimpleNamespace(next=None),
         trainer=SimpleNamespace(work=None),

@@ -57,6 +57,21 @@ class Scripted(gymnasium.Env):
                 file.write("closed\n")
 
 
+class Numbered(gymnasium.Env):
+    """It observes one of many numbers, as its `states` are numbered."""
+
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, states: int):
+        self.observation_space = gymnasium.spaces.Discrete(states)
+
+    def reset(self, *, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        return 0, 0.0, False, False, {}
+
+
 class Failing(Scripted):
     """An endless episode that fails on its step `at` (0: when it is reset; -1: when an agent process opens it).
 
