@@ -160,7 +160,7 @@ def examine(config: Config) -> tuple[Spec, Raw, Config]:
             f"{config.env} draws with Mesa's software OpenGL, which crashes in one process with TensorFlow; leave out "
             "--serial, or use --backend jax"
         )
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def check_recorded(config: Config, fields: Collection[RecordedField]) -> None:
