@@ -32,7 +32,7 @@ def push_to_hub(
 ) -> str:
     """Uploads a run with a model card to the Hugging Face Hub. Needs `pip install "gunreal[hub,plot]"`.
 
-    The card contains the scores of new episodes, the learning curve, and the command that trains such a policy. The
+    The card contains the scores of new episodes, the learning curve, and the commands that train such a policy. The
     upload contains the configuration, the metrics and the run's checkpoint without replay. The repository is created if
     it does not exist.
 
@@ -106,8 +106,10 @@ def load_from_hub(repo_id: str, *, revision: str | None = None, token: str | Non
 
 def write(run: Run, folder: Path, repo_id: str, played: Iterator[Episode]) -> None:
     """Plays the episodes, and writes what `push_to_hub` uploads to an empty folder."""
-    # The folders and machines of the run are nobody else's.
-    config = dataclasses.replace(run.config, **{name: getattr(Config, name) for name in ("logdir", "init", "cluster")})
+    # The folders, machines and accounts of the run are nobody else's.
+    config = dataclasses.replace(
+        run.config, **{name: getattr(Config, name) for name in ("logdir", "init", "cluster", "track")}
+    )
     scores = summarize(list(played))
     save(config, folder / folders.CONFIG)
     for name in (interface.FILE, metrics.FILE):

@@ -15,6 +15,7 @@ from trained import catch_run
 
 import gunreal
 from gunreal.config.files import load, save
+from gunreal.config.flags import from_flags
 from gunreal.config.schema import Config
 from gunreal.records import checkpoint
 
@@ -111,7 +112,12 @@ def test_the_card_holds_the_scores_the_curve_and_the_command(run, repositories):
     assert result.metric_value.startswith(f"{mean:.2f} +/- ") and result.dataset_name == "gunreal/Catch-v0"
     assert f"| {mean:.2f} |" in card.text and "](curve.png)" in card.text
     assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
-    assert "gunreal train --env gunreal/Catch-v0 --tasks pc" in card.text and "--serial=true" in card.text
+    file = folder / "config.toml"
+    assert (
+        "hf download me/catch config.toml --local-dir .\ngunreal train --config config.toml --name again" in card.text
+    )
+    again, _ = from_flags(["train", "--config", str(file), "--name", "again", "--logdir", run.config.logdir])
+    assert again == dataclasses.replace(run.config, name="again")
     assert 'gunreal.load_from_hub("me/catch")' in card.text
 
 

@@ -288,7 +288,7 @@ TYPES: dict[str, Any] = typing.get_type_hints(Config)
 
 def is_auto(config: Config, name: str) -> bool:
     """Whether gunreal chooses the value of this field and has not done so yet."""
-    return bool(getattr(config, name) == AUTO)
+    return name in AUTOMATIC and getattr(config, name) == AUTO
 
 
 def close_match(word: str, known: Iterable[str]) -> str:

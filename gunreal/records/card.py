@@ -1,54 +1,17 @@
-"""The model card of a run: what it is, its scores and curve, how to use it, and the command that trains such a run."""
+"""The model card of a run: what it is, its scores and curve, how to use it, and the commands that train such a run."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
-import tomli_w
-
-from gunreal.config.flags import from_flags
-from gunreal.config.schema import FIELDS, Config, ConfigError
-
-_NOT_SHOWN = ("logdir", "name", "track")  # they concern the machine on which the run was trained
+from gunreal.config.folders import CONFIG
+from gunreal.config.schema import Config
 
 
-def command(config: Config) -> str:
-    """The command line that trains a run with this configuration.
-
-    Tables within tables have no form on a command line. The command then reads the run's `config.toml`.
-    """
-    words = ["gunreal", "train"]
-    for name, field in FIELDS.items():
-        value = getattr(config, name)
-        default = {} if isinstance(value, dict) else field.default
-        if value != default and name not in _NOT_SHOWN:
-            # Only a switch needs its value in the same word.
-            words += (
-                [f"--{name}={str(value).lower()}"] if isinstance(value, bool) else [f"--{name}", _written(name, value)]
-            )
-    shown = {name: getattr(config, name) for name in FIELDS if name not in _NOT_SHOWN}
-    try:
-        if from_flags(words[1:])[0] == Config(**shown):
-            return shlex.join(words)
-    except ConfigError:
-        pass
-    return "gunreal train --config config.toml --name again"
-
-
-def _written(name: str, value: Any) -> str:
-    if name == "tasks":
-        return ",".join(value)
-    if name == "task":
-        value = {f"{task}.{option}": x for task, table in value.items() for option, x in table.items()}
-    if isinstance(value, dict):
-        return ",".join(f"{key}={_toml(x)}" for key, x in value.items())
-    return str(value)
-
-
-def _toml(value: Any) -> str:
-    return tomli_w.dumps({"x": value}).strip().removeprefix("x = ")
+def commands(repo_id: str) -> list[str]:
+    """The command lines that train such a run with the settings that it has saved."""
+    return [f"hf download {repo_id} {CONFIG} --local-dir .", f"gunreal train --config {CONFIG} --name again"]
 
 
 def text(config: Config, repo_id: str, step: int, scores: Mapping[str, Any], curve: str | None) -> str:
@@ -84,6 +47,6 @@ def text(config: Config, repo_id: str, step: int, scores: Mapping[str, Any], cur
             *(["", f"![Score over agent steps]({curve})"] if curve else []),
             *("", "## Use", "", "```python", "import gunreal", "", f'run = gunreal.load_from_hub("{repo_id}")'),
             *("policy = run.policy()", "print(run.evaluate(episodes=10).mean())", "```"),
-            *("", "## Train", "", "```bash", command(config), "```", ""),
+            *("", "## Train", "", "```bash", *commands(repo_id), "```", ""),
         ]
     )

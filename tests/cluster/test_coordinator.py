@@ -143,10 +143,8 @@ def test_agent_steps_of_gradients_that_come_late_are_not_trained_on(sync, versio
 def test_nodes_learn_with_the_entropy_weight_and_the_progress_of_the_whole_run():
     """A node does not know how many agent steps the others have taken."""
     found, sent = Coordinator.__new__(Coordinator), []
-    found.config, found.metrics = (
-        resolved(Config(entropy=0.1, entropy_end=0.0, steps=1000)),
-        types.SimpleNamespace(step=250),
-    )
+    found.config = resolved(Config(entropy=0.1, entropy_end=0.0, steps=1000))
+    found.metrics = types.SimpleNamespace(step=250)
     found._model = types.SimpleNamespace(version=4, size=3, moments=types.SimpleNamespace(vector=np.zeros(2)))
     found._shards = types.SimpleNamespace(weights=["part"])
     found._report = types.SimpleNamespace(sent=lambda size: None)
