@@ -13,6 +13,7 @@ are human-normalized. With fewer than five seeds, the verdict is "undecided" unl
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from gunreal.config import folders, units
 from gunreal.config.arguments import Arguments
 from gunreal.config.schema import Config, ConfigError, close_match
 from gunreal.config.sweeps import short
-from gunreal.plot import group
+from gunreal.plot import SEED, group
 from gunreal.records import comparison, curves
 from gunreal.records.warning import warn
 
@@ -60,7 +61,8 @@ def settings(names: Sequence[str], logdir: str = Config.logdir) -> dict[str, lis
     """The folders of runs, by the label of their setting. Raises ConfigError if a run does not exist."""
     every = [run for name in names for run in _runs(name, logdir)]
     found: dict[str, list[Path]] = {}
-    for label, paths in group(every, logdir).items():
+    for title, paths in group(every, logdir).items():
+        label = re.sub(SEED, "", title)  # that of a single seed
         for path in paths:
             found.setdefault(label.removeprefix(short(folders.saved_config(path).env) + "-"), []).append(path)
     return found
@@ -107,12 +109,13 @@ def _rows(found: Mapping[str, Any], results: Mapping[str, Any]) -> list[list[str
     return rows
 
 
-def _sentences(pairs: Sequence[Mapping[str, Any]], markdown: bool) -> str:
+def _sentences(found: Sequence[Mapping[str, Any]], markdown: bool) -> str:
     lines = []
-    for pair in pairs:
+    for pair in found:
         words = [f"probability of improvement {_number(pair['improvement'])}"]
-        if pair.get("pairs"):
-            words.append(f"difference by seed {pair['difference']:+.3g} ({pair['pairs']} pairs, p = {pair['p']:.2g})")
+        if count := pair.get("pairs"):
+            pairs = f"{count} pair{'s' * (count != 1)}"
+            words.append(f"difference by seed {pair['difference']:+.3g} ({pairs}, p = {pair['p']:.2g})")
         lines.append(f"{pair['setting']} over {pair['reference']}: {pair['verdict']}; {'; '.join(words)}")
     return "\n".join(("- " if markdown else "") + line for line in lines)
 
