@@ -239,7 +239,7 @@ def test_missing_extra_is_named():
         (Config(env="FrozenLake-v1", env_args={"map_name": "none"}), "env_args do not fit FrozenLake.*'none'"),
         (Config(env=".mine:make"), "no module '.mine'"),
         (Config(env="subprocess:run", env_args={"args": "true"}), "belongs to Python itself"),
-        (Config(env="numpy:zeros", env_args={"shape": 3}), "numpy:zeros returned a ndarray; return a gymnasium.Env"),
+        (Config(env="numpy:zeros", env_args={"shape": 3}), "numpy:zeros returned a numpy.ndarray; return a gymnasium.Env"),
         (
             Config(env="gunreal.envs.catch:Cach"),
             "has no environment, function or class 'Cach'; did you mean .*catch:Catch",
@@ -258,7 +258,7 @@ def test_missing_extra_is_named():
         (Config(env="Pendulum-v1"), "continuous actions; wrap it"),
         (fake(action=spaces.MultiDiscrete([10, 101])), "1,010 combinations of actions; wrap it .* at most 1,000$"),
         (fake(action=spaces.Tuple([spaces.Discrete(2)])), "Tuple actions; wrap it"),
-        (fake(spaces.Box(0, 255, (20, 30, 4), np.uint8)), "gray or RGB images"),
+        (fake(spaces.Box(0, 255, (20, 30, 4), np.uint8)), "single images, gray or RGB, which .*--frame_stack"),
         (fake(spaces.Tuple([IMAGE, IMAGE])), "observes Tuple"),
         (fake(TWO_IMAGES), r"several image observations \['a', 'b'\]; choose one with --image_key"),
         (
