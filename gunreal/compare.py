@@ -23,9 +23,9 @@ from gunreal.config import folders, units
 from gunreal.config.arguments import Arguments
 from gunreal.config.schema import Config, ConfigError, close_match
 from gunreal.config.sweeps import short
+from gunreal.config.warning import warn
 from gunreal.plot import SEED, group
 from gunreal.records import comparison, curves
-from gunreal.records.warning import warn
 
 _NOTE = "Line: interquartile mean over runs; band: its 95 % stratified bootstrap interval."
 

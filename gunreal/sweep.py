@@ -34,8 +34,8 @@ from gunreal.config import files, flags, folders, sweeps
 from gunreal.config.arguments import Arguments
 from gunreal.config.schema import FIELDS, Config, ConfigError
 from gunreal.config.sweeps import Planned, Sweep
+from gunreal.config.warning import warn
 from gunreal.records import checkpoint, comparison
-from gunreal.records.warning import warn
 from gunreal.runtime.jobs import Command, Job, Scheduler
 
 _EVERY = 300.0  # seconds between lines of progress
