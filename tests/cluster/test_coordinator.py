@@ -41,16 +41,16 @@ def test_a_checkpoint_of_another_network_refuses_each_machine():
     assert found._model is None
 
 
-def test_a_run_starts_with_the_weights_of_another_one(capsys, monkeypatch):
+def test_a_run_starts_with_the_weights_of_another_one(capsys, monkeypatch, tmp_path):
     """The nodes themselves need no folder of that run."""
     monkeypatch.setattr(coordinator.shards, "Shards", lambda engine, fields, shard, count: shard)
     found = Coordinator.__new__(Coordinator)
     found._model = found._shards = found.resumed = None
-    found._start = types.SimpleNamespace(
-        state={"weights/a/kernel": np.ones(3), "version": np.array(7)}, path="first.npz", extra={}
-    )
+    first = {"weights/a/kernel": np.ones(3), "version": np.array(7)}
+    extra = {"config": {"algorithm": "ppo"}}
+    found._start = types.SimpleNamespace(state=first, path="first.npz", extra=extra)
     found.config, found._fields, found._tasks, found._engine = Config(nodes=2), {}, ["vr"], Closable("a")
-    found._round = types.SimpleNamespace(begin=lambda now: None)
+    found._round, found.run_dir = types.SimpleNamespace(begin=lambda now: None), tmp_path
     own = {"weights/a/kernel": np.zeros(3), "weights/vr/0/kernel": np.zeros(2), "optimizer/000": 0, "version": 0}
     found._welcome(types.SimpleNamespace(), Description(own, {}, 1))
     assert found._shards.weights.tolist() == [1, 1, 1, 0, 0] and found._model.version == 0

@@ -20,19 +20,9 @@ from gunreal.tasks.registry import TASK
 
 FILE = Path(__file__).with_name("defaults.txt")
 CONFIGS = Path(__file__).parents[2] / "configs"
-NOT_LEARNING = [
-    "env_args",
-    "image_key",
-    "task",
-    "network_args",
-    "logdir",
-    "name",
-    "init",
-    "checkpoint_minutes",
-    "keep_checkpoints",
-    "metrics_seconds",
-]  # noqa: SIM905
-NOT_LEARNING += "track eval_steps eval_minutes backend env_timeout node_timeout serial cluster".split()  # noqa: SIM905
+NOT_LEARNING = {"env_args", "image_key", "task", "network_args", "logdir", "name", "init", "checkpoint_minutes"}
+NOT_LEARNING |= {"keep_checkpoints", "metrics_seconds", "track", "eval_steps", "eval_minutes", "backend", "env_timeout"}
+NOT_LEARNING |= {"node_timeout", "serial", "cluster"}
 MACHINE = Facts(cores=8, memory=2**34, has_gpu=False, machines=4, weights=690_000)
 ATARI = MACHINE._replace(is_image=True, emulator="own")
 IMAGES, VECTORS = MACHINE._replace(is_image=True), MACHINE._replace(is_image=False)

@@ -116,7 +116,7 @@ def test_played_is_a_gymnasium_environment():
 
 
 def test_its_interface_is_that_of_a_run():
-    spec, raw = examine(Config(env="scripted_functional:make"))
+    spec, raw, _ = examine(Config(env="scripted_functional:make"))
     assert spec.frame == (3,) and spec.num_actions == 3 and raw.space.shape == (3,)
 
 
