@@ -83,7 +83,9 @@ def text() -> str:
 
 
 def test_resolved_settings_are_those_of_the_file():
-    assert text() + "\n" == FILE.read_text(), "settings have changed; if so intended, run tests/config/test_defaults.py"
+    assert text() + "\n" == FILE.read_text(), (
+        "settings have changed; if that is right, run python tests/config/test_defaults.py"
+    )
 
 
 def test_the_papers_files_set_all_that_has_an_effect_on_learning():

@@ -74,7 +74,7 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"eval_episodes": 5}, "add --eval_steps"),
         ({"task_share": 0.5}, "task_share has no effect without tasks; leave it out or add --tasks"),
         (
-            {"algorithm": "a3c", "gae_lambda": 0.5},
+            {"algorithm": "a3c", "gae_lambda": 0.123},
             "gae_lambda has no effect on a3c; leave it out or use --algorithm ppo",
         ),
         ({"algorithm": "a3c", "ppo_epochs": 5}, "ppo_epochs has no effect on a3c"),
