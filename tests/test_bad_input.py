@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import scripted_env  # noqa: F401
+from wording import MEAN
 
 from gunreal.train import main
 
@@ -40,11 +41,11 @@ LARGE = f"{CATCH} --observation rgb --frame_size 256 --agents 8 --memory_limit 2
 
 BAD = [  # flags, and what the line has to say
     ("--config none.toml", "cannot read none.toml"),
-    ("--config key.toml", "unknown key learnin_rate; did you mean learning_rate?"),
+    ("--config key.toml", f"unknown key learnin_rate; {MEAN} learning_rate?"),
     ("--config value.toml", "agents is 'many', but must be a whole number"),
     ("--config range.toml", "t_max is 0, but must be at least 1"),
     ("--config broken.toml", "broken.toml is not valid TOML"),
-    ("--learnin_rate 0.1", "unknown flag --learnin_rate; did you mean --learning_rate?"),
+    ("--learnin_rate 0.1", f"unknown flag --learnin_rate; {MEAN} --learning_rate?"),
     ("--learning_rate fast", "'fast' is not a number"),
     ("--learning_rate -1", "learning_rate is -1.0, but must be at least 0"),
     ("--t_max 0", "t_max is 0, but must be at least 1"),
@@ -52,13 +53,13 @@ BAD = [  # flags, and what the line has to say
     ("--memory_limit 100", "give a unit"),
     ("--serial --predictors 2", "serial uses one thread"),
     ("CartPole-v1", "unexpected argument 'CartPole-v1'"),
-    ("--env ALE/Pongg-v5", "unknown game 'ALE/Pongg-v5': did you mean ALE/Pong-v5"),
-    ("--env Cartpole-v9", "unknown environment 'Cartpole-v9': did you mean CartPole"),
+    ("--env ALE/Pongg-v5", f"unknown game 'ALE/Pongg-v5': {MEAN} ALE/Pong-v5"),
+    ("--env Cartpole-v9", f"unknown environment 'Cartpole-v9': {MEAN} CartPole"),
     ("--env none_such:Id-v0", "no module 'none_such'"),
     ("--env scripted_env:None-v0", "module 'scripted_env' has no environment, function or class 'None-v0'"),
     ("--env Pendulum-v1", "continuous actions"),
     (f"{CARTPOLE} --env_args gravitation=1", "env_args do not fit CartPole-v1"),
-    (f"{CARTPOLE} --tasks pcc", "did you mean pc?"),
+    (f"{CARTPOLE} --tasks pcc", f"{MEAN} pc?"),
     (f"{CARTPOLE} --tasks pc", "pc needs image observations"),
     (
         f"{CARTPOLE} --tasks none_such:Task",

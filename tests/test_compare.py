@@ -4,6 +4,7 @@ import json
 
 import pytest
 from metrics_runs import make_run
+from wording import MEAN
 
 import gunreal
 from gunreal.__main__ import main
@@ -64,7 +65,7 @@ def test_markdown_and_a_picture(logdir, capsys, tmp_path):
     [
         (["nothing"], "run 'nothing' not found"),
         (["base=nothing-*"], "no run matches"),
-        ([*BOTH, "--reference", "bse"], "no setting is called bse; did you mean base?"),
+        ([*BOTH, "--reference", "bse"], f"no setting is called bse; {MEAN} base?"),
         ([*BOTH, "--steps", "x"], "'x' is not a whole number"),
         ([*BOTH, "--steps", "900"], "has taken 100 steps"),
         ([*BOTH, "--json", "--markdown"], "not allowed with"),

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from trained import catch_run
+from wording import MEAN
 
 from gunreal.acting.episodes import Episode, play
 from gunreal.config.files import load, save
@@ -236,8 +237,8 @@ def test_video_of_a_run_that_has_none(tmp_path, monkeypatch):
         ((), "give one run"),
         (("{run}", "other"), "got 2"),
         (("{run}x",), "not found"),
-        (("catsh", "--logdir", "{run}/.."), "did you mean catch"),
-        (("{run}", "--episode", "3"), "unknown flag --episode; did you mean --episodes"),
+        (("catsh", "--logdir", "{run}/.."), f"{MEAN} catch"),
+        (("{run}", "--episode", "3"), f"unknown flag --episode; {MEAN} --episodes"),
         (("{run}", "--episodes", "0"), "--episodes=0"),
         (("{run}", "--episodes", "x"), "flag --episodes=x: 'x' is not a whole number"),
         (("{run}", "--seed", "-1"), "--seed=-1"),

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from wording import MEAN
 
 import gunreal.__main__ as command
 from gunreal.config import folders
@@ -29,19 +30,19 @@ def test_version(capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["trian"], "unknown command 'trian'; did you mean train?"),
+        (["trian"], f"unknown command 'trian'; {MEAN} train?"),
         (["xyz"], "unknown command 'xyz'; use one of train, "),
         (["resume"], "name the run first, as in gunreal resume NAME"),
         (["resume", "--steps", "9"], "name the run first"),
         (["envs", "Pong"], "unexpected argument 'Pong'"),
-        (["tasks", "--evn", "Pong"], "unknown flag --evn; did you mean --env?"),
-        (["evaluate", "--helpfull"], "unknown flag --helpfull; did you mean --help?"),
+        (["tasks", "--evn", "Pong"], f"unknown flag --evn; {MEAN} --env?"),
+        (["evaluate", "--helpfull"], f"unknown flag --helpfull; {MEAN} --help?"),
         (["evaluate", "--qqq"], "unknown flag --qqq; use --help to list all flags"),
         (["plot"], "the following arguments are required: RUN; use --help to list all arguments"),
         (["plot", "a", "--smooth", "x"], "argument --smooth: invalid int value: 'x'; use --help"),
         (["export", "a"], "the following arguments are required: FILE"),
-        (["export", "a", "b.onnx", "--check", "best"], "arguments: --check best; did you mean --checkpoint?"),
-        (["runs", "--jsn"], "unrecognized arguments: --jsn; did you mean --json?"),
+        (["export", "a", "b.onnx", "--check", "best"], f"arguments: --check best; {MEAN} --checkpoint?"),
+        (["runs", "--jsn"], f"unrecognized arguments: --jsn; {MEAN} --json?"),
         (["runs", "extra"], "unrecognized arguments: extra; use --help to list all arguments"),
         (["evaluate"], "give one run, as in `gunreal evaluate runs/NAME`"),
     ],

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from helpers import FakeLearner
 from trained import catch_run
+from wording import MEAN
 
 import gunreal
 from gunreal.acting.predictor import sample_actions
@@ -231,7 +232,7 @@ def test_a_renamed_environment(run, tmp_path):
     from gunreal.config.files import save
 
     save(dataclasses.replace(run.config, env="gunreal/Katch-v0"), tmp_path / "config.toml")
-    with pytest.raises(gunreal.ConfigError, match="did you mean gunreal/Catch-v0"):
+    with pytest.raises(gunreal.ConfigError, match=f"{MEAN} gunreal/Catch-v0"):
         _ = gunreal.load(tmp_path).spec
 
 

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 from training import wait_until
+from wording import MEAN
 
 from gunreal.__main__ import main
 from gunreal.config import folders, sweeps
@@ -90,13 +91,13 @@ def test_it_trains_evaluates_and_compares_and_goes_on_after_a_kill_and_ctrl_c(tm
     ("flags", "message"),
     [
         (["--steps", "0"], "steps is 0"),
-        (["--settings", "bse"], "has no setting bse; did you mean base?"),
+        (["--settings", "bse"], f"has no setting bse; {MEAN} base?"),
         (["--episodes", "0"], "episodes is 0, but must be"),
         (["--sedes", "3"], "unknown flag --sedes"),
         (["--seed", "3"], "write seeds = 3"),
         (["--resume", "x"], "--resume cannot be used here"),
         (["--env", "gunreal/Katch-v0"], "base-s1: "),
-        (["--tasks", "vrr"], "did you mean vr?"),
+        (["--tasks", "vrr"], f"{MEAN} vr?"),
         (["--task", "vr.wait=2"], "vr-s1: "),
     ],
 )

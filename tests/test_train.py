@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from broken_pipes import unread
 from trained import short_run
+from wording import MEAN
 
 import gunreal
 from gunreal.config import folders
@@ -241,9 +242,9 @@ def test_resume_goes_on_with_a_run(tmp_path, monkeypatch):
     ("name", "overrides", "message"),
     [
         ("old", {"env": "gunreal/Catch-v0"}, "cannot change env from 'CartPole-v1'"),
-        ("old", {"stepz": 7}, "the configuration has no stepz; did you mean steps?"),
+        ("old", {"stepz": 7}, f"the configuration has no stepz; {MEAN} steps?"),
         ("old", {"steps": "many"}, "steps is 'many', but must be a whole number"),
-        ("odl", {}, "run 'odl' not found.*did you mean old?"),
+        ("odl", {}, f"run 'odl' not found.*{MEAN} old?"),
     ],
 )
 def test_overrides_that_resume_rejects(tmp_path, monkeypatch, name, overrides, message):

@@ -291,10 +291,15 @@ def is_auto(config: Config, name: str) -> bool:
     return name in AUTOMATIC and getattr(config, name) == AUTO
 
 
+def did_you_mean(*names: str) -> str:
+    """The question of all messages that suggest names."""
+    return f"did you mean {' or '.join(names)}?"
+
+
 def close_match(word: str, known: Iterable[str]) -> str:
     """A suggestion for the end of an error message, `; did you mean ...?`, or "" without a close match."""
     found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {found[0]}?" if found else ""
+    return f"; {did_you_mean(*found)}" if found else ""
 
 
 def typed(name: str, value: Any) -> Any:

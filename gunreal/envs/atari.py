@@ -18,7 +18,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from gunreal.config.schema import Config, ConfigError, is_auto
+from gunreal.config.schema import Config, ConfigError, did_you_mean, is_auto
 from gunreal.config.values import is_number
 from gunreal.emulator.settings import PROTOCOLS
 from gunreal.envs.generic import similar
@@ -236,8 +236,8 @@ def _game(config: Config) -> str:
     if config.env in gymnasium.registry:
         return gymnasium.registry[config.env].kwargs["game"]
     games = [name for name in gymnasium.registry if name.startswith("ALE/")]
-    hint = " or ".join(name for name in similar(config.env) if name in games) or "an id such as ALE/Pong-v5"
-    raise ConfigError(f"unknown game {config.env!r}: did you mean {hint}? (ale-py has {len(games)} games)")
+    close = [name for name in similar(config.env) if name in games] or ["an id such as ALE/Pong-v5"]
+    raise ConfigError(f"unknown game {config.env!r}: {did_you_mean(*close)} (ale-py has {len(games)} games)")
 
 
 def _options(config: Config) -> dict:

@@ -19,7 +19,7 @@ from gymnasium.envs.registration import EnvSpec
 
 import gunreal.envs  # noqa: F401  (registers the library's own ids)
 from gunreal.config.plugins import FIND_MODULE, is_missing, place
-from gunreal.config.schema import Config, ConfigError
+from gunreal.config.schema import Config, ConfigError, did_you_mean
 from gunreal.config.warning import warn
 from gunreal.envs.flat import flat
 from gunreal.envs.functional import FunctionalEnv, Played, adapted
@@ -293,14 +293,14 @@ def _bare(name: str) -> str:
 def _unknown(env_id: str, module: str) -> str:
     if module:
         close = similar(env_id, module)[:1]
-        hint = f"did you mean {module}:{close[0]}?".replace("ale_py:ALE/", "ALE/") if close else "correct the name"
+        hint = did_you_mean(f"{module}:{close[0]}").replace("ale_py:ALE/", "ALE/") if close else "correct the name"
         if _is_in_old_gym(env_id):
             hint = f"the old gym has it; {_OTHERS['gym']} in a function of your own"
         elif isinstance(vars(sys.modules[module]).get(env_id), types.ModuleType):
             hint = "it is a module; name a function or class in it"
         return f"module {module!r} has no environment, function or class {env_id!r}; {hint}"
     close = similar(env_id)
-    hint = f"did you mean {' or '.join(close)}?" if close else "is its package installed?"
+    hint = did_you_mean(*close) if close else "is its package installed?"
     return f"unknown environment {env_id!r}: {hint} (write module:Id to import a module first)"
 
 

@@ -170,3 +170,46 @@ def test_an_error_of_a_reducer_in_its_step_is_not_repeated_by_the_others(tmp_pat
     np.testing.assert_allclose(whole.weights, [*after([GRADIENTS])[:2], *SHARD.weights[2:]], rtol=1e-6)
     assert whole.updates == found._model.version == 1 and found._shards.replaced == 1
     assert "a reducer failed in a step (no memory); another takes its place" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("gone", "told"), [(False, 1), (True, 0)])
+def test_reducers_that_keep_dying_do_not_keep_the_run_from_ending(tmp_path, monkeypatch, capsys, gone, told):
+    """The round is given up, also if no machine is left for them. Nothing changes."""
+    found, actor = make(tmp_path, monkeypatch, "on")
+    engine, born = found._engine, found._engine.actor
+
+    def deadly(*args, **options):
+        engine.hosts = [] if gone else engine.hosts
+        dying = born(*args, **options)
+        dying.dies.add("gather")
+        return dying
+
+    engine.actor = deadly
+    found._fleet.disturb = lambda: actor.dies.add("gather")
+    found.run(lambda: None)
+    assert found.snapshot()["updates"] == found._model.version == 0 and found._model.moments.vector is MOMENTS
+    assert capsys.readouterr().err.count("reducers keep failing") == told
+
+
+def test_a_step_that_is_not_finite_changes_nothing(tmp_path, monkeypatch):
+    """No reducer has rescaled the value layer, so that the moments stay, too."""
+    found, _ = make(tmp_path, monkeypatch, "on")
+    found._fleet._members[0].slices[0].value[0] = np.inf
+    found.run(lambda: None)
+    line = found.snapshot()
+    assert (line["updates"], line["refused"]) == (0, 2) and found._model.moments.vector is MOMENTS
+    np.testing.assert_array_equal(found._shards.whole().weights, SHARD.weights)
+
+
+@pytest.mark.parametrize(("sync", "late"), [("on", True), ("off", False)])
+def test_agent_steps_of_gradients_that_come_late_are_not_trained_on(tmp_path, monkeypatch, sync, late):
+    """They are agent steps all the same."""
+    found, _ = make(tmp_path, monkeypatch, sync)
+    metrics = RunMetrics()
+    metrics.acted(80)
+    metrics.trained(80, np.zeros(1), {})
+    member = found._fleet._members[1]
+    member.version, member.answer = -1, member.answer._replace(counted=metrics.take())
+    found.run(lambda: None)
+    line = found.snapshot()
+    assert (line["step"], line["trained"], line["late"]) == (80, 0 if late else 80, int(late))

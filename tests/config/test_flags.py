@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from wording import MEAN
 
 from gunreal.config import folders
 from gunreal.config.flags import from_flags, parse_pairs
@@ -152,7 +153,7 @@ def test_the_configuration_of_deepmind_lab_is_also_one_of_the_vizdoom_maze():
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--agent=3"], "unknown flag --agent; did you mean --agents?"),
+        (["--agent=3"], f"unknown flag --agent; {MEAN} --agents?"),
         (["--qqq=3"], "unknown flag --qqq; use --helpfull to list all flags"),
         (["--tasks", "pc", "vr"], "unexpected argument 'vr'; if it is a task, write --tasks pc,vr"),
         (["--agents=x"], "flag --agents=x: 'x' is not a whole number"),
@@ -164,7 +165,7 @@ def test_the_configuration_of_deepmind_lab_is_also_one_of_the_vizdoom_maze():
         (["--serial", "False"], "unexpected argument 'False'; write --noserial or --serial=false"),
         (["--seed", "1", "true"], "unexpected argument 'true'; give values as --flag value"),
         (["--tasks", "pc,", "vr,", "rp"], "unexpected argument 'vr,'; write no space after the comma"),
-        (["--layout=nchv"], "did you mean nchw?"),
+        (["--layout=nchv"], f"{MEAN} nchw?"),
         (["--task=pc=1"], "--task pc.weight=0.05"),
         (["--task_weight=pc.weight=1"], "--task_weight pc=0.05"),
         (["--env_args=a"], "'a' is not of the form key=value, as in frameskip=4"),

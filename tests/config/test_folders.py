@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from wording import MEAN
 
 from gunreal.config import folders
 from gunreal.config.checks import check
@@ -69,7 +70,7 @@ def test_a_logdir_that_cannot_be_written(tmp_path):
 def test_find(tmp_path):
     path = folders.prepare_run_dir(Config(logdir=str(tmp_path), name="breakout"))
     assert folders.find("breakout", str(tmp_path)) == folders.find(str(path)) == path.resolve()
-    with pytest.raises(ConfigError, match="did you mean breakout?"):
+    with pytest.raises(ConfigError, match=f"{MEAN} breakout?"):
         folders.find("breakuot", str(tmp_path))
     with pytest.raises(ConfigError, match="the newest run there is breakout"):
         folders.find("zzz", str(tmp_path))

@@ -9,10 +9,11 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
+from wording import MEAN
 
 from gunreal.config.checks import check
 from gunreal.config.files import load, save
-from gunreal.config.schema import FIELDS, Config, ConfigError
+from gunreal.config.schema import FIELDS, Config, ConfigError, close_match
 
 
 def error(**values) -> str:
@@ -33,8 +34,8 @@ def test_defaults_are_good_and_every_field_has_help():
     [
         ({"env": ""}, "give a Gymnasium id"),
         ({"protocol": "V5"}, "one of deterministic, v5"),
-        ({"layout": "nhcw"}, "did you mean nhwc?"),
-        ({"observation": "grey"}, "one of gray, rgb; did you mean gray?"),
+        ({"layout": "nhcw"}, f"{MEAN} nhwc?"),
+        ({"observation": "grey"}, f"one of gray, rgb; {MEAN} gray?"),
         ({"frame_size": 19}, "at least 20"),
         ({"image_key": 3}, "a string"),
         ({"frame_stack": 0}, "at least 1"),
@@ -45,7 +46,7 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"tasks": ("pc", "")}, "empty name"),
         ({"tasks": "pc"}, "a list of names and classes"),
         ({"task": {"pc": {"weight": 0.1}}}, "add it to tasks"),
-        ({"tasks": ("pc",), "task": {"pcc": {}}}, "did you mean pc?"),
+        ({"tasks": ("pc",), "task": {"pcc": {}}}, f"{MEAN} pc?"),
         ({"tasks": ("pc",), "task": {"pc": {"weight": -1}}}, "at least 0"),
         ({"tasks": ("pc",), "task": {"pc": {"weight": "much"}}}, "at least 0"),
         ({"tasks": ("pc",), "task": {"pc": 0.1}}, "a table of options"),
@@ -181,7 +182,7 @@ def test_load_converts_other_toml_types(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("agent = 3", "unknown key agent; did you mean agents?"),
+        ("agent = 3", f"unknown key agent; {MEAN} agents?"),
         ("zzz = 3", "unknown key zzz; leave it out"),
         ("task_weight = {vr = 1}", "task_weight is a flag only; write weight = 0.05 in a table [task.pc]"),
         ("agents = '3'", "agents is '3', but must be a whole number"),
@@ -260,3 +261,8 @@ def test_tables_become_dictionaries_that_other_processes_can_read():
     inner = MappingProxyType({"rows": (1, 2)})
     config = Config(env_args=MappingProxyType({"size": inner}))
     assert config == Config(env_args={"size": {"rows": [1, 2]}}) == pickle.loads(pickle.dumps(config))
+
+
+def test_a_suggestion_is_a_question():
+    """The other tests take its words from here."""
+    assert close_match("stepz", ["steps", "agents"]) == "; did you mean steps?" and close_match("x", ["steps"]) == ""

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
+from wording import MEAN
 
 from gunreal.config import sweeps
 from gunreal.config.checks import check
@@ -85,9 +86,9 @@ def test_a_setting_can_begin_with_a_file_of_settings(load, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("sedes = 3", r"mine.toml: unknown key sedes; did you mean seeds\?"),
+        ("sedes = 3", rf"mine.toml: unknown key sedes; {MEAN} seeds\?"),
         ("[settings.base]\nsteps = 'x'", "mine.toml: settings.base: steps is 'x'"),
-        ("[settings.base]\nstep = 1", r"settings.base: unknown key step; did you mean steps\?"),
+        ("[settings.base]\nstep = 1", rf"settings.base: unknown key step; {MEAN} steps\?"),
         ("[settings.base]\nseed = 1", "settings.base: seed is set by the sweep; write seeds"),
         ("seed = 4", "write seeds = 4 or a list of seeds"),
         ("env = 'a'\nenvs = ['b']", "has env and envs"),
@@ -111,7 +112,7 @@ def test_bad_files_are_refused_in_one_line(load, text, message):
 
 
 def test_a_setting_that_is_not_there(load):
-    with pytest.raises(ConfigError, match=r"has no setting task; did you mean tasks\?"):
+    with pytest.raises(ConfigError, match=rf"has no setting task; {MEAN} tasks\?"):
         load(TWO, only=["task"])
 
 

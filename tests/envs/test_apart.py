@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import side_effects
+from wording import MEAN
 
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.apart import examine, opener
@@ -123,7 +124,7 @@ def test_only_names_of_the_module_are_suggested(monkeypatch):
     for name, message in {
         "tictactoe_v3": "it is a module; name a function or class in it$",
         "Breakout-v5": "'Breakout-v5'; correct the name$",
-        "Tetrs": r"did you mean board_games:Tetris\?$",
+        "Tetrs": rf"{MEAN} board_games:Tetris\?$",
     }.items():
         with pytest.raises(ConfigError, match=message):
             describe(Config(env=f"board_games:{name}"))

@@ -9,6 +9,7 @@ from pathlib import Path
 import dmlab_fixtures
 import pytest
 from dmlab_fixtures import ARENA, COMPILED, MAZE, both
+from wording import MEAN
 
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs import dmlab_levels
@@ -130,7 +131,7 @@ def test_a_cache_that_fails_is_only_slow(tmp_path, opened, monkeypatch):
 @pytest.mark.parametrize(
     ("level", "args", "message"),
     [
-        ("nav_maze_static01", {}, "unknown level; did you mean nav_maze_static_01"),
+        ("nav_maze_static01", {}, f"unknown level; {MEAN} nav_maze_static_01"),
         ("somewhere_else", {}, "unknown level; levels are named as in game_scripts/levels"),
         ("", {}, "has no level name; write --env dmlab/nav_maze_static_01"),
         (MAZE, {"settings": {"noSuchSetting": "1"}}, 'Invalid setting: "noSuchSetting" = "1".*see env_args.settings'),
@@ -144,14 +145,14 @@ def test_a_cache_that_fails_is_only_slow(tmp_path, opened, monkeypatch):
         (MAZE, {"action_repeat": 0}, "action_repeat is 0, but must be at least 1"),
         (MAZE, {"level_seeds": -1}, "level_seeds is -1, but must be at least 0"),
         (MAZE, {"renderer": "gpu"}, "renderer is 'gpu', but must be software or hardware"),
-        (MAZE, {"hight": 84}, "unknown env_args.hight for dmlab/nav_maze_static_01; did you mean height"),
+        (MAZE, {"hight": 84}, f"unknown env_args.hight for dmlab/nav_maze_static_01; {MEAN} height"),
         (MAZE, {"gravity": 1}, "unknown env_args.gravity for .*; available: width, height, actions"),
         (MAZE, {"observations": "VEL.TRANS"}, r"must be a list of names, \[\"DEBUG.POS.TRANS\"\]"),
-        (MAZE, {"observations": ["VEL.TRAN"]}, "has no observation VEL.TRAN; did you mean VEL.TRANS"),
+        (MAZE, {"observations": ["VEL.TRAN"]}, f"has no observation VEL.TRAN; {MEAN} VEL.TRANS"),
         (MAZE, {"observations": ["SMELL"]}, "has no observation SMELL; available: RGB_INTERLEAVED, "),
         (MAZE, {"observations": ["INSTR"]}, "INSTR of dmlab/nav_maze_static_01 is text or has no fixed shape"),
         (MAZE, {"observations": ["DEBUG.PLAYERS.HEALTH"]}, "is text or has no fixed shape; leave it out"),
-        (MAZE, {"actions": "nav5"}, "unknown action set 'nav5' in env_args.actions; did you mean nav6"),
+        (MAZE, {"actions": "nav5"}, f"unknown action set 'nav5' in env_args.actions; {MEAN} nav6"),
         (MAZE, {"actions": "all"}, "'all' in env_args.actions; available: nav6, impala9, or a table"),
         (MAZE, {"actions": {}}, "actions is {}, but must be a name or a table with one row per action"),
         (MAZE, {"actions": {"go": [0, 0, 0, 1]}}, "actions.go is .* 7 whole numbers: LOOK_LEFT_RIGHT_PIXELS_PER_FRAME"),

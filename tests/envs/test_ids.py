@@ -5,6 +5,7 @@ import re
 import gymnasium
 import pytest
 from gymnasium.envs.registration import EnvSpec
+from wording import MEAN
 
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.make import describe
@@ -35,12 +36,12 @@ def test_ids_of_ale_py_without_the_protocol_are_refused(env, message, monkeypatc
 @pytest.mark.parametrize(
     ("env", "suggestion"),
     [
-        ("BreakoutNoFrameskip", "did you mean ALE/Breakout-v5?"),
-        ("Pong-ram-v4", "did you mean ALE/Pong-v5?"),
-        ("ALE/Breakout", "did you mean ALE/Breakout-v5?"),
-        ("ale_py:Pong-v5", "did you mean ALE/Pong-v5?"),
-        ("ALE/Pitfal-v5", "did you mean ALE/Pitfall-v5 or ALE/Pitfall2-v5?"),
-        ("CartPole-v7", "did you mean CartPole-v1?"),
+        ("BreakoutNoFrameskip", f"{MEAN} ALE/Breakout-v5?"),
+        ("Pong-ram-v4", f"{MEAN} ALE/Pong-v5?"),
+        ("ALE/Breakout", f"{MEAN} ALE/Breakout-v5?"),
+        ("ale_py:Pong-v5", f"{MEAN} ALE/Pong-v5?"),
+        ("ALE/Pitfal-v5", f"{MEAN} ALE/Pitfall-v5 or ALE/Pitfall2-v5?"),
+        ("CartPole-v7", f"{MEAN} CartPole-v1?"),
         ("Corridor-v0", "is its package installed?"),
         ("gunreal.envs:Corridor-v0", "correct the name"),
     ],

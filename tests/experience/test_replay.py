@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from rings import LAYOUT, SPEC, VECTOR, episodes, live, make_replay, write
+from wording import MEAN
 
 from gunreal.experience.replay import ALIGN, FIRST, blank_past, concatenate_pasts, empty_observations, stack_index
 from gunreal.experience.segment import Segment
@@ -41,7 +42,7 @@ def test_stacks_never_cross_an_episode_start_nor_the_rings_end():
 
 
 def test_a_misspelt_field_is_explained():
-    with pytest.raises(KeyError, match="the replay has no 'acton'; did you mean action"):
+    with pytest.raises(KeyError, match=f"the replay has no 'acton'; {MEAN} action"):
         make_replay(VECTOR, episodes("--T -")).get("acton", 0, 2)
 
 

@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 from trained import short_run
+from wording import MEAN
 
 import gunreal
 from gunreal.config.checks import check
@@ -50,7 +51,7 @@ def test_a_class_becomes_its_name():
         (
             IMAGES,
             {"network": "smal"},
-            "unknown network 'smal'; available: impala, large, lstm, .*; did you mean small\\?$",
+            f"unknown network 'smal'; available: impala, large, lstm, .*; {MEAN} small\\?$",
         ),
         (IMAGES, {"network": "none_such:Net"}, "cannot load network 'none_such:Net' .*No module named 'none_such'"),
         (

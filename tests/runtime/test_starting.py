@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from learners import CONFIG, Fit, make_batch, make_learner
 from trained import short_run
+from wording import MEAN
 
 import gunreal
 from gunreal.config.schema import Config, ConfigError
@@ -61,7 +62,7 @@ def test_a_new_head_is_named_once(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("init", "message"),
     [
-        ("frist", "^init: run 'frist' not found.*did you mean first?"),
+        ("frist", f"^init: run 'frist' not found.*{MEAN} first?"),
         ("other", "^init: run 'other' not found.*the newest run there is first$"),
         ("second", "^init: run 'second' not found"),  # the new run itself
         ("x" * 300, "^init: run 'xxx.* not found"),

@@ -4,6 +4,7 @@ import textwrap
 from importlib.metadata import EntryPoint
 
 import pytest
+from wording import MEAN
 
 from gunreal import tasks
 from gunreal.config.schema import ConfigError
@@ -155,7 +156,7 @@ def test_only_the_named_are_imported():
 @pytest.mark.parametrize(
     ("names", "options", "message"),
     [
-        (["pcc"], {}, "unknown task 'pcc'; available: .*pc, .*rp, .*vr, or module:Class; did you mean pc\\?$"),
+        (["pcc"], {}, f"unknown task 'pcc'; available: .*pc, .*rp, .*vr, or module:Class; {MEAN} pc\\?$"),
         (["nothing"], {}, "unknown task 'nothing'; available:"),
         (["pc", "vr", "pc"], {}, "'pc' is named more than once; .* by a subclass with another name"),
         (["vr", "gunreal.tasks.value_replay:ValueReplay"], {}, "'vr' is named more than once"),
@@ -163,7 +164,7 @@ def test_only_the_named_are_imported():
         (
             ["pc"],
             {"pc": {"wieght": 1.0}},
-            "'pc' has no option 'wieght'; available: cell, discount, weight; did you mean weight\\?$",
+            f"'pc' has no option 'wieght'; available: cell, discount, weight; {MEAN} weight\\?$",
         ),
         (["pc"], {"pc": {"name": "x"}}, "'pc' has no option 'name'"),
         (["pc"], {"pc": {"cell": 2.5}}, "pc.cell is 2.5, but must be of type int"),
@@ -186,7 +187,7 @@ def test_only_the_named_are_imported():
             {},
             "from my_plugin:Absent: AttributeError: module 'my_plugin' has no attribute 'Absent'; correct it$",
         ),
-        (["my_plugin:Mines"], {}, "has no attribute 'Mines'; did you mean Mine\\?$"),
+        (["my_plugin:Mines"], {}, f"has no attribute 'Mines'; {MEAN} Mine\\?$"),
         (["my_plugin:NoTask"], {}, "is not a subclass of gunreal.tasks.base.AuxiliaryTask"),
         (["my_plugin:Nameless"], {}, "Nameless.name is None; choose an identifier"),
         (["my_plugin:Reserved"], {}, "Reserved.name is 'base'; choose an identifier other than base"),
