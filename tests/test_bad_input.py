@@ -91,7 +91,6 @@ BAD = [  # flags, and what the line has to say
         f"{LARGE} --agents_per_process 8 --tasks vr",
         "lower --agents_per_process, --min_batch, --replay_size or the size",
     ),
-    (f"{LARGE} --runner device --tasks vr", "3.0 GiB of the devices' 2.0 GiB; use more or larger devices, or"),
     ("--env scripted_env:Numbered --env_args states=1000000 --memory_limit 4GiB", "of an observation (3,906 KiB)"),
     ("--env scripted_env:Numbered --env_args states=2147483648 --serial", "an observation of scripted_env:Num"),
     ("--resume none_such", "run 'none_such' not found"),

@@ -23,35 +23,13 @@ from gunreal.runtime.system import build_learner, on_this_machine
 BACKEND = os.environ.get("KERAS_BACKEND", "tensorflow")
 
 
-class Noise(gymnasium.Env):
-    """Random pictures in color, random rewards, actions 5 to 7, and episodes of random lengths."""
-
-    observation_space = spaces.Dict({"image": spaces.Box(0, 255, (30, 40, 3), np.uint8), "speed": spaces.Box(-1, 1)})
-    action_space = spaces.Discrete(3, start=5)
-
-    def _observe(self):
-        image = self.np_random.integers(0, 256, (30, 40, 3), np.uint8)
-        return {"image": image, "speed": np.zeros(1, np.float32)}
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return self._observe(), {}
-
-    def step(self, action):
-        assert 5 <= action <= 7
-        ends = self.np_random.random(2) < 0.05
-        return self._observe(), float(self.np_random.normal(0, 3)), bool(ends[0]), bool(ends[1]), {}
-
-
-gymnasium.register("Noise-v0", Noise)
-
 COMMON = {"hidden": 16, "backend": BACKEND, "normalize_observations": "off"}
 CONFIGS = {
     "catch": Config(env="gunreal/Catch-v0", **COMMON),
     "atari": Config(env="ALE/Breakout-v5", protocol="v5", **COMMON),
     "vector": Config(env="CartPole-v1", **COMMON),
-    "dict": Config(env="Noise-v0", frame_size=36, **COMMON),
-    "lstm": Config(env="Noise-v0", frame_size=36, network="lstm", reward_clip=1.0, **COMMON),
+    "dict": Config(env="scripted_env:Noise-v0", frame_size=36, **COMMON),
+    "lstm": Config(env="scripted_env:Noise-v0", frame_size=36, network="lstm", reward_clip=1.0, **COMMON),
 }
 
 

@@ -51,7 +51,7 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"tasks": ("pc",), "task": {"pc": {"weight": "much"}}}, "at least 0"),
         ({"tasks": ("pc",), "task": {"pc": 0.1}}, "a table of options"),
         ({"env_args": {"size": None}}, "env_args.size is None"),
-        ({"replay_size": 10}, "raise replay_size"),
+        ({"replay_size": 10, "tasks": ("vr",)}, "raise replay_size"),
         ({"steps": 0}, "at least 1"),
         ({"steps": 1.5}, "a whole number"),
         ({"steps": True}, "a whole number"),

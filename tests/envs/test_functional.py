@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.functional import Batched, Played, adapted
-from gunreal.envs.make import examine, make_raw
+from gunreal.envs.make import look, make_raw
 
 jax = pytest.importorskip("jax")
 
@@ -116,13 +116,13 @@ def test_played_is_a_gymnasium_environment():
 
 
 def test_its_interface_is_that_of_a_run():
-    spec, raw, _ = examine(Config(env="scripted_functional:make"))
+    spec, raw, _ = look(Config(env="scripted_functional:make"))
     assert spec.frame == (3,) and spec.num_actions == 3 and raw.space.shape == (3,)
 
 
 def test_other_things_are_refused():
     with pytest.raises(ConfigError, match="returned a SimpleNamespace; return a gymnasium.Env, or an environment as"):
-        examine(Config(env=f"{__name__}:SimpleNamespace"))
+        look(Config(env=f"{__name__}:SimpleNamespace"))
 
 
 def test_the_actions_of_a_space_with_a_start_are_counted_from_0():

@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from gunreal.config.schema import Config, ConfigError
-from gunreal.envs.make import examine, make, make_raw
+from gunreal.envs.make import look, make, make_raw
 from gunreal.envs.raw import Raw, converter
 
 SPACES = [
@@ -85,7 +85,7 @@ def test_an_observation_of_another_shape_is_an_error(space):
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.env}-{c.protocol}-{c.observation}")
 def test_raw_episodes_are_those_of_training(config):
-    spec, raw = examine(config)
+    spec, raw, _ = look(config)
     trained, env = make(config, 1), make_raw(config)
     actions, ended = np.random.default_rng(0).integers(spec.num_actions, size=200), 0
     observation = None

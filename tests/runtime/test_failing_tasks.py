@@ -74,7 +74,7 @@ def test_a_failing_task_ends_a_parallel_run(folder):
         seen: set[int] = set()
         wait_until(lambda: seen.update(run.agents()) or run.popen.poll() is not None)
         assert run.end() == 1
-        assert run.stderr == f"gunreal: {LINES['Targets'].format(folder=folder)}\n"
+        assert run.stderr.endswith(f"\ngunreal: {LINES['Targets'].format(folder=folder)}\n")
         assert seen and all(map(is_gone, seen))
         last = run.lines()[-1]
         assert last["stopped_by"] == "error" and last["restarts"] == 0 and last["step"] >= 120

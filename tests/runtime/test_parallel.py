@@ -237,7 +237,9 @@ def test_removed_agents_return_their_memory(tmp_path, monkeypatch):
         return found if pid != os.getpid() else {"Pss": found["Pss_Shmem"], "Pss_Shmem": found["Pss_Shmem"]}
 
     monkeypatch.setattr(ram, "_rollup", shared_rollup)
-    config = Config(env="gunreal/Catch-v0", agents=8, agents_per_process=2, replay_size=1000, steps=10**9, t_max=5)
+    config = Config(
+        env="gunreal/Catch-v0", agents=8, agents_per_process=2, tasks=("vr",), replay_size=1000, steps=10**9, t_max=5
+    )
     spec, tasks, _, config = prepare(config)
     config = on_this_machine(config)
     system = System(config, spec, tasks, tmp_path, None)

@@ -55,7 +55,7 @@ def test_mailboxes_of_the_papers_tasks():
 
 
 def test_without_tasks_rings_hold_the_rollouts_only():
-    made = layout(tasks=(), min_batch=0)
+    made = layout(tasks=(), min_batch="auto")
     frames = made.agents * (20 + (4 + 2) * 20) * 84 * 84  # four rollouts of each agent may wait
     assert made.agents == 12 and 0.8 * frames < made.nbytes() < frames
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 SCRIPTED, FAILING = "scripted_env:Scripted-v0", "scripted_env:Failing-v0"
@@ -150,6 +151,27 @@ class Poisoned(CartPoleEnv):
         return np.full_like(observation, 1e30) if self._left > 0 else observation, gained, *rest
 
 
+class Noise(gymnasium.Env):
+    """Random pictures in color, random rewards, actions 5 to 7, and episodes of random lengths."""
+
+    observation_space = spaces.Dict({"image": spaces.Box(0, 255, (30, 40, 3), np.uint8), "speed": spaces.Box(-1, 1)})
+    action_space = spaces.Discrete(3, start=5)
+
+    def _observe(self):
+        image = self.np_random.integers(0, 256, (30, 40, 3), np.uint8)
+        return {"image": image, "speed": np.zeros(1, np.float32)}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._observe(), {}
+
+    def step(self, action):
+        assert 5 <= action <= 7
+        ends = self.np_random.random(2) < 0.05
+        return self._observe(), float(self.np_random.normal(0, 3)), bool(ends[0]), bool(ends[1]), {}
+
+
 gymnasium.register("Poisoned-v0", Poisoned, max_episode_steps=500)
 gymnasium.register("Scripted-v0", Scripted)
 gymnasium.register("Failing-v0", Failing)
+gymnasium.register("Noise-v0", Noise)

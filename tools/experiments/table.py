@@ -15,7 +15,7 @@ from gunreal.config.files import load
 
 TASKS = ("pc", "vr", "rp")
 PONG = ("ALE/Pong-v5",)
-GA3C = load(Path(__file__).parents[2] / "configs" / "ga3c_constants.toml")
+GA3C = load(Path(__file__).parents[2] / "configs" / "sweeps" / "constants" / "ga3c.toml")
 FOREVER = 10**9  # agent steps: the budget of a run that is limited by time only
 
 
