@@ -52,6 +52,7 @@ def prepare_run_dir(config: Config) -> Path:
     """
     try:
         path = _make(config)
+        _claim(path)
         save(dataclasses.replace(config, name=path.name), path / CONFIG)
     except OSError as error:
         where = error.filename or config.logdir
@@ -114,12 +115,8 @@ def _make(config: Config) -> Path:
     if config.name:
         path = logdir / config.name
         path.mkdir(parents=True, exist_ok=True)
-        if any(path.iterdir()):
-            if not (path / CONFIG).is_file():
-                raise ConfigError(f"{path} is not empty and holds no run; empty it or choose another --name")
-            raise ConfigError(
-                f"{path} already holds a run; continue it with {command('resume', path)} or choose another --name"
-            )
+        if any(path.iterdir()) and not (path / CONFIG).is_file():
+            raise ConfigError(f"{path} is not empty and holds no run; empty it or choose another --name")
         return path
     logdir.mkdir(parents=True, exist_ok=True)
     words = [re.split("[/:]", config.env)[-1], *(task.split(":")[-1] for task in config.tasks)]
@@ -132,6 +129,16 @@ def _make(config: Config) -> Path:
         except FileExistsError:
             continue
     raise ConfigError(f"{logdir} has too many runs started in the same second; give this one a --name")
+
+
+def _claim(path: Path) -> None:
+    """Makes the folder's configuration, still empty. Of several runs that start at once, one succeeds."""
+    try:
+        (path / CONFIG).touch(exist_ok=False)
+    except FileExistsError:
+        raise ConfigError(
+            f"{path} already holds a run; continue it with {command('resume', path)} or choose another --name"
+        ) from None
 
 
 @contextlib.contextmanager

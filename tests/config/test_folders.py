@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
 import shlex
 import subprocess
 import sys
+import threading
 
 import pytest
 from wording import MEAN
@@ -47,6 +49,25 @@ def test_a_name_is_taken_once(tmp_path):
         folders.prepare_run_dir(config)
     with pytest.raises(ConfigError, match="other is not empty and holds no run; empty it or choose another --name"):
         folders.prepare_run_dir(dataclasses.replace(config, name="other"))
+
+
+def test_of_runs_that_start_at_once_one_gets_the_name(tmp_path):
+    """The others change nothing in its folder."""
+    for turn in range(100):
+        barrier, made = threading.Barrier(2), []
+
+        def start(seed, name=f"run{turn}", barrier=barrier, made=made):
+            barrier.wait()
+            with contextlib.suppress(ConfigError):
+                made.append((seed, folders.prepare_run_dir(Config(logdir=str(tmp_path), name=name, seed=seed))))
+
+        threads = [threading.Thread(target=start, args=(seed,)) for seed in (1, 2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        [(seed, path)] = made
+        assert folders.saved_config(path).seed == seed
 
 
 def test_the_command_of_a_message_can_be_copied_to_a_shell(tmp_path):
