@@ -11,6 +11,7 @@ from jax import numpy as jnp
 from gunreal.config.derived import Rates
 from gunreal.device import dqn, rollouts, sequences
 from gunreal.device.program import Loop, Program, Turn
+from gunreal.learning.building import isolated
 from gunreal.runtime.trainer import takes_part
 
 
@@ -22,7 +23,7 @@ class QProgram(Program):
         weights = self._learner.arrays[0]
         self.shapes = self.shapes._replace(target=jax.eval_shape(lambda: weights))
         rows, whole = self._places.agents(0), self._places.whole
-        self._draw = jax.jit(self._drawn, static_argnums=3, out_shardings=(rows, whole, None, whole))
+        self._draw = jax.jit(isolated()(self._drawn), static_argnums=3, out_shardings=(rows, whole, None, whole))
         self._copy = jax.jit(self._copied, donate_argnums=0, out_shardings=whole)
 
     def start(self) -> Loop:

@@ -18,6 +18,7 @@ from gunreal.device.environment import Frames
 from gunreal.device.sharding import Places
 from gunreal.envs.functional import FunctionalEnv
 from gunreal.experience.spec import Spec
+from gunreal.learning.building import isolated
 from gunreal.learning.jax_learner import JaxLearner
 from gunreal.runtime.trainer import takes_part
 from gunreal.tasks.base import AuxiliaryTask
@@ -106,9 +107,9 @@ class Program:
         self.shapes: Loop = jax.eval_shape(self._start)
         self.places = self._loop_places()
         rows, whole = places.agents(0), places.whole
-        self._act = jax.jit(self._play, donate_argnums=1, out_shardings=(self.places, places.agents(1)))
-        self._gather = jax.jit(self._batch, static_argnums=3, out_shardings=(rows, whole, whole, whole))
-        self._update = jax.jit(self._learn, static_argnums=7, donate_argnums=(0, 1), out_shardings=whole)
+        self._act = jax.jit(isolated()(self._play), donate_argnums=1, out_shardings=(self.places, places.agents(1)))
+        self._gather = jax.jit(isolated()(self._batch), static_argnums=3, out_shardings=(rows, whole, whole, whole))
+        self._update = jax.jit(isolated()(self._learn), static_argnums=7, donate_argnums=(0, 1), out_shardings=whole)
 
     def start(self) -> Loop:
         """The state of a new run, in one compiled call."""

@@ -1,13 +1,52 @@
-"""How layers are made: their precision, layout, and the seeds of their initial weights; and constants beside them."""
+"""How layers are made: their precision, layout, and the seeds of their initial weights; and constants beside them.
+
+Keras's global settings, which belong to the user, have no effect on any of it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import random
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import keras
+
+_lock = threading.Lock()
+_inside = 0  # number of contexts that are open in all threads
+_users: tuple[Any, ...] = ()  # what the user has set, while there are any
+
+
+@contextlib.contextmanager
+def isolated() -> Iterator[None]:
+    """Sets Keras's global settings to its own defaults, whatever `keras.json` and the user's program have set.
+
+    Layers and optimizers are made, and functions of `keras.ops` are traced, in this context. Several threads may be in
+    it at the same time.
+    """
+    global _inside, _users
+    policy = keras.config.dtype_policy()  # of this thread; the other settings are of the process
+    with _lock:
+        if not _inside:
+            _users = keras.config.floatx(), keras.config.epsilon(), keras.config.image_data_format()
+            _set("float32", 1e-7, "channels_last")
+        _inside += 1
+    keras.config.set_dtype_policy("float32")
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(policy)
+        with _lock:
+            _inside -= 1
+            if not _inside:
+                _set(*_users)
+
+
+def _set(floatx: str, epsilon: float, data_format: str) -> None:
+    keras.config.set_floatx(floatx)
+    keras.config.set_epsilon(epsilon)
+    keras.config.set_image_data_format(data_format)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gunreal.experience.replay import Past
+from gunreal.learning.building import isolated
 from gunreal.learning.learner import Learner
 from gunreal.learning.normalizer import Moments
 from gunreal.learning.padding import pad, pad_past, padded_size
@@ -34,8 +35,8 @@ class JaxLearner(Learner):
         self._weights = tuple(variable.value for variable in (*self._variables, *self._statistics))
         self._state = tuple(variable.value for variable in self._slots)
         self._predict = {head: jax.jit(self._stateless_predict(head)) for head in self._heads}
-        self._compiled = jax.jit(self._loss_gradient)
-        self._optimize = jax.jit(self._optimizer_step)
+        self._compiled = jax.jit(isolated()(self._loss_gradient))
+        self._optimize = jax.jit(isolated()(self._optimizer_step))
 
     def _stateless_predict(self, head: str) -> Any:
         def predict(weights: tuple[Any, ...], observations: Any, past: Past | None) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
 from gunreal.learning import heads
 from gunreal.learning.architecture import Architecture
-from gunreal.learning.building import computing, constants, dense, seeded
+from gunreal.learning.building import computing, constants, dense, isolated, seeded
 from gunreal.learning.normalizer import Moments, Statistics
 from gunreal.learning.objectives import actor_critic_loss, q_learning_loss
 from gunreal.learning.parts import present
@@ -42,6 +42,7 @@ class Network:
       statistics: running moments by name, "observation" and "return". They are not trained by gradients.
     """
 
+    @isolated()
     def __init__(
         self,
         spec: Spec,
@@ -137,6 +138,7 @@ class Network:
             return self.policy_value(features.hidden)
         return heads.outputs(task, head, features, batch)
 
+    @isolated()
     def predict(self, head: str, observations: Any, past: Past | None = None) -> tuple[Any, ...]:
         """Predictions for single states, as agents request them.
 
@@ -161,6 +163,7 @@ class Network:
         task = next(task for task in self.tasks if task.name == head)
         return (heads.bootstrap(task, self.task_outputs(task, features)),)
 
+    @isolated()
     def loss(
         self,
         batch: Mapping[str, Any],

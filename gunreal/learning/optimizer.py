@@ -15,6 +15,13 @@ def make_optimizer(config: Config, variables: Sequence[Any]) -> Any:
 
     Keras's RMSprop adds epsilon inside the square root, as in GA3C's eq. 3.
     """
+    from gunreal.learning.building import isolated
+
+    with isolated():
+        return _made(config, variables)
+
+
+def _made(config: Config, variables: Sequence[Any]) -> Any:
     import keras
 
     if config.optimizer == "adam":

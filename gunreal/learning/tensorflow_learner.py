@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gunreal.experience.replay import ALIGN, Past
+from gunreal.learning.building import isolated
 from gunreal.learning.devices import fused, side_by_side
 from gunreal.learning.learner import Learner
 from gunreal.learning.normalizer import Moments
@@ -34,7 +35,8 @@ class _Operation:
         import tensorflow as tf
 
         self._tf, self._spread = tf, spread
-        self._function = tf.function(function, autograph=False).get_concrete_function(*signature)
+        with isolated():
+            self._function = tf.function(function, autograph=False).get_concrete_function(*signature)
         self._captured = list(self._function.captured_inputs)
         self._dtypes = [output.dtype for output in self._function.outputs]
 

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import threading
 
+import keras
 import numpy as np
 import pytest
 from learners import BACKEND, CONFIG, assert_equal_states, gradients, make_batch, make_learner, with_vtrace
@@ -284,3 +285,38 @@ def test_the_logits_of_dqn_are_those_of_its_actions():
     np.testing.assert_allclose(
         np.exp(epsilon_greedy(np.array([[0.0, 2.0, 1.0]], np.float32), 0.0)), [[0, 1, 0]], atol=1e-6
     )
+
+
+@pytest.fixture
+def user_settings():
+    """Global settings of Keras that the user has made, for their own models."""
+    config = keras.config
+    before = config.dtype_policy(), config.floatx(), config.epsilon(), config.image_data_format()
+    config.set_floatx("float16")
+    config.set_dtype_policy("mixed_float16")
+    config.set_epsilon(0.5)
+    config.set_image_data_format("channels_first")
+    yield lambda: (config.dtype_policy().name, config.floatx(), config.epsilon(), config.image_data_format())
+    policy, floatx, epsilon, data_format = before
+    config.set_floatx(floatx)
+    config.set_dtype_policy(policy)
+    config.set_epsilon(epsilon)
+    config.set_image_data_format(data_format)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+def test_global_settings_of_keras_change_nothing(optimizer, request):
+    config, batch = Config(optimizer=optimizer), make_batch()
+
+    def trained():
+        learner = make_learner(config)
+        learner.train(batch, 0.01)
+        return learner.get_state(), learner.predict("base", batch["observations"])
+
+    (expected, outputs) = trained()
+    settings = request.getfixturevalue("user_settings")
+    mine = settings()
+    state, found = trained()
+    assert settings() == mine == ("mixed_float16", "float16", 0.5, "channels_first")
+    assert_equal_states(expected, state)
+    np.testing.assert_array_equal(outputs[0], found[0])
