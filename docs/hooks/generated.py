@@ -11,7 +11,7 @@ from typing import Any
 
 from gunreal.__main__ import COMMANDS, main
 from gunreal.config import usage
-from gunreal.config.schema import FIELDS, TYPES
+from gunreal.config.schema import FIELDS
 from gunreal.records import metrics
 
 _LIMITS = {"low": "at least {}", "above": "above {}", "high": "at most {}", "below": "below {}"}
@@ -68,7 +68,7 @@ def _default(field: dataclasses.Field[Any]) -> str:
     if field.default is dataclasses.MISSING or field.default in ("", ()):
         return "*empty*"
     value = field.default
-    return f"`{str(value).lower() if isinstance(value, bool) else f'{value:,}' if TYPES[field.name] is int else value}`"
+    return f"`{str(value).lower() if isinstance(value, bool) else f'{value:,}' if isinstance(value, int) else value}`"
 
 
 def _escaped(text: str) -> str:

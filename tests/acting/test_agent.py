@@ -86,7 +86,7 @@ def check_ring(replay, history, ring):
 
 
 def test_age_stops_at_255():
-    with Bench("~", ["vr"], agents=1, replay_size=300) as bench:
+    with Bench("~", ["vr"], agents=1, replay_size=300, run_ahead=300) as bench:
         bench.start().step(270)
         assert bench.members[0].segment.agent(0).get("age", 250, 20).tolist() == [*range(250, 255)] + [255] * 15
 
