@@ -121,7 +121,7 @@ def test_its_interface_is_that_of_a_run():
 
 
 def test_other_things_are_refused():
-    with pytest.raises(ConfigError, match="returned a types.SimpleNamespace; return a gymnasium.Env, or an environment as"):
+    with pytest.raises(ConfigError, match="returned a types.SimpleNamespace; return a gymnasium.Env, or an env"):
         look(Config(env=f"{__name__}:SimpleNamespace"))
 
 
