@@ -18,8 +18,8 @@ from gunreal.config.version import VERSION
 __version__ = VERSION
 
 if TYPE_CHECKING:
-    from gunreal.acting.pool import AgentFailure
     from gunreal.compare import compare
+    from gunreal.envs.step import AgentFailure
     from gunreal.hub import load_from_hub, push_to_hub
     from gunreal.learning.architecture import Architecture
     from gunreal.learning.contract import check_network
@@ -35,7 +35,7 @@ _LAZY = {"train": "gunreal.train", "resume": "gunreal.train", "load": "gunreal.r
 _LAZY |= {"load_from_hub": "gunreal.hub", "push_to_hub": "gunreal.hub"}
 _LAZY |= {"Architecture": "gunreal.learning.architecture", "check_network": "gunreal.learning.contract"}
 _LAZY |= {"compare": "gunreal.compare"}
-_LAZY |= {"AgentFailure": "gunreal.acting.pool"}
+_LAZY |= {"AgentFailure": "gunreal.envs.step"}
 _LAZY |= {"AuxiliaryTask": "gunreal.tasks.base", "check_task": "gunreal.testing"}
 
 

@@ -28,6 +28,7 @@ from gunreal.config import folders
 from gunreal.config.flags import read
 from gunreal.config.schema import FIELDS, Config, ConfigError
 from gunreal.config.warning import warn
+from gunreal.envs.step import AgentFailure
 from gunreal.records.video import NotWritten, Recorder
 from gunreal.run import Run, load
 
@@ -202,15 +203,16 @@ def main(argv: Sequence[str] | None = None, on_step: Callable[[], object] | None
       on_step: function called after each step of an environment.
 
     Returns:
-      The exit code: 0 for success, 1 if the video could not be written, 2 for invalid input, 130 if interrupted.
+      The exit code: 0 for success, 1 if the environment fails or the video could not be written, 2 for invalid input,
+      130 if interrupted.
     """
     try:
         name, values = _parse(argv or ["python -m gunreal.evaluate", *sys.argv[1:]])
         with _prints_to_stderr() if values.json else contextlib.nullcontext():
             result, failure = evaluate(name, values, on_step)
-    except ConfigError as error:
+    except (ConfigError, AgentFailure) as error:
         warn(str(error))
-        return 2
+        return 2 if isinstance(error, ConfigError) else 1
     except KeyboardInterrupt:
         return 130
     print(json.dumps(result) if values.json else _table(result))

@@ -146,15 +146,19 @@ class Run:
         """
         return Policy(self.actor_critic, self.config, *self._interface, num_envs, sample=sample, seed=seed)
 
-    def make_env(self) -> gymnasium.Env:
+    def make_env(self, **env_args: Any) -> gymnasium.Env:
         """Opens the environment of the run as a Gymnasium environment, with the observations that `policy` acts on.
 
-        Atari games have the run's frame skip, protocol and actions. Other environments have the run's `env_args`.
+        It is in this process, beside the network. The page Environments says what this may not be mixed with. Atari
+        games have the run's frame skip, protocol and actions. Other environments have the run's `env_args`.
+
+        Args:
+          **env_args: further arguments, such as `render_mode="rgb_array"`, and others in place of the run's.
 
         Raises:
-          ConfigError: the environment is not installed.
+          ConfigError: the environment is not installed, or does not take the arguments.
         """
-        return make_raw(self.config)
+        return make_raw(dataclasses.replace(self.config, env_args={**self.config.env_args, **env_args}))
 
     def act(self, observation: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
         """Chooses actions for stacked observations. Use `policy` for observations as the environment returns them.
@@ -208,6 +212,7 @@ class Run:
           max_steps: maximum length of an episode, in agent steps.
 
         Raises:
+          AgentFailure: the environment fails.
           ConfigError, FileNotFoundError: as `actor_critic`.
           ValueError: there are no episodes to play.
         """
@@ -224,6 +229,7 @@ class Run:
           max_steps: as in `evaluate`.
 
         Raises:
+          AgentFailure: the environment fails.
           ConfigError: the package is missing, the file cannot be written, observations are not images, or as `learner`.
           FileNotFoundError: there is no intact checkpoint.
         """

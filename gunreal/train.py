@@ -12,7 +12,6 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from gunreal.acting.pool import AgentFailure
 from gunreal.config import flags, folders
 from gunreal.config.checks import check
 from gunreal.config.derived import is_cluster, is_device
@@ -23,6 +22,7 @@ from gunreal.envs import dmlab_module
 from gunreal.envs.apart import check_recorded
 from gunreal.envs.make import why_fallback
 from gunreal.envs.raw import Raw
+from gunreal.envs.step import AgentFailure
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
 from gunreal.learning.registry import interface

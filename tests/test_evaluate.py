@@ -222,7 +222,7 @@ def test_video_of_a_run_that_has_none(tmp_path, monkeypatch):
 
     vectors = SimpleNamespace(spec=describe(TENS), config=TENS, tasks=())
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", SimpleNamespace())
-    with pytest.raises(ConfigError, match="needs image observations"):
+    with pytest.raises(ConfigError, match="needs image observations, .*; film what it renders"):
         Recorder(tmp_path / "a.mp4", vectors)
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(ConfigError, match=r'pip install "gunreal\[video\]"'):

@@ -86,6 +86,14 @@ def test_features_are_what_policy_and_value_see(run, observations):
     np.testing.assert_allclose(run.features(observations[2]), features[2], rtol=1e-5, atol=1e-4)
 
 
+def test_an_environment_takes_further_arguments(run):
+    env = run.make_env(render_mode="rgb_array", rows=7)
+    env.reset(seed=1)
+    assert env.render().ndim == 3 and env.unwrapped.rows == 7 and not run.config.env_args
+    with pytest.raises(gunreal.ConfigError, match="env_args do not fit gunreal/Catch-v0: .*'color'"):
+        run.make_env(color="red")
+
+
 def test_a_policy_needs_neither_the_environment_nor_its_package(run, tmp_path):
     from gunreal.config.files import save
 

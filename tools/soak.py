@@ -25,8 +25,8 @@ from pathlib import Path
 from common.command_line import Parser, check_processes, check_writable, reason, say
 from measuring import endurance
 
-from gunreal.acting.pool import AgentFailure
 from gunreal.config.schema import Config, ConfigError
+from gunreal.envs.step import AgentFailure
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:

@@ -29,9 +29,9 @@ import numpy as np
 from common.command_line import Parser, check_positive, check_processes, reason
 
 import gunreal
-from gunreal.acting.pool import AgentFailure
 from gunreal.config.derived import rates
 from gunreal.config.schema import ConfigError
+from gunreal.envs.step import AgentFailure
 from gunreal.learning.learner import Gradient, Learner
 from gunreal.run import Run
 from gunreal.runtime import trainer

@@ -9,8 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from gunreal.acting.policy import Memory, decide
+from gunreal.config.derived import per_process
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.apart import opener
+from gunreal.envs.make import is_foreign
 from gunreal.envs.step import VectorEnv
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
@@ -73,6 +75,7 @@ def play(
 
     Raises:
       ValueError: there are no episodes to play.
+      AgentFailure: the environment fails. Raised by the iterator, as is ConfigError if it cannot be opened.
     """
     if episodes < 1:
         raise ValueError(f"cannot play {episodes} episodes; play at least 1")
@@ -91,7 +94,8 @@ def _play(
     on_step: Callable[[], object] | None,
 ) -> Iterator[Episode]:
     # Some environments allow only one per process. An episode depends on its number only, so scores stay the same.
-    count = 1 if config.agents_per_process == 1 else min(episodes, _ENVIRONMENTS)
+    is_alone = is_foreign(config) and per_process(config) == 1
+    count = 1 if is_alone else min(episodes, _ENVIRONMENTS)
     with contextlib.ExitStack() as stack:
         open_envs = stack.enter_context(opener(config))
         players = []

@@ -21,6 +21,7 @@ from gunreal.acting.process import Assignment
 from gunreal.config.plugins import place
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs import process_groups
+from gunreal.envs.step import AgentFailure
 from gunreal.experience import queues
 from gunreal.experience.segment import Layout, Segment
 from gunreal.experience.waits import Waited
@@ -34,14 +35,6 @@ main()"""
 _STARTING = 60.0  # seconds added to the environment's timeout before the first step
 _LEAVING = 1.0  # seconds that a process has to close its environments
 _KEPT_ERRORS = 2**20  # bytes
-
-
-class AgentFailure(RuntimeError):
-    """A run ends because of its environments or tasks.
-
-    The environments keep failing: agent processes, nodes, or a device run whose reward is not a finite number. Or a
-    task fails (`TaskFailure`). If there is a traceback, the message ends with it.
-    """
 
 
 class TaskFailure(AgentFailure):

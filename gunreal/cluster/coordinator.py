@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gunreal.acting.pool import AgentFailure
 from gunreal.cluster import serials, shards
 from gunreal.cluster.engine import Engine
 from gunreal.cluster.fleet import Fleet, Member
@@ -27,6 +26,7 @@ from gunreal.config.derived import rates
 from gunreal.config.resolve import Facts, chosen, resolved
 from gunreal.config.schema import Config
 from gunreal.config.warning import warn
+from gunreal.envs.step import AgentFailure
 from gunreal.experience.spec import Spec
 from gunreal.records import checkpoint
 from gunreal.runtime import starting

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from typing import Any, NamedTuple
 
-from gunreal.acting.pool import AgentFailure
 from gunreal.cluster.guard import Guard, make_folder
 from gunreal.config.schema import Config, ConfigError
+from gunreal.envs.step import AgentFailure
 
 _REACH = 5.0  # seconds for a connection to a cluster
 _SILENCE = 5.0  # seconds without an answer of the head after which it is lost. Ray aborts this process after 60

@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from gunreal.acting.pool import AgentFailure, TaskFailure
+from gunreal.acting.pool import TaskFailure
 from gunreal.cluster.engine import LONGEST_STEP, Engine, Machine
 from gunreal.cluster.node import Assignment, Description, Node, node_fields
 from gunreal.cluster.ray_errors import in_one_line
@@ -18,6 +18,7 @@ from gunreal.cluster.reducer import Refused
 from gunreal.config.schema import Config, ConfigError, is_auto
 from gunreal.config.version import VERSION
 from gunreal.config.warning import warn
+from gunreal.envs.step import AgentFailure
 from gunreal.experience.spec import Spec
 
 _LOOK = 0.5  # seconds between looks at the machines and the nodes' signs of life

@@ -14,7 +14,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from gunreal.acting.pool import AgentFailure
 from gunreal.config.derived import anneal, rates, replay_steps
 from gunreal.config.schema import Config, ConfigError, is_auto
 from gunreal.device import saving, store
@@ -22,6 +21,7 @@ from gunreal.device.dqn_program import QProgram
 from gunreal.device.environment import check_environment, frames, open_environment
 from gunreal.device.program import Program, Turn
 from gunreal.device.sharding import Places
+from gunreal.envs.step import AgentFailure
 from gunreal.experience.spec import Spec
 from gunreal.learning.jax_learner import JaxLearner
 from gunreal.records import checkpoint

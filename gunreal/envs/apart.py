@@ -25,11 +25,12 @@ from typing import Any
 import numpy as np
 
 from gunreal.config.derived import is_device
+from gunreal.config.plugins import place
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs import process_groups
-from gunreal.envs.make import is_foreign, look, make
+from gunreal.envs.make import erring, is_foreign, look, make
 from gunreal.envs.raw import Raw
-from gunreal.envs.step import Step, VectorEnv
+from gunreal.envs.step import AgentFailure, Step, VectorEnv
 from gunreal.experience.spec import RecordedField, Spec
 
 _BOOT = """import pickle, sys
@@ -85,8 +86,8 @@ class Host:
         return result
 
     def open(self, config: Config, num_envs: int, extra_keys: Sequence[str] = ()) -> VectorEnv:
-        """Opens environments as `gunreal.envs.make.make` does."""
-        return _Away(self, num_envs, *self.call(_open, config, num_envs, extra_keys))
+        """Opens environments as `gunreal.envs.make.make` does. All errors are a ConfigError."""
+        return _Away(self, config, num_envs, *self.call(_open, config, num_envs, extra_keys))
 
     def close(self) -> None:
         """Closes the environments and ends the process."""
@@ -119,16 +120,16 @@ class Host:
 class _Away:
     """Environments in the process of a host. See `VectorEnv`."""
 
-    def __init__(self, host: Host, num_envs: int, place: int, about: dict[str, Any]):
-        self._host, self._place, self.num_envs = host, place, num_envs
+    def __init__(self, host: Host, config: Config, num_envs: int, number: int, about: dict[str, Any]):
+        self._host, self._config, self._number, self.num_envs = host, config, number, num_envs
         self.frame: tuple[int, ...] = about["frame"]
         self.dtype: str = about["dtype"]
         self.num_actions: int = about["num_actions"]
         self.raw: Raw = about["raw"]
 
     def step(self, actions: np.ndarray, reset: np.ndarray, seeds: np.ndarray) -> Step:
-        """Steps all copies. See `VectorEnv`."""
-        step: Step = self._host.call(_step, self._place, actions, reset, seeds)
+        """Steps all copies. See `VectorEnv`. Raises AgentFailure if the environment fails."""
+        step: Step = self._host.call(_step, self._config, self._number, actions, reset, seeds)
         return step
 
     def close(self) -> None:
@@ -204,13 +205,19 @@ def _look(_: list[VectorEnv], config: Config) -> tuple[tuple[Spec, Raw, Config],
 
 
 def _open(opened: list[VectorEnv], config: Config, num_envs: int, extra_keys: Sequence[str]) -> tuple[int, dict]:
-    env = make(config, num_envs, extra_keys)
+    with erring(config, "cannot be opened"):
+        env = make(config, num_envs, extra_keys)
     opened.append(env)
     return len(opened) - 1, {name: getattr(env, name) for name in ("frame", "dtype", "num_actions", "raw")}
 
 
-def _step(opened: list[VectorEnv], place: int, *args: np.ndarray) -> Step:
-    return opened[place].step(*args)
+def _step(opened: list[VectorEnv], config: Config, number: int, *args: np.ndarray) -> Step:
+    try:
+        return opened[number].step(*args)
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:  # an environment can raise anything
+        raise AgentFailure(f"{config.env} failed: {place(error)}") from error
 
 
 def _portable(error: BaseException) -> Exception:

@@ -77,7 +77,7 @@ def look(config: Config) -> tuple[Spec, Raw, Config]:
     Raises:
       ConfigError: as `make`, or a foreign environment fails.
     """
-    with _erring(config, "cannot be opened"):
+    with erring(config, "cannot be opened"):
         env = make(config, 1)
     with contextlib.closing(env):
         if (size := math.prod(env.frame) * np.dtype(env.dtype).itemsize) > _MOST_BYTES:
@@ -94,7 +94,7 @@ def look(config: Config) -> tuple[Spec, Raw, Config]:
 
 
 @contextlib.contextmanager
-def _erring(config: Config, what: str) -> Iterator[None]:
+def erring(config: Config, what: str) -> Iterator[None]:
     """Makes any error of an environment that is not the library's own a ConfigError of one line."""
     try:
         yield
@@ -110,15 +110,16 @@ def _open_another(config: Config) -> None:
     try:
         make(config, 1).close()
     except (Exception, SystemExit) as error:
+        fix = "leave out --serial, and use" if config.serial else "use"
         raise ConfigError(
-            f"{config.env} cannot be opened twice in one process; use --agents_per_process 1 ({place(error)})"
+            f"{config.env} cannot be opened twice in one process; {fix} --agents_per_process 1 ({place(error)})"
         ) from error
 
 
 def _try_steps(config: Config, env: VectorEnv) -> None:
     from gunreal.envs.generic import GenericEnv
 
-    with _erring(config, "fails in its first step"):
+    with erring(config, "fails in its first step"):
         try:
             for reset in (True, False):
                 env.step(np.zeros(1, np.int32), np.array([reset]), np.array([config.seed]))

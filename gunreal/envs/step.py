@@ -9,6 +9,14 @@ import numpy as np
 from gunreal.envs.raw import Raw
 
 
+class AgentFailure(RuntimeError):
+    """A run or an evaluation ends because of its environments or tasks.
+
+    The environments keep failing: agent processes, nodes, or a device run whose reward is not a finite number. Or a
+    task fails (`TaskFailure`). If there is a traceback, the message ends with it.
+    """
+
+
 class Step(NamedTuple):
     """The result of one step of `n` environments. The caller may keep the arrays.
 

@@ -74,7 +74,10 @@ class Recorder:
         _check(self._path)
         spec = run.spec
         if not spec.is_image:
-            raise ConfigError(f"a video needs image observations, but {run.config.env} observes vectors")
+            raise ConfigError(
+                f"a video needs image observations, but {run.config.env} observes vectors; film what it renders, as "
+                "the page Environments shows"
+            )
         self._pc = next((task for task in run.tasks if isinstance(task, PixelControl)), None)
         height, width = spec.frame[1:]
         self._scale = max(1, _SIDE // max(height, width))

@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gunreal.acting.pool import AgentFailure, Remote, TaskFailure, close_all
+from gunreal.acting.pool import Remote, TaskFailure, close_all
 from gunreal.acting.process import EXIT_BAD_INPUT, EXIT_TASK_ERROR
 from gunreal.config.derived import per_process
 from gunreal.config.schema import ConfigError
 from gunreal.config.warning import warn
+from gunreal.envs.step import AgentFailure
 from gunreal.runtime import memory, scheduler
 from gunreal.runtime.crew import Crew
 from gunreal.runtime.scheduler import Counts

@@ -68,6 +68,7 @@ def test_environments_have_their_share_whatever_the_length(monkeypatch):
         ({}, 16),
         ({"agents_per_process": 3}, 16),
         ({"agents_per_process": 1}, 1),
+        ({"agents": 1}, 1),  # of a run that has opened no other one either
     ],
 )
 def test_an_environment_may_be_the_only_one_of_its_process(options, count):

@@ -4,9 +4,10 @@ import fleets
 import pytest
 from fleets import Quick, look, make
 
-from gunreal.acting.pool import AgentFailure, TaskFailure
+from gunreal.acting.pool import TaskFailure
 from gunreal.cluster.reducer import Refused
 from gunreal.config.schema import ConfigError
+from gunreal.envs.step import AgentFailure
 
 clock = fleets.clock  # pytest finds fixtures among a module's names
 

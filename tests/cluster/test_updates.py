@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from ray_standin import Engine, RayError, Ref
 
-from gunreal.acting.pool import AgentFailure
 from gunreal.cluster import coordinator
 from gunreal.cluster.coordinator import Coordinator
 from gunreal.cluster.node import Answer
@@ -18,6 +17,7 @@ from gunreal.cluster.shards import Shards
 from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config
 from gunreal.config.version import VERSION
+from gunreal.envs.step import AgentFailure
 from gunreal.experience.spec import Spec
 from gunreal.records.metrics import RunMetrics
 

@@ -12,10 +12,10 @@ pytest.importorskip("jax")
 import jax  # noqa: E402
 from device_runs import KnownLearner, configure, interface  # noqa: E402
 
-from gunreal.acting.pool import AgentFailure  # noqa: E402
 from gunreal.config.schema import ConfigError  # noqa: E402
 from gunreal.device import system  # noqa: E402
 from gunreal.device.sharding import Places  # noqa: E402
+from gunreal.envs.step import AgentFailure  # noqa: E402
 
 SHAPES = [jax.ShapeDtypeStruct((2**18, 3), "float32"), jax.ShapeDtypeStruct((2**20,), "uint8")]  # 4 MiB
 

@@ -17,6 +17,8 @@ from wording import MEAN
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.apart import examine, opener
 from gunreal.envs.make import describe, look
+from gunreal.envs.step import AgentFailure
+from gunreal.evaluate import main as evaluate
 from gunreal.train import main, train
 
 
@@ -68,6 +70,8 @@ def test_one_that_may_be_opened_once_per_process():
     with pytest.raises(ConfigError, match="cannot be opened twice in one process; use --agents_per_process 1"):
         examine(config("Single"))
     assert examine(config("Single", agents_per_process=1))[0].num_actions == 2
+    with pytest.raises(ConfigError, match="in one process; leave out --serial, and use --agents_per_process 1"):
+        examine(config("Single", agents_per_process=1, serial=True))
 
 
 @pytest.mark.parametrize(
@@ -137,6 +141,23 @@ def test_a_serial_run_whose_environment_fails_is_one_line_and_keeps_its_weights(
     assert code == 1 and "Traceback" not in err
     assert "side_effects:Breaking failed: RuntimeError: the emulator is on fire (" in err
     assert list(Path(tmp_path, "x", "checkpoints").iterdir())
+
+
+def test_an_evaluation_whose_environment_fails_is_one_line(capsys, tmp_path):
+    run = train(config("Breaking", env_args={"at": 300}, agents=2, steps=60, logdir=str(tmp_path)), show=False)
+    code = evaluate(["evaluate", str(run.path), "--episodes", "2000"])
+    err = capsys.readouterr().err
+    assert code == 1 and "Traceback" not in err
+    assert "side_effects:Breaking failed: RuntimeError: the emulator is on fire (" in err
+    with pytest.raises(AgentFailure, match="failed: RuntimeError: the emulator is on fire"):
+        run.evaluate(2000)
+
+
+def test_one_that_opens_no_more_is_one_line():
+    with opener(config("Single")) as open_envs:
+        open_envs(1)
+        with pytest.raises(ConfigError, match="Single cannot be opened: RuntimeError: Cannot create multiple"):
+            open_envs(1)
 
 
 def test_an_environment_with_software_opengl_is_refused_where_tensorflow_would_crash(monkeypatch):

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import pytest
 from fake_remotes import MIB, FakeRemote, make_run
 
-from gunreal.acting.pool import AgentFailure, TaskFailure
+from gunreal.acting.pool import TaskFailure
 from gunreal.acting.process import EXIT_BAD_INPUT, EXIT_TASK_ERROR
 from gunreal.config.schema import Config, ConfigError
+from gunreal.envs.step import AgentFailure
 from gunreal.runtime import parallel, ram, scheduler
 from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.scheduler import Counts

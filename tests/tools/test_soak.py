@@ -11,7 +11,7 @@ import pytest
 import soak
 from measuring import endurance
 
-from gunreal.acting.pool import AgentFailure
+from gunreal.envs.step import AgentFailure
 from gunreal.experience.waits import Waited
 
 
