@@ -8,7 +8,6 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
-import gymnasium
 import numpy as np
 import pytest
 from helpers import FakeLearner
@@ -142,19 +141,8 @@ def test_a_run_without_a_saved_interface_opens_its_environment(run, tmp_path):
         _ = gunreal.load(tmp_path / "old").spec
 
 
-class Memory(gymnasium.Env):
-    """Observes bytes of no image, as Atari's RAM."""
-
-    observation_space = gymnasium.spaces.Box(0, 255, (3,), np.uint8)
-    action_space = gymnasium.spaces.Discrete(3)
-
-    def reset(self, *, seed=None, options=None):
-        return np.array([0, 128, 255], np.uint8), {}
-
-
-def test_act_scales_bytes_as_training_does(monkeypatch, tmp_path):
-    monkeypatch.setitem(gymnasium.registry, "Memory-v0", gymnasium.envs.registration.EnvSpec("Memory-v0", Memory))
-    run = gunreal.Run(tmp_path, gunreal.Config(env="Memory-v0"))
+def test_act_scales_bytes_as_training_does(tmp_path):
+    run = gunreal.Run(tmp_path, gunreal.Config(env="scripted_env:Memory-v0"))
     learner = FakeLearner()
     run.__dict__["actor_critic"] = learner
     run.act(np.array([0, 128, 255], np.uint8))

@@ -83,7 +83,7 @@ def test_a_full_disk_at_the_start_is_one_line(tmp_path, monkeypatch, capfd):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(interface.os, "replace", full)
-    monkeypatch.setattr(folders, "save", lambda config, path: None)
+    monkeypatch.setattr(folders, "save", lambda *_: None)
     assert main(["train", *CARTPOLE.split(), "--name", "new"]) == 2
     err = capfd.readouterr().err
     assert err == "gunreal: cannot write to runs/new: No space left on device; free some space in runs/new\n"
@@ -95,7 +95,7 @@ def test_an_environment_that_hangs_before_the_start_is_named(monkeypatch):
     waits = []
     monkeypatch.setattr(sys.modules["gunreal.train"], "waiting", lambda what: waits.append(what) or nullcontext())
     prepare(Config(env="CartPole-v1"))
-    assert waits == ["CartPole-v1 to open", "the first reset and step of CartPole-v1"]
+    assert waits == ["CartPole-v1 to open", "the first reset of CartPole-v1"]
 
 
 def test_a_refused_resume_changes_nothing(tmp_path, monkeypatch):
@@ -205,7 +205,7 @@ def test_an_interrupt_before_training(monkeypatch, capfd):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["gunreal.train"], "train", interrupted)
+    monkeypatch.setattr(sys.modules["gunreal.train"], "_train", interrupted)
     assert main(["train", "--env", "CartPole-v1"]) == 130
     assert capfd.readouterr().err == "gunreal: interrupted\n"
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gunreal.config.plugins import lost_option
+from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
@@ -107,7 +108,7 @@ def _check_learning(network: Any, spec: Spec) -> None:
         images.astype(np.uint8) if spec.dtype == "uint8" else rng.normal(size=images.shape).astype(np.float32)
     )
     action = rng.integers(0, spec.num_actions, (_ROLLOUTS, spec.t_max)).astype(np.int32)
-    learner = make_learner(network, Config())
+    learner = make_learner(network, resolved(Config()))
     past = _past(spec, rng, count, 1)
     logits, value, *states = learner.predict("base", observations, past)
     made = f"{len(logits)} outputs of {count} observations"

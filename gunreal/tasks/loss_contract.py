@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.replay import RESET, Replay
 from gunreal.experience.segment import Segment
@@ -60,7 +61,7 @@ class Learning:
             architecture = registry.named(name, hidden=spec.state // 2 or _HIDDEN)
         architecture.check(spec)
         self.network = Network(spec, [self.task], architecture)
-        self.learner = make_learner(self.network, Config())
+        self.learner = make_learner(self.network, resolved(Config()))
 
     def bootstrap(self, segment: Segment, steps: np.ndarray) -> np.ndarray | None:
         """What the task bootstraps from at `steps` `[n]`."""

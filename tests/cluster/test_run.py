@@ -157,7 +157,7 @@ def test_a_head_that_is_killed_ends_the_run_in_order(tmp_path):
 
 def test_one_machine_goes_on_from_it(run):
     step, before = run.lines()[-1]["step"], checkpoint.load(run.path)
-    with Training(run.folder, "--resume", "run", "--steps", step + 400, "--nodes", 0) as resumed:
+    with Training(run.folder, "--resume", "run", "--steps", step + 400, "--nodes", "auto") as resumed:
         assert resumed.end() == 0, resumed.stderr
     after = checkpoint.load(run.path)
     assert after.step >= step + 400 and after.state["version"] > before.state["version"]

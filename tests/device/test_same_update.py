@@ -20,7 +20,7 @@ from gunreal.device.sharding import Places  # noqa: E402
 from gunreal.experience.replay import Past  # noqa: E402
 from gunreal.experience.spec import Spec  # noqa: E402
 from gunreal.records.metrics import RunMetrics  # noqa: E402
-from gunreal.runtime.system import build_learner, make_layout  # noqa: E402
+from gunreal.runtime.system import build_learner, make_layout, on_this_machine  # noqa: E402
 from gunreal.runtime.trainer import Batcher, Trainer  # noqa: E402
 from gunreal.tasks.base import ReplaySequence  # noqa: E402
 from gunreal.tasks.calls import write_targets  # noqa: E402
@@ -100,6 +100,7 @@ def test_the_weights_after_an_update_are_the_same(algorithm, kinds):
         max_batch=AGENTS,
         tasks=[kind.name for kind in kinds],
     )
+    config = on_this_machine(config)
     env, tasks = recall_functional.make(shown=2), tuple(map(told, kinds))
     spec = Spec((1, 20, 20), 2, "uint8", 2, config.t_max, config.discount, config.reward_clip, state=2 * config.hidden)
     learner, other = (build_learner(config, spec, tasks) for _ in range(2))

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import resource
 import subprocess
@@ -182,20 +181,6 @@ def test_changed_content_with_a_valid_crc_is_detected(tmp_path):
         archive.writestr("more.npy", archive.read("scalar.npy"))
     with pytest.raises(FileNotFoundError, match="is damaged .its content has changed"):
         checkpoint.load(tmp_path, path)
-
-
-def test_a_checkpoint_from_before_the_first_release_has_no_digest(tmp_path):
-    path = checkpoint.save(tmp_path, 7, STATE, {"x": 1}, {"c": b"ab"})
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    meta = json.loads(members.pop("meta.json"))
-    assert len(meta.pop("sha256")) == 64
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("meta.json", json.dumps(meta))
-        for name, content in members.items():
-            archive.writestr(name, content)
-    found = checkpoint.load(tmp_path)
-    assert digest(found.state) == digest(STATE) and found.extra == {"x": 1} and found.blobs == {"c": b"ab"}
 
 
 def test_a_damaged_best_one_is_replaced(tmp_path):

@@ -171,7 +171,48 @@ class Noise(gymnasium.Env):
         return self._observe(), float(self.np_random.normal(0, 3)), bool(ends[0]), bool(ends[1]), {}
 
 
+class Walls(gymnasium.Env):
+    """A wall at one of three distances, each with a stripe at another place; an episode has four steps."""
+
+    observation_space = spaces.Dict(
+        {
+            "image": spaces.Box(0, 255, (84, 84, 1), np.uint8),
+            "depth": spaces.Box(0, 255, (84, 84), np.uint8),
+        }
+    )
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        self.kind = np.random.default_rng(seed).integers(3)
+        return self.observe(), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self.observe(), 0.0, False, self.steps == 4, {}
+
+    def observe(self):
+        image = np.zeros((84, 84, 1), np.uint8)
+        image[:, self.kind * 28 : (self.kind + 1) * 28] = 255
+        return {"image": image, "depth": np.full((84, 84), (1, 40, 240)[self.kind], np.uint8)}
+
+
+class Memory(gymnasium.Env):
+    """Observes bytes of no image, as Atari's RAM."""
+
+    observation_space = spaces.Box(0, 255, (3,), np.uint8)
+    action_space = spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        return np.array([0, 128, 255], np.uint8), {}
+
+    def step(self, action):
+        return np.array([0, 128, 255], np.uint8), 0.0, False, False, {}
+
+
 gymnasium.register("Poisoned-v0", Poisoned, max_episode_steps=500)
 gymnasium.register("Scripted-v0", Scripted)
 gymnasium.register("Failing-v0", Failing)
 gymnasium.register("Noise-v0", Noise)
+gymnasium.register("Walls-v0", Walls)
+gymnasium.register("Memory-v0", Memory)

@@ -1,6 +1,5 @@
 import pickle
 
-import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -147,46 +146,17 @@ def test_keeps_the_contract():
     check_task(DepthPrediction, rows=2, columns=5, edges=[64, 128])
 
 
-class Walls(gymnasium.Env):
-    """A wall at one of three distances, each with a stripe at another place; an episode has four steps."""
-
-    observation_space = gymnasium.spaces.Dict(
-        {
-            "image": gymnasium.spaces.Box(0, 255, (84, 84, 1), np.uint8),
-            "depth": gymnasium.spaces.Box(0, 255, (84, 84), np.uint8),
-        }
-    )
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        self.steps = 0
-        self.kind = np.random.default_rng(seed).integers(3)
-        return self.observe(), {}
-
-    def step(self, action):
-        self.steps += 1
-        return self.observe(), 0.0, False, self.steps == 4, {}
-
-    def observe(self):
-        image = np.zeros((84, 84, 1), np.uint8)
-        image[:, self.kind * 28 : (self.kind + 1) * 28] = 255
-        return {"image": image, "depth": np.full((84, 84), (1, 40, 240)[self.kind], np.uint8)}
-
-
-gymnasium.register("Walls-v0", Walls)
-
-
 def test_observations_that_nothing_learns_from_are_named(capsys):
-    prepare(gunreal.Config(env="Walls-v0"))
+    prepare(gunreal.Config(env="scripted_env:Walls-v0"))
     line = "gunreal: learns from 'image', and not from the other observations: depth\n"
     assert capsys.readouterr().err == line
-    prepare(gunreal.Config(env="Walls-v0", tasks=("depth",)))
+    prepare(gunreal.Config(env="scripted_env:Walls-v0", tasks=("depth",)))
     assert not capsys.readouterr().err
 
 
 def test_it_is_learned_from_an_environment_that_gives_depth(tmp_path):
     config = gunreal.Config(
-        env="Walls-v0",
+        env="scripted_env:Walls-v0",
         tasks=("depth",),
         task={"depth": {"weight": 1.0}},
         serial=True,

@@ -24,7 +24,6 @@ CATCH = ["--env", "gunreal/Catch-v0", "--agents", "4", "--agents_per_process", "
     ("words", "message"),
     [
         ("--env gunreal/Catsh-v0", "unknown environment 'gunreal/Catsh-v0'"),
-        ("--env CartPole-v1", "task 'pc' does not fit CartPole-v1"),
         ("--agnets 3", "unknown flag --agnets; did you mean --agents?"),
         ("--runner device", "only agent processes on one machine can be measured here; leave out --runner"),
         ("--seconds 0", "--seconds is 0, but must be positive"),
@@ -143,7 +142,8 @@ def test_it_measures_base_and_tasks(tmp_path):
         assert row["processes"] == 2 and 1 <= row["predictions"]["base"]["mean"] <= 4
         assert sum(row["predictions"]["base"]["sizes"].values()) == row["predictions"]["base"]["count"]
         assert row["cpu_ms"]["agents"] > 0 and row["alone_cpu_ms"]["train"] > 0
-        assert row["memory"]["with_full_rings"] > row["memory"]["bytes"] > 2e8
+        assert row["memory"]["with_full_rings"] - row["memory"]["bytes"] >= (1e8 if name != "base" else 0)
+        assert row["memory"]["bytes"] > 2e8
         assert row["profile"]["base"]["tensorflow_learner._Operation.__call__"] > 0 and 0 < row["profile_cost"] < 0.5
         assert row["bytes"]["gathered_predict"] >= 28_224 and "1" in row["predict_sizes"]
         assert f"{row['pps']:,.0f}" in text
