@@ -84,7 +84,6 @@ ATARI_INLINE void start_frame(State& s, const Cartridge& cart) {
   Tia& t = s.tia;
   const int32_t passed = (s.cycles * 3 - t.frame_start) % kLine, past = s.cycles;
   s.riot.timer_set = minus(s.riot.timer_set, past);
-  s.riot.interrupt_reset = minus(s.riot.interrupt_reset, past);
   t.dump_end = minus(t.dump_end, past);
   t.last_hmove = minus(t.last_hmove, past * 3);
   if (t.vsync_finish != kNever) t.vsync_finish -= past * 3;

@@ -4,6 +4,9 @@
 
 namespace atari {
 
+// The interval timer counts down from the value that was written, at once and then once in each interval of 1 << shift
+// cycles. When it passes zero, it sets the interrupt flag and counts single cycles. Reading it clears the flag, and it goes
+// on from what was read, by intervals again.
 ATARI_FN inline uint8_t riot_read(State& s, uint32_t address) {
   Riot& r = s.riot;
   switch (address & 7) {
@@ -13,19 +16,17 @@ ATARI_FN inline uint8_t riot_read(State& s, uint32_t address) {
     case 3: return r.port_b_direction;
     default: break;
   }
-  const int32_t since = minus(s.cycles - 1, r.timer_set);
-  const int32_t left = int32_t(r.timer) - int32_t(uint32_t(since) >> r.shift) - 1;
-  if (address & 1) return left >= 0 || r.read_after_interrupt ? 0 : 0x80;
-  if (left >= 0) return uint8_t(left);
-  // Below zero it counts single cycles, and what it shows depends on when it was first read after that.
-  const int32_t expiry = int32_t(r.timer) << r.shift;
-  const int32_t below = minus(expiry - 1, since);
-  if (below <= -2 && !r.read_after_interrupt) {
-    r.read_after_interrupt = 1;
-    r.interrupt_reset = s.cycles;
+  const uint32_t age = uint32_t(s.cycles - 1) - uint32_t(r.timer_set), span = uint32_t(r.timer) << r.shift;
+  const bool counting = age < span;
+  if (address & 1) return counting || r.flag_cleared ? 0 : 0x80;
+  if (counting) return uint8_t(r.timer - 1 - (age >> r.shift));
+  const uint32_t past = age - span;  // single cycles since it passed zero
+  if (past && !r.flag_cleared) {  // as in ale-py, a read in the very cycle does not clear the flag
+    r.flag_cleared = 1;
+    r.resumed = uint8_t(~past);
   }
-  if (!r.read_after_interrupt) return uint8_t(below);
-  return uint8_t(int32_t(r.timer) - int32_t(uint32_t(since) >> r.shift) - minus(minus(r.interrupt_reset, r.timer_set), expiry));
+  // As in ale-py, these intervals begin when the timer passed zero, and not with the read.
+  return r.flag_cleared ? uint8_t(r.resumed - (past >> r.shift)) : 0xFF;
 }
 
 // How many reads of the timer, the first one in CPU cycle `cycle` and then one every `period` cycles, return more than 0.
@@ -43,7 +44,7 @@ ATARI_FN inline void riot_write(State& s, uint32_t address, uint8_t value) {
     r.timer = value;
     r.shift = uint8_t(shifts >> (8 * (address & 3)));
     r.timer_set = s.cycles;
-    r.read_after_interrupt = 0;
+    r.flag_cleared = 0;
   }
 }
 

@@ -39,8 +39,10 @@ struct Cpu {
 
 struct Riot {
   uint8_t ram[128];
-  int32_t timer_set, interrupt_reset;  // CPU cycles
-  uint8_t timer, shift, read_after_interrupt;
+  int32_t timer_set;        // CPU cycle of the last write to the timer
+  uint8_t timer, shift;     // what was written, and the logarithm of its interval
+  uint8_t flag_cleared;     // bool: the timer was read after it passed zero
+  uint8_t resumed;          // what that read returned, without the intervals before
   uint8_t port_a_direction, port_b_direction;
 };
 
