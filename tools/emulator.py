@@ -2,10 +2,13 @@
 
   python tools/emulator.py verify --games all --frames 10000 --seed 0
   python tools/emulator.py verify --games pong --frames 1000 --modes
+  python tools/emulator.py verify --games all --long --json long.jsonl
+  python tools/emulator.py verify --games all --rules 20000
   python tools/emulator.py bench --games pong,breakout --rounds 3
 
-`verify` plays the same random actions on both emulators and compares them frame by frame. `bench` measures the speed
-of both in turn, and that of EnvPool if it is installed.
+`verify` plays the same random actions on both emulators and compares them frame by frame. With `--long`, it plays
+110,000 frames without input and 5,000 of each action. With `--rules`, it writes the same bytes to the memories of both
+and compares reward, lives and end. `bench` measures the speed of both in turn, and that of EnvPool if it is installed.
 
 Exit codes: 0 on success, 1 if a supported game differs, 2 for bad input.
 """
@@ -14,10 +17,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
+from pathlib import Path
 
 from common.command_line import Parser, check_positive
 from emulation.bench import bench
-from emulation.verify import verify, verify_modes
+from emulation.memories import UNCOMPARED, compare_rules
+from emulation.verify import compare, compare_long, verify, verify_modes, verify_rules
 
 from gunreal.config.schema import ConfigError
 from gunreal.emulator import EmulatorUnavailable, UnknownGame
@@ -41,7 +47,11 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         command.add_argument("--frames", type=int, default=frames, help="frames per game (default: %(default)s)")
         command.add_argument("--seed", type=int, default=0, help="seed of the random actions (default: 0)")
         if name == "verify":
-            command.add_argument("--modes", action="store_true", help="all supported modes and all difficulties")
+            way = command.add_mutually_exclusive_group()
+            way.add_argument("--modes", action="store_true", help="all supported modes and all difficulties")
+            way.add_argument("--long", action="store_true", help="without input for 110,000 frames, and held actions")
+            way.add_argument("--rules", type=int, metavar="N", help="N mutated memories for the rules of each game")
+            command.add_argument("--json", type=Path, metavar="FILE", help="adds results to FILE, and skips its games")
         else:
             command.add_argument(
                 "--rounds", type=int, default=3, help="number of measurements of each emulator (default: 3)"
@@ -50,6 +60,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     check_positive("frames", options.frames)
     if options.command == "bench":
         check_positive("rounds", options.rounds)
+    elif options.rules is not None:
+        check_positive("rules", options.rules)
     if options.seed < 0:
         raise ConfigError(f"--seed is {options.seed}, but must not be negative")
     return options
@@ -64,7 +76,12 @@ def main(arguments: list[str] | None = None) -> int:
             return bench(names, options.frames, options.rounds)
         if options.modes:
             return verify_modes(names, options.frames, options.seed)
-        return verify(names, options.frames, options.seed, refused() if options.games == "all" else {})
+        if options.rules:
+            return verify_rules(names, partial(compare_rules, count=options.rules, seed=options.seed), UNCOMPARED)
+        play, how = partial(compare, frames=options.frames, seed=options.seed), f"over {options.frames} frames"
+        if options.long:
+            play, how = compare_long, "over 110,000 frames without input and 90,000 of held actions"
+        return verify(names, play, how, refused() if options.games == "all" else {}, options.json)
     except (ConfigError, UnknownGame, EmulatorUnavailable) as error:
         print(f"emulator.py: {error}", file=sys.stderr)
         return 2

@@ -29,7 +29,7 @@ class _Description(ctypes.Structure):
         ("initial", ctypes.c_int32 * len(VARIABLES)),
         *((name, ctypes.c_char_p) for name in ("start", "first_start")),
         *((name, ctypes.c_int32) for name in ("start_length", "first_length", "difficulty", "right_port", "ignored",
-                                              "paddle_high")),
+                                              "paddle_high", "start_frames")),
     ]  # fmt: skip
 
 
@@ -58,7 +58,7 @@ class LoadedGame(Native):
             initial=(ctypes.c_int32 * len(VARIABLES))(*game.initial),
             start=start, start_length=len(start), first_start=first, first_length=len(first), difficulty=difficulty,
             right_port=game.right_port, ignored=sum(1 << action for action in game.ignored),
-            paddle_high=game.paddle_high,
+            paddle_high=game.paddle_high, start_frames=game.start_frames(mode, difficulty),
             **{name: code.ctypes.data_as(_CODE) for name, code in rules.items()},
         )  # fmt: skip
         lib, mode = library(), next(iter(game.modes)) if mode is None else mode
@@ -169,7 +169,7 @@ class Console(Native):
         return self._library.atari_console_lives(self._handle)
 
     def frames(self) -> int:
-        """Returns the number of frames since the start of the game."""
+        """Returns the number of frames of the game, which may include a part of its start, as in ale-py."""
         return self._library.atari_console_frames(self._handle)
 
     def whole(self) -> bool:

@@ -47,6 +47,7 @@ class Game:
     ignored: tuple[int, ...] = ()
     difficulties: tuple[int, ...] = (0,)
     modes: dict[int, list[tuple[int, ...]]] = field(default_factory=lambda: {0: [()]})
+    frames: tuple[int, ...] = ()
 
     @property
     def legal_actions(self) -> tuple[int, ...]:
@@ -59,12 +60,22 @@ class Game:
         Raises:
           UnknownGame: the mode does not exist or is not supported.
         """
+        return self._choice_of(mode, difficulty) + self.start
+
+    def start_frames(self, mode: int | None = None, difficulty: int = 0) -> int:
+        """Returns how many of these actions are frames of the episode. Raises as `start_of` does."""
+        choice = self._choice_of(mode, difficulty)
+        if self.frames:
+            return self.frames[0 if mode is None else list(self.modes).index(mode)]
+        return sum(action not in (RESET, SELECT) for action in choice)
+
+    def _choice_of(self, mode: int | None, difficulty: int) -> tuple[int, ...]:
         mode = next(iter(self.modes)) if mode is None else mode
         if mode not in self.modes:
             known = ", ".join(map(str, self.modes))
             raise UnknownGame(f"mode {mode} of {self.name} is not supported; use one of {known}, or --emulator ale")
         ways = self.modes[mode]
-        return ways[difficulty % len(ways)] + self.start
+        return ways[difficulty % len(ways)]
 
 
 @functools.cache
@@ -118,6 +129,7 @@ def _game(name: str) -> Game:
     initial = entry.pop("initial", {})
     entry["initial"] = tuple(initial.get(variable, 0) for variable in VARIABLES)
     entry["ignored"] = tuple(entry.get("ignored", ()))
+    entry["frames"] = tuple(entry.get("frames", ()))
     entry["difficulties"] = tuple(entry.get("difficulties", (0,)))
     entry["actions"] = tuple(range(18)) if entry["actions"] == "all" else tuple(entry["actions"])
     return Game(name=name, start=start, modes=modes, **entry)

@@ -28,8 +28,8 @@ def pack(games: Sequence[Settings]) -> np.ndarray:
 
 
 def player_offset(field: str) -> int:
-    """Returns where "game", "lives", "frames", "ram" or "buffer" is in the state of a console, in bytes."""
-    return library().atari_player_offset(("game", "lives", "frames", "ram", "buffer").index(field))
+    """Returns where "game", "lives", "frames", "ram", "buffer" or "pc" is in the state of a console, in bytes."""
+    return library().atari_player_offset(("game", "lives", "frames", "ram", "buffer", "pc").index(field))
 
 
 def state_shapes(games: Sequence[Settings]) -> tuple[tuple[int], tuple[int, int, int]]:

@@ -8,6 +8,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
 import numpy as np  # noqa: E402
+from emulation.memories import UNCOMPARED, Parked, compare_rules  # noqa: E402
 from emulation.verify import compare, oracle  # noqa: E402
 from emulator import TWENTY, main  # noqa: E402
 
@@ -64,6 +65,85 @@ def test_finished_holes_of_miniature_golf_have_equal_rewards():
         rewards.append((ale.act(action), ours.act(action)))
     assert [theirs for theirs, _ in rewards if theirs] == [-14, -11, -30]
     assert all(theirs == mine for theirs, mine in rewards)
+
+
+@pytest.mark.parametrize("game", ["casino", "darkchambers", "et", "freeway", "hangman", "haunted_house",
+                                  "journey_escape", "klax", "star_gunner", "tic_tac_toe_3d", "video_checkers",
+                                  "video_cube", "wizard_of_wor", "word_zapper"])  # fmt: skip
+def test_rules_are_equal_for_memories_that_play_may_not_reach(game):
+    assert game not in UNCOMPARED
+    count, difference = compare_rules(game, 1_500, seed=2)
+    assert not difference and count > 30_000
+
+
+def test_the_comparison_of_rules_sees_a_difference(monkeypatch):
+    from dataclasses import replace
+
+    from gunreal.emulator import console
+
+    game = find_game("hangman")
+    changed = console.LoadedGame(replace(game, over="bcd(0xEB) != bcd(0xEC)"))
+    monkeypatch.setattr(console, "load_game", lambda *_: changed)
+    assert "lives is 0 in ale-py and 1 in gunreal" in compare_rules("hangman", 20_000, seed=2)[1]
+
+
+def test_hangman_ends_without_input():
+    ale, ours = oracle("hangman"), Console("hangman")
+    ale.reset_game()
+    ours.reset_game()
+    for frame in range(1, 17_000):  # noqa: B007
+        ale.act(0)
+        ours.act(0, draw=False)
+        assert ale.game_over() == ours.game_over()
+        if ours.game_over():
+            break
+    assert frame == 16_367
+
+
+def test_othello_ends_after_51_frames_of_the_byte_that_was_found():
+    parked = Parked("othello")
+    memory = parked.start.copy()
+    memory[0x40] = 0
+    for frame in range(1, 52):
+        assert parked.judge(memory) == ""
+        assert parked.pair.ours.game_over() == (frame == 51)
+
+
+@pytest.mark.parametrize("game, frames", [
+    ("battle_zone", 620),  # RESM0 20 cycles after HMOVE, from frame 580
+    ("robotank", 60),  # RESBL 7 cycles after HMOVE
+    ("journey_escape", 60),  # HMM0 21 cycles after HMOVE: the stars
+])  # fmt: skip
+def test_objects_that_are_set_soon_after_their_move_are_equal(game, frames):
+    assert not compare(game, frames, seed=0).difference
+
+
+@pytest.mark.parametrize("game", games())
+def test_start_actions_count_as_in_ale_py(game):
+    """Where they do, an episode is truncated earlier."""
+    described = find_game(game)
+    modes = list(described.modes)[:5] if game == "video_cube" else list(described.modes)
+    for mode in (modes[0], modes[-1]):
+        ale = oracle(game, mode)
+        ale.reset_game()
+        assert described.start_frames(mode) == ale.getEpisodeFrameNumber()
+
+
+def test_an_episode_is_truncated_in_the_frame_of_ale_py():
+    import ale_py
+
+    ale, ours = oracle("pacman"), OwnALE("pacman", max_frames=50)  # 16 of which are its start
+    ale.setInt("max_num_frames_per_episode", 50)
+    ale.loadROM(ale_py.roms.get_rom_path("pacman"))
+    ale.reset_game()
+    ours.reset_game()
+    for frame in range(1, 60):
+        ale.act(0)
+        ours.act(0)
+        assert ale.game_truncated() == ours.game_truncated() == (frame >= 34)
+    env = VectorAtari("pacman", protocol="deterministic", noop_max=0, frame_skip=1, max_num_frames_per_episode=50)
+    env.reset(seed=1)
+    assert [bool(env.step(np.zeros(1, int))[3][0]) for _ in range(34)] == [False] * 33 + [True]
 
 
 def both_with(game, memory):

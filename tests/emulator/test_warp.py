@@ -54,7 +54,8 @@ class Consoles:
     (["breakout"], 32, {}), (["trondead"], 5, {"protocol": "deterministic"}),
     (["pong", "asterix", "adventure"], 32, {"full_action_space": True, "max_num_frames_per_episode": 200}),
     (["pong"], 4, {"size": (50, 70), "grayscale": False, "maximum": False, "max_num_frames_per_episode": 400}),
-    (["pong"], 12, {"size": (105, 80)}), (["seaquest"], 12, {"size": (84, 200)}),
+    (["breakout"], 12, {"size": (105, 80), "max_num_frames_per_episode": 400}),
+    (["breakout"], 12, {"size": (84, 200), "max_num_frames_per_episode": 400}),
 ])  # fmt: skip
 def test_the_lanes_of_a_warp_play_what_the_cpu_plays(warp_steps, games, lanes, options):
     envs = [VectorAtari(game, 12 // len(games), **options) for game in games]

@@ -15,7 +15,7 @@ struct Description {
   const int32_t *over, *score, *reward, *lives, *flag;
   int32_t initial[kVariables];
   const uint8_t *start, *first_start;
-  int32_t start_length, first_length, difficulty, right_port, ignored, paddle_high;
+  int32_t start_length, first_length, difficulty, right_port, ignored, paddle_high, start_frames;
 };
 
 // Owns the data that a Game points to.
@@ -54,6 +54,7 @@ struct OwnedGame {
     game.right_port = uint8_t(d.right_port);
     game.ignored = uint32_t(d.ignored);
     game.paddle_high = d.paddle_high;
+    game.start_frames = d.start_frames;
     Noise noise(4753849);
     start.screens.assign(size_t(2) * d.height * kWidth, 0);
     boot(start.player, game, noise);
@@ -177,7 +178,8 @@ int64_t atari_pack(const OwnedGame* const* games, int n, const Protocol* protoco
 int atari_player_size() { return int(sizeof(Player)); }
 int atari_player_offset(int field) {
   const size_t offsets[] = {offsetof(Player, game), offsetof(Player, variables) + kLives * sizeof(int32_t),
-                            offsetof(Player, frames), offsetof(Player, s.riot.ram), offsetof(Player, s.buffer)};
+                            offsetof(Player, frames), offsetof(Player, s.riot.ram), offsetof(Player, s.buffer),
+                            offsetof(Player, s.cpu.pc)};
   return int(offsets[field]);
 }
 

@@ -17,6 +17,7 @@ struct Game {
   uint8_t right_port;             // bool: the joystick is plugged in on the right
   uint32_t ignored;               // a bit for each action that acts as none, except at the start
   int32_t paddle_high;            // highest resistance of the paddle
+  int32_t start_frames;           // start actions that count as frames of the episode
 };
 
 // Plain data: a copy is a snapshot.
@@ -97,7 +98,7 @@ ATARI_FN inline void start_episode(Player& p, const Game& game, Noise& noise, ui
   Game opening = game;
   opening.ignored = 0;
   for (int k = 0; k < game.start_length; k++) emulate(p, opening, game.start[k], screens);
-  p.frames = 0;
+  p.frames = game.start_frames;
   p.held = kNoop;
   p.done = 0;
 }
