@@ -100,6 +100,17 @@ def test_hangman_ends_without_input():
     assert frame == 16_367
 
 
+def test_gopher_without_input_for_longer_than_its_counters_of_color_clocks():
+    """After nine minutes, it no longer strobes VSYNC, and nine minutes later, 2^31 color clocks have passed."""
+    ale, ours = oracle("gopher"), Console("gopher")
+    ale.reset_game()
+    ours.reset_game()
+    for _ in range(65_000):
+        ale.act(0)
+        ours.act(0, draw=False)
+    np.testing.assert_array_equal(ale.getRAM(), ours.getRAM())
+
+
 def test_othello_ends_after_51_frames_of_the_byte_that_was_found():
     parked = Parked("othello")
     memory = parked.start.copy()

@@ -86,7 +86,7 @@ ATARI_INLINE void start_frame(State& s, const Cartridge& cart) {
   s.riot.timer_set = minus(s.riot.timer_set, past);
   t.dump_end = minus(t.dump_end, past);
   t.last_hmove = minus(t.last_hmove, past * 3);
-  if (t.vsync_finish != kNever) t.vsync_finish -= past * 3;
+  t.vsync_finish = minus(t.vsync_finish, past * 3);  // kNever, too, so that it ends after ten minutes without VSYNC, as in ale-py
   s.cycles = 0;
   t.frame_start = -passed;
   set_clock_window(s, cart);
