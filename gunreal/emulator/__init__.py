@@ -3,8 +3,9 @@
 from gunreal.emulator.build import EmulatorUnavailable
 from gunreal.emulator.games import UnknownGame, games
 from gunreal.emulator.vector import VectorAtari
+from gunreal.emulator.vector_env import AtariVectorEnv
 
-__all__ = ["EmulatorUnavailable", "UnknownGame", "VectorAtari", "games"]
+__all__ = ["AtariVectorEnv", "EmulatorUnavailable", "UnknownGame", "VectorAtari", "games"]
 
 
 def _register() -> None:

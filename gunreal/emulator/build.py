@@ -204,6 +204,12 @@ def library() -> ctypes.CDLL:
         ("vector_player", pointer, pointer, integer),
         ("vector_screens", pointer, pointer, integer),
         ("vector_screens_size", ctypes.c_int64, pointer),
+        ("pool_new", pointer, pointer, pointer, pointer, integer),
+        ("pool_free", None, pointer),
+        ("pool_reset", None, pointer, pointer, pointer, integer),
+        ("pool_report", None, pointer, pointer, integer),
+        ("pool_send", None, pointer, pointer, pointer, integer),
+        ("pool_recv", None, pointer, pointer),
         ("pack", ctypes.c_int64, pointer, integer, pointer, pointer, pointer, pointer, pointer),
     ):
         function = getattr(lib, f"atari_{name}")

@@ -98,7 +98,7 @@ class CpuEngine:
             parts = np.split(actions, self._starts[1:-1])
             actions = np.concatenate([of[part] for of, part in zip(self._actions, parts, strict=True)])
         results = Results(
-            _aligned((n, *self._games[0].shape)), np.empty(n, np.float32), np.empty(n, bool), np.empty(n, bool),
+            aligned((n, *self._games[0].shape)), np.empty(n, np.float32), np.empty(n, bool), np.empty(n, bool),
             np.empty(n, np.int32), np.empty(n, np.int32),
         )  # fmt: skip
         self._waiting = results, actions, reset, seeds  # kept alive until `finish`
@@ -154,7 +154,7 @@ def _free(library: ctypes.CDLL, handles: list, process: int, games: Sequence[Set
             library.atari_vector_free(handle)
 
 
-def _aligned(shape: tuple[int, ...]) -> np.ndarray:
+def aligned(shape: tuple[int, ...]) -> np.ndarray:
     """Returns an uninitialized uint8 array whose memory begins at a multiple of `ALIGNMENT`."""
     size = int(np.prod(shape))
     memory = np.empty(size + ALIGNMENT, np.uint8)

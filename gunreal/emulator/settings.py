@@ -24,7 +24,8 @@ class Protocol(ctypes.Structure):
     """The structure `Protocol` of the C++ library."""
 
     _fields_ = [(name, ctypes.c_int32) for name in ("frame_skip", "noop_max", "max_frames", "channels", "height",
-                                                    "width", "maximum")] + [("sticky", ctypes.c_uint32)]  # fmt: skip
+                                                    "width", "maximum")]  # fmt: skip
+    _fields_ += [("sticky", ctypes.c_uint32), ("life_ends", ctypes.c_int32)]
 
 
 @dataclass(frozen=True)

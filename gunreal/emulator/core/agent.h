@@ -12,10 +12,16 @@ struct Protocol {
   int32_t channels, height, width;           // of an observation; channels 1 (gray) or 3 (RGB), 0: none is made
   int32_t maximum;                           // bool: an observation is the maximum of the step's last two frames
   uint32_t sticky;                           // probability of a repeated action, times 2^32
+  int32_t life_ends;                         // bool: a lost life ends a step
 };
 
 // Bytes of an observation.
 ATARI_INLINE size_t frame_size(const Protocol& p) { return size_t(p.channels) * p.height * p.width; }
+
+// Whether fewer lives are left than before, but not none.
+ATARI_INLINE bool lost_life(const Player& p, int32_t before) {
+  return p.variables[kLives] > 0 && p.variables[kLives] < before;
+}
 
 ATARI_INLINE uint64_t seeded_random(uint64_t seed) { return seed * 0xD1342543DE82EF95ull + 1; }
 
@@ -66,7 +72,8 @@ struct AgentStep {
   // `before` is the state at the step's beginning.
   ATARI_INLINE void end(Player& p, const Player& before, const Protocol& protocol, int32_t gained) {
     const bool whole = p.s.tia.drawn >= p.s.tia.display_stop;
-    const bool ended = p.variables[kOver] || (protocol.max_frames && p.frames >= protocol.max_frames);
+    const bool ended = p.variables[kOver] || (protocol.max_frames && p.frames >= protocol.max_frames) ||
+                       (protocol.life_ends && lost_life(p, before.variables[kLives]));
     reward += float(gained);
     if (!sure && (draws ? !whole || lacks : ended)) {
       p = before;

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "pack.h"
-#include "vector.h"
+#include "pool.h"
 
 using namespace atari;
 
@@ -55,10 +55,9 @@ struct OwnedGame {
     game.ignored = uint32_t(d.ignored);
     game.paddle_high = d.paddle_high;
     game.start_frames = d.start_frames;
-    Noise noise(4753849);
     start.screens.assign(size_t(2) * d.height * kWidth, 0);
-    boot(start.player, game, noise);
-    start_episode(start.player, game, noise, start.screens.data());
+    boot(start.player, game, start.noise);
+    start_episode(start.player, game, start.noise, start.screens.data());
   }
 };
 
@@ -236,5 +235,20 @@ void atari_vector_recv(Vector* v) { v->recv(); }
 Player* atari_vector_player(Vector* v, int k) { return &v->player(k); }
 uint8_t* atari_vector_screens(Vector* v, int k) { return v->screens(k); }
 int64_t atari_vector_screens_size(const Vector* v) { return int64_t(v->screens_size()); }
+
+
+// Null without enough memory or threads.
+Pool* atari_pool_new(const OwnedGame* g, const PoolSettings* settings, const uint8_t* palette, int n) {
+  try {
+    return new Pool(g->game, *settings, palette, g->start, n);
+  } catch (...) {
+    return nullptr;
+  }
+}
+void atari_pool_free(Pool* p) { delete p; }
+void atari_pool_reset(Pool* p, const int32_t* ids, const int64_t* seeds, int count) { p->reset(ids, seeds, count); }
+void atari_pool_report(Pool* p, const int32_t* ids, int count) { p->report(ids, count); }
+void atari_pool_send(Pool* p, const int32_t* ids, const int32_t* actions, int count) { p->send(ids, actions, count); }
+void atari_pool_recv(Pool* p, const PoolOutputs* out) { p->recv(*out); }
 
 }  // extern "C"

@@ -6,7 +6,7 @@ namespace atari {
 
 // Bits of a joystick action; the 18 actions of ale-py in their order are in `joystick`.
 enum Joystick : uint8_t { kUp = 1, kDown = 2, kLeft = 4, kRight = 8, kFire = 16 };
-constexpr uint32_t kNoop = 0, kResetSwitch = 40, kSelectSwitch = 41;  // as an action: the console's switches
+constexpr uint32_t kNoop = 0, kFireAction = 1, kResetSwitch = 40, kSelectSwitch = 41;  // as an action: the console's switches
 constexpr int32_t kPaddleLow = 27450, kPaddleStep = 23000;  // resistances
 
 ATARI_INLINE uint32_t joystick(uint32_t action) {

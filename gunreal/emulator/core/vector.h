@@ -21,9 +21,10 @@ struct Outputs {
   uint8_t* ram;          // [n, 128]
 };
 
-// The state and the pictures with which every episode starts.
+// The state and the pictures with which the first episode of a console starts.
 struct Start {
   Player player;
+  Noise noise{4753849};  // of its power switch
   std::vector<uint8_t> screens;
 };
 
