@@ -8,6 +8,7 @@ from importlib.metadata import EntryPoint
 import gymnasium
 import pytest
 
+import gunreal.emulator  # noqa: F401  (registers its ids)
 from gunreal import listing
 from gunreal.config import plugins
 from gunreal.config.schema import Config, ConfigError
@@ -105,6 +106,7 @@ def test_environments_by_family():
         "CartPole-v1",
     ):
         assert text.split().count(name) == 1
+    assert text.count("/Pong-v5") == 1  # although gunreal/Pong-v5 exists, too
     assert "MountainCarContinuous" not in text and "Reacher" not in text
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 import typing
 from collections.abc import Iterable
 from typing import Any
@@ -40,6 +41,11 @@ class Config:
     def __post_init__(self) -> None:
         for name in FIELDS:
             object.__setattr__(self, name, typed(name, getattr(self, name)))  # past the frozen attributes
+        if game := re.fullmatch(r"(?:gunreal[.\w]*:)?gunreal/(\w+-v5)", self.env):
+            if self.emulator == "ale":
+                raise ConfigError(f"{self.env} is on gunreal's emulator; use --env ALE/{game[1]}, or --emulator own")
+            object.__setattr__(self, "env", f"ALE/{game[1]}")
+            object.__setattr__(self, "emulator", "own")
 
     # Environment
     env: str = field(

@@ -61,6 +61,10 @@ class OwnALE(Native):
         """Whether the episode has reached its maximum length."""
         return 0 < self._max_frames <= self._console.frames()
 
+    def getEpisodeFrameNumber(self) -> int:  # noqa: N802
+        """Returns the number of frames since the start of the episode."""
+        return self._console.frames()
+
     def getScreenGrayscale(self, out: np.ndarray | None = None) -> np.ndarray:  # noqa: N802
         """Returns the screen in gray, uint8 `[height, 160]`."""
         return np.take(self._gray, self._console.getScreen(), out=out)

@@ -157,7 +157,7 @@ def _open(config: Config) -> gymnasium.Env:
         _register_vizdoom(config)
     if env_id not in gymnasium.registry:  # gymnasium.make would take Pong for Pong-v4, which has other rules
         raise ConfigError(_unknown(env_id, module))
-    if _is_of_ale(gymnasium.registry[env_id]):
+    if _is_atari(gymnasium.registry[env_id]):
         raise ConfigError(_without_protocol(config.env, env_id))
     args = config.env_args
     if env_id.startswith(_DRAWN_TO_SIZE):
@@ -250,8 +250,8 @@ def _register_vizdoom(config: Config) -> None:
         raise ConfigError(f'{config.env} needs a missing package; run pip install "gunreal[vizdoom]"') from None
 
 
-def _is_of_ale(spec: EnvSpec) -> bool:
-    return _module_of(spec).partition(".")[0] == "ale_py"
+def _is_atari(spec: EnvSpec) -> bool:
+    return re.match(r"(ale_py|gunreal\.emulator)\b", _module_of(spec)) is not None
 
 
 def _module_of(spec: EnvSpec) -> str:
@@ -274,7 +274,7 @@ def similar(env_id: str, module: str = "") -> list[str]:
     known: dict[str, str] = {}
     package = module.partition(".")[0]
     for name, spec in gymnasium.registry.items():
-        usable = spec.entry_point and (name.startswith("ALE/") or not _is_of_ale(spec))  # not for vectors only
+        usable = spec.entry_point and (name.startswith("ALE/") or not _is_atari(spec))  # not for vectors only
         usable = usable and (not module or _module_of(spec).partition(".")[0] == package)
         if usable and (not spec.namespace or _bare(name) not in known):
             known[_bare(name)] = name  # the newest version

@@ -266,3 +266,10 @@ def test_tables_become_dictionaries_that_other_processes_can_read():
 def test_a_suggestion_is_a_question():
     """The other tests take its words from here."""
     assert close_match("stepz", ["steps", "agents"]) == "; did you mean steps?" and close_match("x", ["steps"]) == ""
+
+
+def test_a_game_of_the_emulator_is_that_of_ale_on_it():
+    for env in ("gunreal/Pong-v5", "gunreal.emulator:gunreal/Pong-v5"):
+        assert Config(env=env) == Config(env="ALE/Pong-v5", emulator="own")
+    with pytest.raises(ConfigError, match="use --env ALE/Pong-v5, or --emulator own$"):
+        Config(env="gunreal/Pong-v5", emulator="ale")

@@ -4,7 +4,6 @@ import subprocess
 import sys
 
 import cv2
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
@@ -174,12 +173,12 @@ def test_sticky_actions_repeat_the_action_before():
 
 
 def test_it_is_gymnasiums_interface():
-    env = gymnasium.make_vec("gunreal/Pong", num_envs=2)
+    env = VectorAtari("pong", 2)
     assert env.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP
     observation, info = env.reset(seed=3)
     assert observation in env.observation_space and info["lives"].shape == (2,)
     assert env.step(env.action_space.sample())[0] in env.observation_space
-    assert env.unwrapped.render()[0].shape == (210, 160, 3)
+    assert env.render()[0].shape == (210, 160, 3)
 
 
 @pytest.mark.parametrize("change", [
