@@ -1,4 +1,4 @@
-"""Puts the compiled emulator into a wheel. Everything else is in setup.cfg."""
+"""Puts the compiled emulator into a wheel. Everything else is in pyproject.toml."""
 
 import importlib.util
 from pathlib import Path
@@ -7,13 +7,13 @@ from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
-_EMULATOR = Path("gunreal/emulator")
+_EMULATOR = Path("gunreal_emulator")
 # The C++ runtime is linked into the library, so that it does not depend on the machine's version. No symbols are kept.
 _STATIC = ("-static-libstdc++", "-static-libgcc", "-s")
 
 
 def _build_module():
-    """Loads gunreal/emulator/build.py alone, as the package's dependencies are not installed here."""
+    """Loads gunreal_emulator/build.py alone, as the package's dependencies are not installed here."""
     spec = importlib.util.spec_from_file_location("emulator_build", _EMULATOR / "build.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -139,7 +139,7 @@ def _first_line(cls: type) -> str:
 def envs() -> Iterator[str]:
     """A paragraph about every family of environments: how to get it if it is missing, and the ids."""
     own = {name: str(spec.entry_point) for name, spec in gymnasium.registry.items() if spec.namespace == "gunreal"}
-    own = {name: entry for name, entry in own.items() if not entry.startswith("gunreal.emulator")}
+    own = {name: entry for name, entry in own.items() if not entry.startswith("gunreal_emulator")}
     mazes = [name for name, entry in own.items() if "vizdoom" in entry]
     yield _family("Small games of gunreal", "", [name for name in own if name not in mazes])
     yield _family("Atari 2600 games, from ale-py", "", _registered("ale_py", r"ALE/\w+-v5"))
@@ -188,6 +188,6 @@ def _others() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, spec in gymnasium.registry.items():
         package = spec.entry_point.partition(".")[0].partition(":")[0] if isinstance(spec.entry_point, str) else ""
-        if package not in ("", "gymnasium", "gunreal", "ale_py", "vizdoom"):
+        if package not in ("", "gymnasium", "gunreal", "gunreal_emulator", "ale_py", "vizdoom"):
             found.setdefault(package, []).append(name)
     return found

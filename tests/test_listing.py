@@ -5,10 +5,10 @@ import subprocess
 import sys
 from importlib.metadata import EntryPoint
 
+import gunreal_emulator  # noqa: F401  (registers its ids)
 import gymnasium
 import pytest
 
-import gunreal.emulator  # noqa: F401  (registers its ids)
 from gunreal import listing
 from gunreal.config import plugins
 from gunreal.config.schema import Config, ConfigError

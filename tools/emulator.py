@@ -24,10 +24,10 @@ from common.command_line import Parser, check_positive
 from emulation.bench import bench
 from emulation.memories import UNCOMPARED, compare_rules
 from emulation.verify import compare, compare_long, verify, verify_modes, verify_rules
+from gunreal_emulator import EmulatorUnavailable, UnknownGame
+from gunreal_emulator.games import find_game, games, refused
 
 from gunreal.config.schema import ConfigError
-from gunreal.emulator import EmulatorUnavailable, UnknownGame
-from gunreal.emulator.games import find_game, games, refused
 
 TWENTY = ("hero", "alien", "asterix", "asteroids", "battle_zone", "beam_rider", "bowling", "boxing", "breakout",
           "enduro", "frostbite", "kangaroo", "montezuma_revenge", "ms_pacman", "pong", "qbert", "riverraid", "seaquest",

@@ -29,15 +29,15 @@ from typing import Any
 
 from common.command_line import Parser, check_positive, check_writable, say
 from emulation import gpu_page
+from gunreal_emulator import EmulatorUnavailable, UnknownGame
+from gunreal_emulator import games as all_games
+from gunreal_emulator.device_engine import find_device
+from gunreal_emulator.games import find_game
 from measuring import measure
 from measuring.machine import machine
 from measuring.training_rate import training_rate
 
 from gunreal.config.schema import Config, ConfigError
-from gunreal.emulator import EmulatorUnavailable, UnknownGame
-from gunreal.emulator import games as all_games
-from gunreal.emulator.device_engine import find_device
-from gunreal.emulator.games import find_game
 from gunreal.train import prepare
 
 SIZES, SAMPLE = (256, 1024, 4096, 16384, 32768), ("breakout", "ms_pacman", "montezuma_revenge", "seaquest")
@@ -172,7 +172,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = parse(sys.argv[1:] if argv is None else argv)
         device = find_device("jax" if options.dry else "cuda")
-        from gunreal.emulator import ffi
+        from gunreal_emulator import ffi
 
         ffi.compiled("" if options.dry else ffi.architecture(device))
         configs = systems(options)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gunreal.emulator.console import WIDTH, Console
-from gunreal.emulator.native import Native, check_whole
-from gunreal.emulator.settings import gray_palette, rgb_palette
+from gunreal_emulator.console import WIDTH, Console
+from gunreal_emulator.native import Native, check_whole
+from gunreal_emulator.settings import gray_palette, rgb_palette
 
 
 class OwnALE(Native):

@@ -132,9 +132,9 @@ def compile_library(
     """
     compiler = find_compiler()
     if not compiler:
-        raise EmulatorUnavailable("the emulator needs a C++ compiler; install g++, or use --emulator ale")
+        raise EmulatorUnavailable("the emulator needs a C++ compiler; install g++, or use ale-py")
     flags = [*FLAGS, *(SHARED if shared else ()), *(processor_flags() if processor is None else processor)]
-    fix = "set CXX to another compiler, or use --emulator ale"
+    fix = "set CXX to another compiler, or use ale-py"
     return _compile(path, [*shlex.split(compiler), *flags, *extra_flags], source, fix)
 
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gunreal.emulator.build import library, source_hash
-from gunreal.emulator.games import ACTIONS, CARTRIDGES, Game, UnknownGame, find_game
-from gunreal.emulator.native import KIND, Native, alone, check_whole, seal, unseal
-from gunreal.emulator.rules import VARIABLES, compile_rule
+from gunreal_emulator.build import library, source_hash
+from gunreal_emulator.games import ACTIONS, CARTRIDGES, Game, UnknownGame, find_game
+from gunreal_emulator.native import KIND, Native, alone, check_whole, seal, unseal
+from gunreal_emulator.rules import VARIABLES, compile_rule
 
 WIDTH = 160
 _CODE = ctypes.POINTER(ctypes.c_int32)

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gunreal.emulator.build import library
-from gunreal.emulator.settings import Settings
+from gunreal_emulator.build import library
+from gunreal_emulator.settings import Settings
 
 ALIGNMENT = 64  # bytes, with which other libraries take arrays without a copy
 

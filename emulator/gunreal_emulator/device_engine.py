@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gunreal.emulator.build import EmulatorUnavailable
-from gunreal.emulator.cpu_engine import Results, check_actions
-from gunreal.emulator.settings import Settings
+from gunreal_emulator.build import EmulatorUnavailable
+from gunreal_emulator.cpu_engine import Results, check_actions
+from gunreal_emulator.settings import Settings
 
 if TYPE_CHECKING:
     import jax
@@ -43,7 +43,7 @@ class DeviceEngine:
     def __init__(self, games: Sequence[Settings], of: np.ndarray, device: jax.Device):
         import jax
 
-        from gunreal.emulator.ffi import DeviceAtari
+        from gunreal_emulator.ffi import DeviceAtari
 
         self._jax, self._games, self._of, self._device = jax, games, of, device
         self._atari = DeviceAtari.of_settings(games, of, device)

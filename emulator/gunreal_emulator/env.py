@@ -8,9 +8,9 @@ import gymnasium
 import numpy as np
 from gymnasium.error import Error
 
-from gunreal.emulator.ale import OwnALE
-from gunreal.emulator.games import ACTIONS
-from gunreal.emulator.settings import check_whole
+from gunreal_emulator.ale import OwnALE
+from gunreal_emulator.games import ACTIONS
+from gunreal_emulator.settings import check_whole
 
 _OBSERVATIONS = {"rgb": "getScreenRGB", "grayscale": "getScreenGrayscale", "ram": "getRAM"}
 

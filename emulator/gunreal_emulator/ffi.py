@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gunreal.emulator.build import cached, opened
-from gunreal.emulator.native import check_whole
-from gunreal.emulator.pack import pack, player_offset, state_shapes
-from gunreal.emulator.settings import Settings, games_of, several
+from gunreal_emulator.build import cached, opened
+from gunreal_emulator.native import check_whole
+from gunreal_emulator.pack import pack, player_offset, state_shapes
+from gunreal_emulator.settings import Settings, games_of, several
 
 _FUNCTIONS = ("init", "observe", "step")
 

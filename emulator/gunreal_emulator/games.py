@@ -9,7 +9,7 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gunreal.emulator.rules import VARIABLES
+from gunreal_emulator.rules import VARIABLES
 
 CARTRIDGES = ("2K", "4K", "F8", "F6", "F8SC", "F6SC", "E0", "FE")
 NOOP, RESET, SELECT = 0, 40, 41
@@ -73,7 +73,7 @@ class Game:
         mode = next(iter(self.modes)) if mode is None else mode
         if mode not in self.modes:
             known = ", ".join(map(str, self.modes))
-            raise UnknownGame(f"mode {mode} of {self.name} is not supported; use one of {known}, or --emulator ale")
+            raise UnknownGame(f"mode {mode} of {self.name} is not supported; use one of {known}, or ale-py")
         ways = self.modes[mode]
         return ways[difficulty % len(ways)]
 
@@ -108,10 +108,10 @@ def find_game(name: str) -> Game:
         return _game(table[key])
     for known, why in refused().items():
         if key == _key(known):
-            raise UnknownGame(f"{name} is not supported by the own emulator ({why}); use --emulator ale")
+            raise UnknownGame(f"{name} is not supported by the own emulator ({why}); use ale-py")
     close = difflib.get_close_matches(key, table, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(table[k] for k in close)}? " if close else ""
-    raise UnknownGame(f"unknown game {name!r}; {hint}gunreal.emulator.games() lists all {len(table)} games")
+    raise UnknownGame(f"unknown game {name!r}; {hint}gunreal_emulator.games() lists all {len(table)} games")
 
 
 def _key(name: str) -> str:

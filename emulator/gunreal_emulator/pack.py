@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gunreal.emulator.build import library
-from gunreal.emulator.console import WIDTH
-from gunreal.emulator.settings import Settings
+from gunreal_emulator.build import library
+from gunreal_emulator.console import WIDTH
+from gunreal_emulator.settings import Settings
 
 
 def pack(games: Sequence[Settings]) -> np.ndarray:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from gunreal.emulator.build import library
-from gunreal.emulator.cpu_engine import aligned
-from gunreal.emulator.settings import Protocol, Settings
+from gunreal_emulator.build import library
+from gunreal_emulator.cpu_engine import aligned
+from gunreal_emulator.settings import Protocol, Settings
 
 _AUTORESET = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
 _SEEDS = 2**32  # number of seeds

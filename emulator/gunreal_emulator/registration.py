@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gymnasium
 
-from gunreal.emulator.games import games
+from gunreal_emulator.games import games
 
 
 def env_id(game: str) -> str:
@@ -23,7 +23,7 @@ def register() -> None:
         if (name := env_id(game)) not in gymnasium.registry:
             gymnasium.register(
                 name,
-                entry_point="gunreal.emulator.env:AtariEnv",
-                vector_entry_point="gunreal.emulator.vector_env:AtariVectorEnv",
+                entry_point="gunreal_emulator.env:AtariEnv",
+                vector_entry_point="gunreal_emulator.vector_env:AtariVectorEnv",
                 kwargs={"game": game, **settings},
             )

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gunreal.emulator.console import WIDTH, LoadedGame, load_game
-from gunreal.emulator.native import check_whole
+from gunreal_emulator.console import WIDTH, LoadedGame, load_game
+from gunreal_emulator.native import check_whole
 
 # Maximum number of no-op frames at the start of an episode, and the probability that a frame repeats the last action.
 # "deterministic": Mnih et al. 2015/2016, as in GA3C, UNREAL and GUNREAL. "v5": sticky actions, Machado et al. 2018.

@@ -10,12 +10,12 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from gunreal.emulator.build import library
-from gunreal.emulator.cpu_engine import CpuEngine
-from gunreal.emulator.device_engine import DeviceEngine, find_device
-from gunreal.emulator.native import Native, alone, check_whole, seal, unseal
-from gunreal.emulator.pack import player_offset
-from gunreal.emulator.settings import games_of, rgb_palette, several
+from gunreal_emulator.build import library
+from gunreal_emulator.cpu_engine import CpuEngine
+from gunreal_emulator.device_engine import DeviceEngine, find_device
+from gunreal_emulator.native import Native, alone, check_whole, seal, unseal
+from gunreal_emulator.pack import player_offset
+from gunreal_emulator.settings import games_of, rgb_palette, several
 
 _SEEDS = 2**32  # number of seeds
 

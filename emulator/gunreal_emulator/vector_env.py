@@ -9,9 +9,9 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from gunreal.emulator.games import ACTIONS
-from gunreal.emulator.pool import Pool, PoolSettings, autoreset_number
-from gunreal.emulator.settings import check_whole, settings
+from gunreal_emulator.games import ACTIONS
+from gunreal_emulator.pool import Pool, PoolSettings, autoreset_number
+from gunreal_emulator.settings import check_whole, settings
 
 
 class AtariVectorEnv(VectorEnv):
@@ -166,7 +166,7 @@ class AtariVectorEnv(VectorEnv):
 
     def xla(self) -> None:
         """Is not supported. Raises NotImplementedError."""
-        raise NotImplementedError("use gunreal.emulator.ffi.DeviceAtari in compiled JAX programs")
+        raise NotImplementedError("use gunreal_emulator.ffi.DeviceAtari in compiled JAX programs")
 
     def close_extras(self, **kwargs: Any) -> None:
         """Frees the consoles."""

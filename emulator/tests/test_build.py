@@ -4,8 +4,7 @@ import multiprocessing
 import os
 
 import pytest
-
-from gunreal.emulator import EmulatorUnavailable, build
+from gunreal_emulator import EmulatorUnavailable, build
 
 SCRIPT = "#!/bin/sh\necho run >> {log}\nwhile [ $# -gt 1 ]; do if [ $1 = -o ]; then echo made > $2; fi; shift; done\n"
 

@@ -5,8 +5,7 @@ import shutil
 import subprocess
 
 import pytest
-
-from gunreal.emulator import EmulatorUnavailable, build
+from gunreal_emulator import EmulatorUnavailable, build
 
 # Code for a virtual architecture with few optimizations takes half of the time of that for a GPU.
 FAST = (

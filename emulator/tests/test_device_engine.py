@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-
-from gunreal.emulator import EmulatorUnavailable, VectorAtari
+from gunreal_emulator import EmulatorUnavailable, VectorAtari
 
 jax = pytest.importorskip("jax")
-from gunreal.emulator import ffi  # noqa: E402
+from gunreal_emulator import ffi  # noqa: E402
 
 OPTIONS = {"full_action_space": True, "max_num_frames_per_episode": 120}
 

@@ -8,10 +8,9 @@ import ale_py
 import gymnasium
 import numpy as np
 import pytest
+from gunreal_emulator import AtariEnv, games
+from gunreal_emulator.registration import env_id
 from gymnasium.utils.env_checker import check_env
-
-from gunreal.emulator import AtariEnv, games
-from gunreal.emulator.registration import env_id
 
 gymnasium.register_envs(ale_py)
 
@@ -62,7 +61,7 @@ def test_every_game_is_registered_with_the_settings_of_ale():
 
 
 def test_an_id_with_the_module_imports_it():
-    code = "import gymnasium; print(gymnasium.make('gunreal.emulator:gunreal/Pong-v5').reset(seed=0)[0].shape)"
+    code = "import gymnasium; print(gymnasium.make('gunreal_emulator:gunreal/Pong-v5').reset(seed=0)[0].shape)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout == "(210, 160, 3)\n", done.stderr
 

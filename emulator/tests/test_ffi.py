@@ -4,15 +4,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
-from gunreal.emulator import VectorAtari
-from gunreal.emulator.native import TAG
+from gunreal_emulator import VectorAtari
+from gunreal_emulator.native import TAG
 
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
-
-from gunreal.emulator import ffi  # noqa: E402
-from gunreal.emulator.ffi import AtariState, DeviceAtari  # noqa: E402
+from gunreal_emulator import ffi  # noqa: E402
+from gunreal_emulator.ffi import AtariState, DeviceAtari  # noqa: E402
 
 
 @pytest.mark.parametrize("game, options", [

@@ -3,9 +3,8 @@
 import subprocess
 
 import pytest
-
-from gunreal.emulator import EmulatorUnavailable
-from gunreal.emulator.build import compile_library
+from gunreal_emulator import EmulatorUnavailable
+from gunreal_emulator.build import compile_library
 
 
 def test_no_rom_reads_or_writes_outside(tmp_path):

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from gunreal.emulator import console
-from gunreal.emulator.build import library
-from gunreal.emulator.games import find_game, games
-from gunreal.emulator.rules import VARIABLES, compile_rule
+from gunreal_emulator import console
+from gunreal_emulator.build import library
+from gunreal_emulator.games import find_game, games
+from gunreal_emulator.rules import VARIABLES, compile_rule
 
 
 def by_python(expression, memory, variables):

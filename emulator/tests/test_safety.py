@@ -9,16 +9,15 @@ import threading
 
 import numpy as np
 import pytest
-
-from gunreal.emulator import VectorAtari
-from gunreal.emulator.ale import OwnALE
+from gunreal_emulator import VectorAtari
+from gunreal_emulator.ale import OwnALE
 
 DROPPED = """
 import gc, resource, threading
 import numpy as np
 from pathlib import Path
-from gunreal.emulator import VectorAtari
-from gunreal.emulator.ale import OwnALE
+from gunreal_emulator import VectorAtari
+from gunreal_emulator.ale import OwnALE
 
 def use(n):
     for _ in range(n):
@@ -42,7 +41,7 @@ def test_what_is_dropped_is_freed_with_its_threads():
 
 
 def test_a_dropped_game_stays_as_long_as_its_consoles():
-    from gunreal.emulator.console import loaded_game
+    from gunreal_emulator.console import loaded_game
 
     env = VectorAtari("pong", 2, num_threads=2)
     env.reset(seed=1)

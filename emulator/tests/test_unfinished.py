@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-
-from gunreal.emulator import VectorAtari, console
-from gunreal.emulator.console import Console
-from gunreal.emulator.settings import gray_palette
+from gunreal_emulator import VectorAtari, console
+from gunreal_emulator.console import Console
+from gunreal_emulator.settings import gray_palette
 
 LINES = bytes.fromhex("85 02 CA D0 FB")  # STA WSYNC, DEX, BNE: X lines
 # Each picture has another color. VSYNC ends the frame before.

@@ -6,13 +6,12 @@ import sys
 import cv2
 import numpy as np
 import pytest
+from gunreal_emulator import UnknownGame, VectorAtari, console
+from gunreal_emulator.console import Console
+from gunreal_emulator.games import find_game
+from gunreal_emulator.native import TAG
+from gunreal_emulator.settings import gray_palette
 from gymnasium.vector import AutoresetMode
-
-from gunreal.emulator import UnknownGame, VectorAtari, console
-from gunreal.emulator.console import Console
-from gunreal.emulator.games import find_game
-from gunreal.emulator.native import TAG
-from gunreal.emulator.settings import gray_palette
 
 
 def reference(console, palette, action, skip, maximum):
@@ -287,7 +286,7 @@ def test_damaged_states_are_refused(place):
 FORK = """
 import os
 import numpy as np
-from gunreal.emulator import VectorAtari
+from gunreal_emulator import VectorAtari
 
 env = VectorAtari("pong", 2, num_threads=2)
 env.reset(seed=1)
@@ -312,7 +311,7 @@ def test_a_fork_says_that_its_threads_are_gone():
 
 def test_too_little_memory_is_an_error():
     code = (
-        "import resource; from gunreal.emulator import VectorAtari; VectorAtari('pong');"
+        "import resource; from gunreal_emulator import VectorAtari; VectorAtari('pong');"
         "resource.setrlimit(resource.RLIMIT_AS, (3 * 2**30, 3 * 2**30)); VectorAtari('pong', 100_000)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -6,9 +6,8 @@ import gymnasium
 import numpy as np
 import pytest
 from ale_py import vector_env as peer
+from gunreal_emulator import AtariVectorEnv, UnknownGame
 from gymnasium.vector import AutoresetMode
-
-from gunreal.emulator import AtariVectorEnv, UnknownGame
 
 
 def assert_equal(ours, theirs):

@@ -4,11 +4,10 @@ import ctypes
 
 import numpy as np
 import pytest
-
-from gunreal.emulator import VectorAtari, build
-from gunreal.emulator.native import TAG
-from gunreal.emulator.pack import pack, player_offset, state_shapes
-from gunreal.emulator.settings import settings
+from gunreal_emulator import VectorAtari, build
+from gunreal_emulator.native import TAG
+from gunreal_emulator.pack import pack, player_offset, state_shapes
+from gunreal_emulator.settings import settings
 
 _NAMES = ("pack", "players", "screens", "spare", "actions", "frames", "reward", "terminated", "truncated")
 

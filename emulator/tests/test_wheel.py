@@ -9,13 +9,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from gunreal_emulator import build
 
-from gunreal.emulator import build
-
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PIP = [sys.executable, "-m", "pip", "install", "-q"]
 PLAY = """
-from gunreal.emulator import VectorAtari, build
+from gunreal_emulator import VectorAtari, build
 env = VectorAtari("pong", 2)
 env.reset(seed=1)
 for _ in range(20):
@@ -48,7 +47,7 @@ def test_a_wheel_plays_without_a_compiler(tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if name.endswith(".so")]
         libraries = [archive.read(name) for name in names]
-    assert all(name.startswith("gunreal/emulator/lib/") for name in names)
+    assert all(name.startswith("gunreal_emulator/lib/") for name in names)
     assert len(libraries) == len(build.processors())
     assert not any(name in library for library in libraries for name in (b"libstdc++.so", b"libgcc_s.so"))
 
@@ -58,5 +57,5 @@ def test_a_wheel_plays_without_a_compiler(tmp_path):
     environment |= {"PYTHONPATH": str(site), "PATH": "", "GUNREAL_CACHE": str(tmp_path / "cache")}
     out = subprocess.run([sys.executable, "-c", PLAY], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert out.returncode == 0, out.stderr[-2000:]
-    assert Path(out.stdout.strip()).parent == site / "gunreal" / "emulator" / "lib"
+    assert Path(out.stdout.strip()).parent == site / "gunreal_emulator" / "lib"
     assert not (tmp_path / "cache").exists()

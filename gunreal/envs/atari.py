@@ -11,16 +11,17 @@ about 1 ms including no-ops.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gunreal_emulator.settings import PROTOCOLS
 from gymnasium import spaces
 
 from gunreal.config.schema import Config, ConfigError, did_you_mean, is_auto
 from gunreal.config.values import is_number
-from gunreal.emulator.settings import PROTOCOLS
 from gunreal.envs.generic import similar
 from gunreal.envs.raw import Raw
 from gunreal.envs.resize import AreaResize
@@ -180,14 +181,14 @@ def _open(emulator: str, game: str, options: dict) -> Any:
     """Loads the game with `emulator`. It is not reset yet."""
     limit, mode, difficulty = (options[key] for key in ("max_num_frames_per_episode", "mode", "difficulty"))
     if emulator != "ale":
-        from gunreal.emulator import EmulatorUnavailable, UnknownGame
-        from gunreal.emulator.ale import OwnALE
+        from gunreal_emulator import EmulatorUnavailable, UnknownGame
+        from gunreal_emulator.ale import OwnALE
 
         try:
             return OwnALE(game, mode, difficulty or 0, limit)
         except (UnknownGame, EmulatorUnavailable) as error:
             if emulator == "own":
-                raise ConfigError(str(error)) from None
+                raise ConfigError(re.sub(r"(use|or) ale-py$", r"\1 --emulator ale", str(error))) from None
     return _loaded_ale(game, mode, difficulty, limit and limit + _frames_before(game, mode, difficulty))
 
 

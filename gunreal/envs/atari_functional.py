@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from gunreal_emulator import EmulatorUnavailable, UnknownGame
 from gymnasium import spaces
 
 from gunreal.config.schema import Config, ConfigError
-from gunreal.emulator import EmulatorUnavailable, UnknownGame
 from gunreal.envs.atari import game_options
 
 
@@ -26,8 +26,8 @@ class AtariFunctional:
         game, options = game_options(config)
         if options.pop("terminal_on_life_loss"):
             raise ConfigError("env_args.terminal_on_life_loss does not work with --runner device; leave it out")
-        from gunreal.emulator.build import source_hash
-        from gunreal.emulator.ffi import DeviceAtari
+        from gunreal_emulator.build import source_hash
+        from gunreal_emulator.ffi import DeviceAtari
 
         options["frame_skip"] = options.pop("frameskip")
         options["difficulty"] = options["difficulty"] or 0

@@ -251,7 +251,7 @@ def _register_vizdoom(config: Config) -> None:
 
 
 def _is_atari(spec: EnvSpec) -> bool:
-    return re.match(r"(ale_py|gunreal\.emulator)\b", _module_of(spec)) is not None
+    return re.match(r"(ale_py|gunreal_emulator)\b", _module_of(spec)) is not None
 
 
 def _module_of(spec: EnvSpec) -> str:

@@ -269,7 +269,7 @@ def test_a_suggestion_is_a_question():
 
 
 def test_a_game_of_the_emulator_is_that_of_ale_on_it():
-    for env in ("gunreal/Pong-v5", "gunreal.emulator:gunreal/Pong-v5"):
+    for env in ("gunreal/Pong-v5", "gunreal_emulator:gunreal/Pong-v5"):
         assert Config(env=env) == Config(env="ALE/Pong-v5", emulator="own")
     with pytest.raises(ConfigError, match="use --env ALE/Pong-v5, or --emulator own$"):
         Config(env="gunreal/Pong-v5", emulator="ale")

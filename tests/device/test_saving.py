@@ -8,12 +8,12 @@ import pytest
 pytest.importorskip("jax")
 import jax  # noqa: E402
 from device_runs import configure, interface, keras_on_jax, make_program  # noqa: E402
+from gunreal_emulator.build import source_hash  # noqa: E402
 
 from gunreal.config.derived import Rates  # noqa: E402
 from gunreal.config.schema import ConfigError  # noqa: E402
 from gunreal.device import saving, store  # noqa: E402
 from gunreal.device.environment import open_environment  # noqa: E402
-from gunreal.emulator.build import source_hash  # noqa: E402
 from gunreal.tasks.value_replay import ValueReplay  # noqa: E402
 
 pytestmark = keras_on_jax

@@ -6,12 +6,12 @@ import re
 
 import numpy as np
 import pytest
+from gunreal_emulator import build
+from gunreal_emulator.ale import OwnALE
+from gunreal_emulator.console import loaded_game
 from training import Training
 
 from gunreal.config.schema import Config, ConfigError
-from gunreal.emulator import build
-from gunreal.emulator.ale import OwnALE
-from gunreal.emulator.console import loaded_game
 from gunreal.envs.make import make, why_fallback
 from gunreal.records import metrics
 

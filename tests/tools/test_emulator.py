@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-import emulator
 import pytest
+
+import emulator
 
 
 @pytest.mark.parametrize(

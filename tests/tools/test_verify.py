@@ -10,12 +10,12 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 import numpy as np  # noqa: E402
 from emulation.memories import UNCOMPARED, Parked, compare_rules  # noqa: E402
 from emulation.verify import compare, oracle  # noqa: E402
-from emulator import TWENTY, main  # noqa: E402
+from gunreal_emulator import VectorAtari  # noqa: E402
+from gunreal_emulator.ale import OwnALE  # noqa: E402
+from gunreal_emulator.console import Console  # noqa: E402
+from gunreal_emulator.games import find_game, games  # noqa: E402
 
-from gunreal.emulator import VectorAtari  # noqa: E402
-from gunreal.emulator.ale import OwnALE  # noqa: E402
-from gunreal.emulator.console import Console  # noqa: E402
-from gunreal.emulator.games import find_game, games  # noqa: E402
+from emulator import TWENTY, main  # noqa: E402
 
 
 @pytest.mark.parametrize("game", [game for game in TWENTY if game in games()])
@@ -79,7 +79,7 @@ def test_rules_are_equal_for_memories_that_play_may_not_reach(game):
 def test_the_comparison_of_rules_sees_a_difference(monkeypatch):
     from dataclasses import replace
 
-    from gunreal.emulator import console
+    from gunreal_emulator import console
 
     game = find_game("hangman")
     changed = console.LoadedGame(replace(game, over="bcd(0xEB) != bcd(0xEC)"))
@@ -238,7 +238,7 @@ def test_an_unsupported_game_is_an_error_of_one_line(name, capsys):
 
 
 def test_a_difference_is_found_and_fails_the_command(monkeypatch, capsys):
-    from gunreal.emulator import console
+    from gunreal_emulator import console
 
     monkeypatch.setattr(console, "read_rom", lambda name, read=console.read_rom: read("breakout"))
     console.loaded_game.cache_clear()

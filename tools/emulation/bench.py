@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from gunreal_emulator import VectorAtari
+from gunreal_emulator.console import Console
+from gunreal_emulator.games import find_game
 
 from emulation.verify import actions_of, oracle
 from gunreal.config.checks import is_installed
-from gunreal.emulator import VectorAtari
-from gunreal.emulator.console import Console
-from gunreal.emulator.games import find_game
 
 ENVS = 8  # emulators in a vector environment
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import jax
 import numpy as np
+from gunreal_emulator import VectorAtari, ffi
+from gunreal_emulator.native import TAG
+from gunreal_emulator.settings import games_of
 from measuring.random_play import random_play
 
-from gunreal.emulator import VectorAtari, ffi
-from gunreal.emulator.native import TAG
-from gunreal.emulator.settings import games_of
 from gunreal.learning.devices import cores
 
 CALL = 8  # steps in one call

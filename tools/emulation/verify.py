@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-
-from gunreal.emulator.ale import OwnALE
-from gunreal.emulator.games import find_game
+from gunreal_emulator.ale import OwnALE
+from gunreal_emulator.games import find_game
 
 LIMIT = 108_000  # frames of an episode
 NOOPS, HELD = 110_000, 5_000  # frames of `compare_long` without input, and with each action
