@@ -155,7 +155,7 @@ def check_command(words: list[str], folder: Path) -> None:
         case ["gunreal", command, *rest]:
             assert command in LISTS
             check_train(rest, folder)
-        case ["python" | "python3.10", "-m", "venv", _] | ["python", "-m", "build"]:
+        case ["python" | "python3.10", "-m", "venv", _] | ["python", "-m", "build", *_]:
             pass
         case ["python", "-c", text]:
             compile(text, "-c", "exec")

@@ -10,6 +10,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from types import ModuleType
 
+import gunreal_emulator
 import pytest
 
 import gunreal
@@ -87,6 +88,7 @@ def test_the_architecture_page_lists_every_file():
     page = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text()
     listed = set(re.findall(r"^\| (.*?) \|", page, re.MULTILINE))
     names = {name for cell in listed for name in re.findall(r"`([\w*]+\.py)`", cell)}
-    files = {path.name for path in Path(gunreal.__file__).parent.rglob("*.py")} - {"__init__.py"}
+    packages = Path(gunreal.__file__).parent, Path(gunreal_emulator.__file__).parent
+    files = {path.name for package in packages for path in package.rglob("*.py")} - {"__init__.py"}
     assert not {name for name in files if not any(fnmatch(name, pattern) for pattern in names)}
     assert not {pattern for pattern in names if not any(fnmatch(name, pattern) for name in files)}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
+from numpy.typing import ArrayLike
 
 from gunreal_emulator.build import library
 from gunreal_emulator.cpu_engine import aligned
@@ -79,7 +79,7 @@ class Pool:
         """Returns the shape of one console's observation."""
         return self._shape
 
-    def reset(self, env_ids: Sequence[int], seeds: Sequence[int]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def reset(self, env_ids: ArrayLike, seeds: ArrayLike) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Starts an episode in some consoles and receives a batch. The first reset must reset all consoles.
 
         A seed starts the console's random numbers, and -1 continues them. Those of the first reset are drawn at random.
