@@ -10,7 +10,7 @@ from gymnasium.error import Error
 
 from gunreal_emulator.ale import OwnALE
 from gunreal_emulator.games import ACTIONS
-from gunreal_emulator.settings import check_whole
+from gunreal_emulator.native import check_whole
 
 _OBSERVATIONS = {"rgb": "getScreenRGB", "grayscale": "getScreenGrayscale", "ram": "getRAM"}
 

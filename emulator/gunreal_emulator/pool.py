@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 import weakref
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from gunreal_emulator.build import library
 from gunreal_emulator.cpu_engine import aligned
+from gunreal_emulator.native import Native, alone
 from gunreal_emulator.settings import Protocol, Settings
 
 _AUTORESET = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
@@ -36,7 +38,7 @@ class _Outputs(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in _ARRAYS]
 
 
-class Pool:
+class Pool(Native):
     """Consoles of one game that step independently, in batches of those that finish first.
 
     Args:
@@ -59,11 +61,13 @@ class Pool:
         if not handle:
             raise MemoryError(f"there is too little memory for {num_envs} consoles; use fewer consoles or threads")
         self._handle, self._process = handle, os.getpid()
+        self._lock = threading.Lock()
         self._seeded = np.zeros(num_envs, bool)
         self._over = np.zeros(num_envs, bool)
         self._ids: np.ndarray | None = None  # of the last batch, until its actions are sent
         self._reset = False
-        self.close = weakref.finalize(self, _free, self._library.atari_pool_free, handle, game, self._process)
+        self._free = weakref.finalize(self, _free, self._library.atari_pool_free, handle, game, self._process)
+        self._free.atexit = False
 
     def get_action_set(self) -> list:
         """Returns the actions of the action space, as ale-py's `Action`."""
@@ -79,6 +83,7 @@ class Pool:
         """Returns the shape of one console's observation."""
         return self._shape
 
+    @alone
     def reset(self, env_ids: ArrayLike, seeds: ArrayLike) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Starts an episode in some consoles and receives a batch. The first reset must reset all consoles.
 
@@ -113,6 +118,7 @@ class Pool:
         observation, _, _, _, info = self._received()
         return observation, {name: info[name] for name in _INFO}
 
+    @alone
     def send(self, actions: np.ndarray) -> None:
         """Starts a step of the consoles of the last batch.
 
@@ -137,6 +143,7 @@ class Pool:
         played = self._game.actions[actions]
         self._library.atari_pool_send(self._handle, ids.ctypes.data, played.ctypes.data, len(ids))
 
+    @alone
     def recv(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Waits for a batch, and returns its observations, rewards, terminations, truncations and info.
 
@@ -148,6 +155,11 @@ class Pool:
         if self._ids is not None:
             raise RuntimeError("recv() was called without send(); call send() first")
         return self._received()
+
+    @alone
+    def close(self) -> None:
+        """Frees the consoles and ends their threads."""
+        self._free()
 
     def _received(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         n = self._settings.batch
@@ -166,7 +178,7 @@ class Pool:
         return arrays["frames"], arrays["reward"], arrays["terminated"], arrays["truncated"], info
 
     def _check(self) -> None:
-        if not self.close.alive:
+        if not self._free.alive:
             raise RuntimeError("the environment is closed; create a new one")
         if self._process != os.getpid():
             raise RuntimeError("threads do not survive a fork; create the environment in this process")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any
 
 import gymnasium
@@ -10,11 +11,12 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from gunreal_emulator.games import ACTIONS
+from gunreal_emulator.native import Native, alone, check_whole
 from gunreal_emulator.pool import Pool, PoolSettings, autoreset_number
-from gunreal_emulator.settings import check_whole, settings
+from gunreal_emulator.settings import settings
 
 
-class AtariVectorEnv(VectorEnv):
+class AtariVectorEnv(Native, VectorEnv):
     """A replacement for `ale_py.vector_env.AtariVectorEnv`, with the same episodes for the same seeds and actions.
 
     Observations are uint8 `[batch_size, stack_num, img_height, img_width]`, or `[..., 3]` in RGB. Rewards are int32.
@@ -107,6 +109,7 @@ class AtariVectorEnv(VectorEnv):
             reward_clipping, autoreset_number(autoreset_mode), stack_num, self.batch_size,
             num_threads or os.cpu_count() or 1, thread_affinity_offset,
         )  # fmt: skip
+        self._lock = threading.Lock()
         self.ale = Pool(loaded, of_pool, num_envs)
         self.autoreset_mode, self.grayscale, self.continuous = AutoresetMode(autoreset_mode), grayscale, False
         self.metadata = {"autoreset_mode": self.autoreset_mode}
@@ -115,6 +118,7 @@ class AtariVectorEnv(VectorEnv):
         self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, self.batch_size)
         self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, self.batch_size)
 
+    @alone
     def reset(
         self, *, seed: int | np.ndarray | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -145,18 +149,24 @@ class AtariVectorEnv(VectorEnv):
             raise ValueError(f"seed has shape {seeds.shape}, but needs one entry per sub-environment, {len(ids)}")
         return self.ale.reset(ids, seeds)
 
+    @alone
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Plays a step of the consoles of the last batch, and returns the results of those that finish first."""
-        self.send(actions)
-        return self.recv()
+        self._send(actions)
+        return self.ale.recv()
 
+    @alone
     def send(self, actions: np.ndarray) -> None:
         """Starts a step of the consoles of the last batch. `actions` are int32 or int64 `[batch_size]`."""
+        self._send(actions)
+
+    def _send(self, actions: np.ndarray) -> None:
         assert isinstance(actions, np.ndarray), f"the actions must be a numpy array, but are {actions!r}"
         assert actions.dtype in (np.int32, np.int64), f"the actions must be int32 or int64, but are {actions.dtype}"
         assert actions.shape == (self.batch_size,), f"give {self.batch_size} actions, not {actions.shape}"
         self.ale.send(actions)
 
+    @alone
     def recv(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Waits for a batch, and returns its observations, rewards, terminations, truncations and info.
 

@@ -9,22 +9,23 @@ import threading
 
 import numpy as np
 import pytest
-from gunreal_emulator import VectorAtari
+from gunreal_emulator import AtariVectorEnv, VectorAtari
 from gunreal_emulator.ale import OwnALE
 
 DROPPED = """
 import gc, resource, threading
 import numpy as np
 from pathlib import Path
-from gunreal_emulator import VectorAtari
+from gunreal_emulator import AtariVectorEnv, VectorAtari
 from gunreal_emulator.ale import OwnALE
 
 def use(n):
     for _ in range(n):
-        env = VectorAtari("pong", 2, num_threads=2)
-        env.reset(seed=1)
-        env.send(np.zeros(2, int))  # is still running when it is dropped
-        del env
+        for make in (VectorAtari, AtariVectorEnv):
+            env = make("pong", 2, num_threads=2)
+            env.reset(seed=1)
+            env.send(np.zeros(2, int))  # is still running when it is dropped
+            del env
         OwnALE("pong").reset_game()
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -55,9 +56,10 @@ def test_a_dropped_game_stays_as_long_as_its_consoles():
     np.testing.assert_array_equal(env.ram(), after)
 
 
+@pytest.mark.parametrize("make", [VectorAtari, AtariVectorEnv])
 @pytest.mark.parametrize("threads", [0, 2])
-def test_an_environment_that_several_threads_use_is_one_error(threads):
-    env = VectorAtari("pong", 8, num_threads=threads)
+def test_an_environment_that_several_threads_use_is_one_error(make, threads):
+    env = make("pong", 8, num_threads=threads)
     env.reset(seed=1)
     begin, errors, steps = threading.Barrier(4), [], []
 
@@ -76,15 +78,15 @@ def test_an_environment_that_several_threads_use_is_one_error(threads):
     for worker in workers:
         worker.join(60)
     assert not any(worker.is_alive() for worker in workers) and steps
-    assert set(errors) == {"another thread is using this VectorAtari; give each thread its own"}
+    assert set(errors) == {f"another thread is using this {make.__name__}; give each thread its own"}
     env.step(np.zeros(8, int))
 
 
-@pytest.mark.parametrize("make", [lambda: VectorAtari("pong"), lambda: OwnALE("pong")])
+@pytest.mark.parametrize("make", [VectorAtari, OwnALE, lambda game: AtariVectorEnv(game, 1)])
 @pytest.mark.parametrize("use", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_pickling_names_the_reason(make, use):
     with pytest.raises(TypeError, match="can't be pickled or copied, because its consoles are in the memory"):
-        use(make())
+        use(make("pong"))
 
 
 @pytest.mark.parametrize("action", [-1, 18, 40, 99, 2**40, 1.0, None, "1", True])

@@ -162,15 +162,3 @@ def test_invalid_calls():
     env.close()
     with pytest.raises(RuntimeError, match="closed"):
         env.reset()
-
-
-def test_an_environment_that_is_dropped_ends_its_threads():
-    def count():
-        with open("/proc/self/status") as status:
-            return next(int(line.split()[1]) for line in status if line.startswith("Threads"))
-
-    AtariVectorEnv("pong", 8, num_threads=4).reset()
-    before = count()
-    for _ in range(5):
-        AtariVectorEnv("pong", 8, num_threads=4).reset()
-    assert count() <= before
