@@ -181,12 +181,12 @@ def _open(emulator: str, game: str, options: dict) -> Any:
     """Loads the game with `emulator`. It is not reset yet."""
     limit, mode, difficulty = (options[key] for key in ("max_num_frames_per_episode", "mode", "difficulty"))
     if emulator != "ale":
-        from gunreal_emulator import EmulatorUnavailable, UnknownGame
+        from gunreal_emulator import EmulatorUnavailable
         from gunreal_emulator.ale import OwnALE
 
         try:
             return OwnALE(game, mode, difficulty or 0, limit)
-        except (UnknownGame, EmulatorUnavailable) as error:
+        except (ValueError, EmulatorUnavailable) as error:
             if emulator == "own":
                 raise ConfigError(re.sub(r"(use|or) ale-py$", r"\1 --emulator ale", str(error))) from None
     return _loaded_ale(game, mode, difficulty, limit and limit + _frames_before(game, mode, difficulty))

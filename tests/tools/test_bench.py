@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
-from emulator import main
+from emulators import main
 
 
 def test_all_rates_and_ratios_of_a_game_are_printed(capsys):

@@ -10,12 +10,11 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 import numpy as np  # noqa: E402
 from emulation.memories import UNCOMPARED, Parked, compare_rules  # noqa: E402
 from emulation.verify import compare, oracle  # noqa: E402
+from emulators import TWENTY, main  # noqa: E402
 from gunreal_emulator import VectorAtari  # noqa: E402
 from gunreal_emulator.ale import OwnALE  # noqa: E402
 from gunreal_emulator.console import Console  # noqa: E402
 from gunreal_emulator.games import find_game, games  # noqa: E402
-
-from emulator import TWENTY, main  # noqa: E402
 
 
 @pytest.mark.parametrize("game", [game for game in TWENTY if game in games()])

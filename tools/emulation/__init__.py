@@ -1,1 +1,1 @@
-"""The two commands of tools/emulator.py."""
+"""The two commands of tools/emulators.py."""

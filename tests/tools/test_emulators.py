@@ -1,8 +1,7 @@
 from __future__ import annotations
 
+import emulators
 import pytest
-
-import emulator
 
 
 @pytest.mark.parametrize(
@@ -17,6 +16,6 @@ import emulator
     ],
 )
 def test_bad_input_is_one_line(words, message, capsys):
-    assert emulator.main(words.split()) == 2
+    assert emulators.main(words.split()) == 2
     out, error = capsys.readouterr()
-    assert error.startswith(f"emulator.py: {message}") and error.count("\n") == 1 and out == ""
+    assert error.startswith(f"emulators.py: {message}") and error.count("\n") == 1 and out == ""

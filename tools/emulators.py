@@ -1,10 +1,10 @@
 """Does gunreal's Atari emulator behave like ale-py, and how fast is it?
 
-  python tools/emulator.py verify --games all --frames 10000 --seed 0
-  python tools/emulator.py verify --games pong --frames 1000 --modes
-  python tools/emulator.py verify --games all --long --json long.jsonl
-  python tools/emulator.py verify --games all --rules 20000
-  python tools/emulator.py bench --games pong,breakout --rounds 3
+  python tools/emulators.py verify --games all --frames 10000 --seed 0
+  python tools/emulators.py verify --games pong --frames 1000 --modes
+  python tools/emulators.py verify --games all --long --json long.jsonl
+  python tools/emulators.py verify --games all --rules 20000
+  python tools/emulators.py bench --games pong,breakout --rounds 3
 
 `verify` plays the same random actions on both emulators and compares them frame by frame. With `--long`, it plays
 110,000 frames without input and 5,000 of each action. With `--rules`, it writes the same bytes to the memories of both
@@ -36,7 +36,7 @@ TWENTY = ("hero", "alien", "asterix", "asteroids", "battle_zone", "beam_rider", 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Returns the options. Raises ConfigError."""
-    parser = Parser("emulator.py", __doc__)
+    parser = Parser("emulators.py", __doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (("verify", "compare with ale-py frame by frame"), ("bench", "compare the speed with ale-py's")):
         command = commands.add_parser(name, help=text)
@@ -83,7 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
             play, how = compare_long, "over 110,000 frames without input and 90,000 of held actions"
         return verify(names, play, how, refused() if options.games == "all" else {}, options.json)
     except (ConfigError, UnknownGame, EmulatorUnavailable) as error:
-        print(f"emulator.py: {error}", file=sys.stderr)
+        print(f"emulators.py: {error}", file=sys.stderr)
         return 2
 
 
