@@ -131,7 +131,7 @@ class RunMetrics:
           skipped: whether the update was not finite and was skipped.
           batch: number of agent steps in the update, if different from `steps`.
         """
-        lags = np.asarray(list(lags), np.int64)
+        behind = np.asarray(list(lags), np.int64)
         with self._lock:
             self._counts["updates"] += 1
             self._counts["trained"] += steps
@@ -142,9 +142,9 @@ class RunMetrics:
                     self._latest[name] = float(value)
                 else:
                     self._means[name].add(float(value))
-            if len(lags):
-                self._means["policy_lag"].add(float(lags.sum()), len(lags))
-                self._lag_max = max(self._lag_max or 0, int(lags.max()))
+            if len(behind):
+                self._means["policy_lag"].add(float(behind.sum()), len(behind))
+                self._lag_max = max(self._lag_max or 0, int(behind.max()))
             warns, self._has_warned = skipped and not self._has_warned, skipped or self._has_warned
         if warns:
             wrong = [name for name, value in scalars.items() if not math.isfinite(value)]

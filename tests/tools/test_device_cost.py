@@ -53,6 +53,7 @@ def test_the_times_of_a_turn():
 
 
 def test_what_cannot_be_analyzed(capsys):
+    pytest.importorskip("jax")
     assert device_cost.main(["--algorithm", "dqn"]) == 2
     assert capsys.readouterr().err == "device_cost.py: dqn cannot be analyzed; use --algorithm a3c or ppo\n"
     assert device_cost.main(["--tflops", "0"]) == 2
