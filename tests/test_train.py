@@ -86,8 +86,9 @@ def test_a_full_disk_at_the_start_is_one_line(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(folders, "save", lambda *_: None)
     assert main(["train", *CARTPOLE.split(), "--name", "new"]) == 2
     err = capfd.readouterr().err
-    assert err == "gunreal: cannot write to runs/new: No space left on device; free some space in runs/new\n"
-    assert not (tmp_path / "runs" / "new").exists()
+    run_dir = tmp_path / "runs" / "new"
+    assert err == f"gunreal: cannot write to {run_dir}: No space left on device; free some space in {run_dir}\n"
+    assert not run_dir.exists()
 
 
 def test_an_environment_that_hangs_before_the_start_is_named(monkeypatch):

@@ -10,7 +10,6 @@ about 1 ms including no-ops.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -189,15 +188,7 @@ def _open(emulator: str, game: str, options: dict) -> Any:
         except (ValueError, EmulatorUnavailable) as error:
             if emulator == "own":
                 raise ConfigError(re.sub(r"(use|or) ale-py$", r"\1 --emulator ale", str(error))) from None
-    return _loaded_ale(game, mode, difficulty, limit and limit + _frames_before(game, mode, difficulty))
-
-
-@functools.cache
-def _frames_before(game: str, mode: int | None, difficulty: int | None) -> int:
-    """Number of frames that ALE counts before the episode, while it chooses some of the modes."""
-    ale = _loaded_ale(game, mode, difficulty, 0)  # another one, because a start may depend on earlier ones
-    ale.reset_game()
-    return ale.getEpisodeFrameNumber()
+    return _loaded_ale(game, mode, difficulty, limit)
 
 
 def _loaded_ale(game: str, mode: int | None, difficulty: int | None, limit: int) -> Any:

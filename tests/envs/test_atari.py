@@ -111,9 +111,9 @@ def test_time_limit_truncates():
 
 
 @pytest.mark.parametrize("emulator", ["own", "ale"])
-def test_the_time_limit_does_not_count_the_choice_of_the_mode(emulator):
+def test_the_time_limit_counts_the_frames_that_choose_the_mode(emulator):
     """ALE counts 134 frames before this game begins."""
-    limit = {"max_num_frames_per_episode": 40, "noop_max": 1}
+    limit = {"max_num_frames_per_episode": 134 + 40, "noop_max": 1}
     env = make(Config(env="ALE/NameThisGame-v5", emulator=emulator, env_args=limit), 1)
     step(env, 0, True)
     assert [bool(step(env, 0).truncated[0]) for _ in range(10)] == [False] * 9 + [True]

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator
 
 import numpy as np
-
-from emulation.verify import Pair, actions_of
 from gunreal_emulator.console import Console, read_rom
 from gunreal_emulator.pack import player_offset
+
+from emulation.verify import Pair, actions_of
 
 _STOPS = frozenset(range(0x02, 0x100, 0x10)) - {0x82, 0xA2, 0xC2, 0xE2}  # opcodes that stop a 6502
 _OFTEN = (0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 15, 16, 0x40, 0x7F, 0x80, 0x81, 0x99, 0xAA, 0xF0, 0xFE, 0xFF)
