@@ -6,8 +6,14 @@ write a network, use `Architecture` and `check_network`.
 
 from __future__ import annotations
 
-import importlib
 import sys
+
+if sys.argv[:1] == ["-m"]:  # `python -m gunreal.train`, which has put the current folder first
+    from gunreal.config.search import search_here
+
+    search_here()
+
+import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 

@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 from gunreal import __version__
 from gunreal.config.schema import ConfigError, close_match
+from gunreal.config.search import search_here
 from gunreal.config.warning import warn
 
 LISTS = {
@@ -38,7 +39,7 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns its exit code: 0 for success, 2 for invalid input, 130 if interrupted."""
     path, *words = argv or sys.argv
-    sys.path.insert(0, "")  # as with `python -m`, for module:name in the current folder
+    search_here()
     program = "python -m gunreal" if Path(path).name == "__main__.py" else "gunreal"
     if not words or words[0] in ("--help", "-h", "help"):
         print(usage(program))

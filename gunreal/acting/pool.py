@@ -20,6 +20,7 @@ from gunreal.acting.agent import Outbox, Worker, group_slices
 from gunreal.acting.process import Assignment
 from gunreal.config.plugins import place
 from gunreal.config.schema import Config, ConfigError
+from gunreal.config.search import python
 from gunreal.envs import process_groups
 from gunreal.envs.step import AgentFailure
 from gunreal.experience import queues
@@ -28,10 +29,6 @@ from gunreal.experience.waits import Waited
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.calls import TaskError
 
-_BOOT = """import pickle, sys
-sys.path[:] = pickle.load(sys.stdin.buffer)
-from gunreal.acting.process import main
-main()"""
 _STARTING = 60.0  # seconds added to the environment's timeout before the first step
 _LEAVING = 1.0  # seconds that a process has to close its environments
 _KEPT_ERRORS = 2**20  # bytes
@@ -152,7 +149,7 @@ class Remote(Member):
         threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         environment = os.environ | threads | {"TMPDIR": self._folder.name}
         self.popen = subprocess.Popen(
-            [sys.executable, "-c", _BOOT],
+            python("from gunreal.acting.process import main\nmain()"),
             stdin=subprocess.PIPE,
             stdout=self._errors,  # output of environments would garble the live display
             stderr=self._errors,

@@ -27,16 +27,13 @@ import numpy as np
 from gunreal.config.derived import is_device
 from gunreal.config.plugins import place
 from gunreal.config.schema import Config, ConfigError
+from gunreal.config.search import python
 from gunreal.envs import process_groups
 from gunreal.envs.make import erring, is_foreign, look, make
 from gunreal.envs.raw import Raw
 from gunreal.envs.step import AgentFailure, Step, VectorEnv
 from gunreal.experience.spec import RecordedField, Spec
 
-_BOOT = """import pickle, sys
-sys.path[:] = pickle.load(sys.stdin.buffer)
-from gunreal.envs.apart import main
-main()"""
 _LEAVING = 1.0  # seconds that the process has to close its environments
 
 
@@ -53,7 +50,7 @@ class Host:
         # What environments print must not mix with the output of a command.
         output = subprocess.DEVNULL if sys.__stderr__ is None or sys.__stderr__.closed else sys.__stderr__.fileno()
         self._popen = subprocess.Popen(
-            [sys.executable, "-c", _BOOT],
+            python("from gunreal.envs.apart import main\nmain()"),
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,

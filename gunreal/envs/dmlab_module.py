@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gunreal.config.schema import Config, ConfigError
+from gunreal.config.search import python
 
 _ENGINES = {"software": "_sw", "hardware": "_hw"}  # endings of the names of Lab's own libraries
 _SPARE_FILES = 64  # descriptors left for everything else in the process
@@ -22,9 +23,8 @@ _MISSING = {  # modules that Lab's package imports, which newer versions of Pyth
     "imp": "which Python 3.12 and later lack; use Python 3.11",
     "pkg_resources": "which Python 3.12 and later lack; run pip install 'setuptools<81'",
 }
-# Resets the environment once. A pickled (sys.path, config) arrives on standard input.
-_TRIAL = """import pickle, sys
-sys.path[:], config = pickle.load(sys.stdin.buffer)
+# Resets the environment once. The pickled configuration arrives on standard input.
+_TRIAL = """config = pickle.load(sys.stdin.buffer)
 from gunreal.config.schema import ConfigError
 from gunreal.envs.dmlab import open_level
 try:
@@ -94,7 +94,7 @@ def try_reset(config: Config) -> None:
       ConfigError: the reset failed. The message is one line with the reason.
     """
     done = subprocess.run(
-        [sys.executable, "-c", _TRIAL], input=pickle.dumps((sys.path, config)), capture_output=True, check=False
+        python(_TRIAL), input=pickle.dumps(sys.path) + pickle.dumps(config), capture_output=True, check=False
     )
     if not done.returncode:
         return

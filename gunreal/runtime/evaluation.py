@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from gunreal.config.derived import is_device
 from gunreal.config.folders import command, remedy
+from gunreal.config.search import python
 from gunreal.config.warning import warn
 from gunreal.envs import process_groups
 from gunreal.records import checkpoint
@@ -33,9 +34,9 @@ _RESULT = '{"run": '  # the beginning of the result
 # minutes, such as compiling the network for fewer environments, and loading the backend may take most of an hour.
 _STARTING, _STARVED = 3600.0, 900.0
 # Ends with the server, as agent processes do.
-_BOOT = """import os, pickle, sys, threading
+_BOOT = """import os, threading
 os.nice(19)
-sys.path[:], command, alive = pickle.load(sys.stdin.buffer)
+command, alive = pickle.load(sys.stdin.buffer)
 from gunreal.envs.process_groups import exit_with_the_server
 threading.Thread(target=exit_with_the_server, daemon=True).start()
 from gunreal.evaluate import main
@@ -150,13 +151,14 @@ class Evaluation:
         except OSError as error:
             warn(f"no evaluation at step {self._step}: {error}; free some memory, or stop other processes")
             return
+        told = pickle.dumps((command, self._alive.fileno()))
         with contextlib.suppress(BrokenPipeError):  # it died immediately, which `tick` reports
-            self._popen.stdin.write(pickle.dumps((sys.path, command, self._alive.fileno())))  # type: ignore[union-attr]
+            self._popen.stdin.write(pickle.dumps(sys.path) + told)  # type: ignore[union-attr]
             self._popen.stdin.flush()  # type: ignore[union-attr]
 
     def _process(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-c", _BOOT],
+            python(_BOOT),
             stdin=subprocess.PIPE,
             stdout=self._output,
             stderr=self._errors,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -15,12 +16,13 @@ import numpy as np
 
 from gunreal.config.checks import is_installed
 from gunreal.config.schema import Config, ConfigError
+from gunreal.config.search import python
 from gunreal.experience.spec import Spec
 from gunreal.records.writable import check_writable
 
 _ONNX = ("onnx", "tensorflow", "tf2onnx")
 # In a process of its own, because the conversion needs TensorFlow, and tf2onnx changes NumPy.
-_CONVERT = """import json, os, sys
+_CONVERT = """import json, os
 os.environ |= {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
 from gunreal.learning.portable import to_onnx
 try:
@@ -91,14 +93,13 @@ def _convert(source: Path, about: Mapping[str, str]) -> Path:
     """Writes an ONNX file next to `source`. Raises OSError if it cannot be written."""
     target = source.with_suffix(".onnx")
     done = subprocess.run(
-        [sys.executable, "-c", _CONVERT, str(source), str(target), json.dumps(about)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        [*python(_CONVERT), str(source), str(target), json.dumps(about)],
+        input=pickle.dumps(sys.path),
         capture_output=True,
-        text=True,
         check=False,
     )
     if done.returncode:
-        reason = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        reason = (done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}").splitlines()[-1]
         if done.returncode == os.EX_IOERR:
             raise OSError(reason)
         raise ConfigError(f"cannot convert the network to ONNX: {reason}; export FILE.keras instead")

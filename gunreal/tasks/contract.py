@@ -12,6 +12,7 @@ import numpy as np
 
 from gunreal.config.plugins import calling, lost_option
 from gunreal.config.schema import ConfigError
+from gunreal.config.search import python
 from gunreal.experience.replay import TERMINATED, TRUNCATED
 from gunreal.experience.segment import Segment
 from gunreal.experience.spec import Spec
@@ -30,8 +31,6 @@ _SEEN = ("hidden", "conv", "both")
 
 # Does what an agent process does with a task, with all frameworks blocked.
 _AGENT = """
-import pickle, sys
-sys.path[:] = pickle.load(sys.stdin.buffer)
 sys.modules.update(dict.fromkeys(("keras", "tensorflow", "jax", "torch")))
 task, spec, bootstrap = pickle.load(sys.stdin.buffer)
 import numpy as np
@@ -184,7 +183,7 @@ def _check_episode_end(task: AuxiliaryTask, segment: Segment, sequence: ReplaySe
 
 def _check_agent_process(task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple[int, ...] | None) -> None:
     given = pickle.dumps(sys.path) + pickle.dumps((task, spec, bootstrap_shape))
-    done = subprocess.run([sys.executable, "-c", _AGENT], input=given, capture_output=True, check=False)
+    done = subprocess.run(python(_AGENT), input=given, capture_output=True, check=False)
     *_, error = done.stderr.decode(errors="replace").splitlines() or ["no error message"]
     fix = "; import Keras inside head, loss and bootstrap" if "halted" in error else ""
     expect(done.returncode == 0, f"sample() and targets() must work without Keras, TensorFlow and JAX: {error}{fix}")

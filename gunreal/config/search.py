@@ -1,0 +1,30 @@
+"""Where Python looks for modules: in the standard library first, then in the current folder, as for `--env mine:make`.
+
+Python itself looks in the current folder first, where a file `struct.py` or `queue.py` of the user would take the place
+of a module that this library or its backends need. Child processes search as this one does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_LIBRARY = os.path.dirname(os.__file__)
+
+# Arguments of a child process that reads the search path, pickled, from its standard input and then runs a program.
+# Without -P, `import pickle` would already find the user's file.
+_SEARCH = "import pickle, sys\nsys.path[:] = pickle.load(sys.stdin.buffer)\n"
+
+
+def python(program: str) -> list[str]:
+    """The command of a child process. It reads `pickle.dumps(sys.path)` from its standard input, and runs `program`."""
+    return [sys.executable, "-P", "-c", _SEARCH + program]
+
+
+def search_here() -> None:
+    """Lets this process find modules in the current folder, after those of the standard library."""
+    here = os.getcwd()
+    found = [entry for entry in sys.path if entry not in ("", here)]
+    library = [place for place, entry in enumerate(found) if entry in (_LIBRARY, f"{_LIBRARY}/lib-dynload")]
+    found.insert(max(library, default=-1) + 1, "")
+    sys.path[:] = found
