@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import json
 import shutil
 import tempfile
@@ -17,6 +18,7 @@ from typing import Any
 from gunreal.acting.episodes import Episode, play
 from gunreal.config import folders
 from gunreal.config.files import save
+from gunreal.config.packages import package
 from gunreal.config.schema import Config, ConfigError
 from gunreal.config.values import one_line
 from gunreal.evaluate import summarize
@@ -127,11 +129,9 @@ def write(run: Run, folder: Path, repo_id: str, played: Iterator[Episode]) -> No
 
 
 def _hub() -> Any:
-    try:
-        import huggingface_hub.errors
-    except ImportError:
-        raise ConfigError('the Hub needs the package huggingface_hub; run pip install "gunreal[hub]"') from None
-    return huggingface_hub
+    hub = package("huggingface_hub", 'the Hub needs the package huggingface_hub; run pip install "gunreal[hub]"')
+    importlib.import_module("huggingface_hub.errors")
+    return hub
 
 
 @contextlib.contextmanager

@@ -16,8 +16,8 @@ from typing import Any
 import gymnasium
 
 from gunreal.config import flags, plugins
-from gunreal.config.checks import is_installed
 from gunreal.config.derived import is_device
+from gunreal.config.packages import is_installed
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.dmlab_levels import LEVELS
 from gunreal.learning.registry import NETWORK
@@ -167,10 +167,9 @@ def _missing(module: str, remedy: str) -> str:
 
 def _registered(module: str, pattern: str) -> list[str]:
     """Ids of a package that registers them when it is imported. None if it is not installed."""
-    try:
-        gymnasium.register_envs(importlib.import_module(module))
-    except ImportError:
+    if not is_installed(module.partition(".")[0]):
         return []
+    gymnasium.register_envs(importlib.import_module(module))
     return sorted(name for name in gymnasium.registry if re.fullmatch(pattern, name))
 
 

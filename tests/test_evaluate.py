@@ -218,17 +218,18 @@ def test_a_video_that_ffmpeg_could_not_finish_costs_no_scores(folder, tmp_path, 
 
 
 def test_video_of_a_run_that_has_none(tmp_path, monkeypatch):
+    from gunreal.records import video
     from gunreal.records.video import Recorder
 
     vectors = SimpleNamespace(spec=describe(TENS), config=TENS, tasks=())
-    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", SimpleNamespace())
-    with pytest.raises(ConfigError, match="needs image observations, .*; film what it renders"):
-        Recorder(tmp_path / "a.mp4", vectors)
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(ConfigError, match=r'pip install "gunreal\[video\]"'):
         Recorder(tmp_path / "a.mp4", vectors)
     with pytest.raises(ConfigError, match="FILE.mp4"):  # a bad name needs no package
         Recorder(tmp_path / "a.avi", vectors)
+    monkeypatch.setattr(video, "package", lambda *_: None)
+    with pytest.raises(ConfigError, match="needs image observations, .*; film what it renders"):
+        Recorder(tmp_path / "a.mp4", vectors)
 
 
 @pytest.mark.parametrize(

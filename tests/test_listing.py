@@ -119,13 +119,6 @@ def test_missing_packages_are_listed_with_their_remedy(monkeypatch):
     assert "(not installed: build it from https://github.com/google-deepmind/lab)\n  dmlab/" in found
 
 
-def test_a_folder_of_the_same_name_is_not_the_package(tmp_path, monkeypatch):
-    (tmp_path / "no_such_package").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend("")  # as in `python -m gunreal`
-    assert listing._missing("no_such_package", "buy it") == " (not installed: buy it)"
-
-
 def test_environments_of_other_packages(monkeypatch):
     monkeypatch.setitem(
         gymnasium.registry, "Mine-v0", gymnasium.envs.registration.EnvSpec("Mine-v0", "my_package.sub:Env")

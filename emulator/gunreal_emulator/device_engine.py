@@ -22,11 +22,11 @@ def find_device(name: str) -> jax.Device:
       EmulatorUnavailable: there is no GPU, or JAX is missing.
     """
     try:
-        import jax
+        from jax import devices
     except ImportError:
         raise EmulatorUnavailable(f"device={name!r} needs JAX; install jax[cuda12], or use device='cpu'") from None
     try:
-        return jax.devices("cuda" if name == "cuda" else None)[0]
+        return devices("cuda" if name == "cuda" else None)[0]
     except RuntimeError:
         raise EmulatorUnavailable("JAX finds no CUDA GPU; install a driver and jax[cuda12], or use the CPU") from None
 

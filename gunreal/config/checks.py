@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from gunreal.config.derived import is_cluster, is_device, largest_divisor, per_process, replay_steps
+from gunreal.config.packages import is_installed
 from gunreal.config.resolve import resolved
 from gunreal.config.schema import AUTO, AUTOMATIC, FIELDS, Config, ConfigError, close_match, is_auto
 from gunreal.config.values import is_number
@@ -28,16 +28,6 @@ _OF_CHOICES: dict[str, dict[str, Sequence[str]]] = {  # settings that only have 
     },
     "correction": {"epsilon": ("log_epsilon",)},
 }
-
-
-def is_installed(package: str) -> bool:
-    """Whether a package is installed. It is not imported. A plain folder of the same name does not count.
-
-    Python takes such a folder for a namespace package. One is in many working directories: `wandb`, which that package
-    itself writes.
-    """
-    spec = importlib.util.find_spec(package)
-    return spec is not None and spec.origin is not None  # a namespace package may have a loader, but has no origin
 
 
 def check(config: Config, given: Collection[str] = frozenset(FIELDS)) -> None:

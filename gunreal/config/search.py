@@ -7,7 +7,7 @@ of a module that this library or its backends need. Child processes search as th
 from __future__ import annotations
 
 import os
-import sys
+import sys  # and nothing that the search must find
 
 _LIBRARY = os.path.dirname(os.__file__)
 

@@ -19,6 +19,7 @@ import numpy as np
 from gunreal_emulator.settings import PROTOCOLS
 from gymnasium import spaces
 
+from gunreal.config.packages import package
 from gunreal.config.schema import Config, ConfigError, did_you_mean, is_auto
 from gunreal.config.values import is_number
 from gunreal.envs.generic import similar
@@ -220,11 +221,7 @@ def game_options(config: Config) -> tuple[str, dict]:
 
 def _game(config: Config) -> str:
     """The name of the ROM of `config.env`."""
-    try:
-        import ale_py
-    except ImportError:
-        raise ConfigError(f"{config.env} needs the package ale-py; run pip install ale-py") from None
-    gymnasium.register_envs(ale_py)
+    gymnasium.register_envs(package("ale_py", f"{config.env} needs the package ale-py; run pip install ale-py"))
     if config.env in gymnasium.registry:
         return gymnasium.registry[config.env].kwargs["game"]
     games = [name for name in gymnasium.registry if name.startswith("ALE/")]

@@ -18,6 +18,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 import gunreal.envs  # noqa: F401  (registers the library's own ids)
+from gunreal.config.packages import package
 from gunreal.config.plugins import FIND_MODULE, is_missing, place
 from gunreal.config.schema import Config, ConfigError, did_you_mean
 from gunreal.config.warning import warn
@@ -244,10 +245,8 @@ def _check_spaces(config: Config, env: gymnasium.Env | FunctionalEnv) -> None:
 
 
 def _register_vizdoom(config: Config) -> None:
-    try:
-        importlib.import_module("vizdoom.gymnasium_wrapper")
-    except ModuleNotFoundError:
-        raise ConfigError(f'{config.env} needs a missing package; run pip install "gunreal[vizdoom]"') from None
+    package("vizdoom", f'{config.env} needs a missing package; run pip install "gunreal[vizdoom]"')
+    importlib.import_module("vizdoom.gymnasium_wrapper")
 
 
 def _is_atari(spec: EnvSpec) -> bool:

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import numpy as np
 
-from gunreal.config.schema import ConfigError
+from gunreal.config.packages import package
 from gunreal.envs import vizdoom_launch, vizdoom_map
 
 _RESOLUTIONS = ((160, 120), (320, 240), (640, 480))
@@ -30,11 +30,7 @@ def pixel_step(depth: bool) -> int:
 
 def load() -> ModuleType:
     """Imports vizdoom. Raises ConfigError if it is not installed."""
-    try:
-        import vizdoom
-    except ModuleNotFoundError:
-        raise ConfigError('ViZDoom is not installed; run pip install "gunreal[vizdoom]"') from None
-    return vizdoom
+    return package("vizdoom", 'ViZDoom is not installed; run pip install "gunreal[vizdoom]"')
 
 
 class Engine:

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gunreal.config.checks import is_installed
 from gunreal.config.derived import is_device
+from gunreal.config.packages import is_installed
 from gunreal.config.resolve import Facts, resolved
 from gunreal.config.schema import ConfigError
 from gunreal.config.warning import warn

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gunreal.config.packages import package
 from gunreal.config.schema import ConfigError
 from gunreal.records import metrics
 from gunreal.records.writable import check_writable
@@ -170,10 +171,7 @@ def panels(groups: Mapping[str, Sequence[Path]], axes: Iterable[tuple[str, str]]
 
 def check_matplotlib() -> None:
     """Raises ConfigError if matplotlib is not installed."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise ConfigError("pictures need matplotlib: pip install 'gunreal[plot]'") from None
+    package("matplotlib", "pictures need matplotlib; run pip install 'gunreal[plot]'")
 
 
 def draw(drawn: Sequence[Panel], out: Path, title: str = "", note: str = "", width: int = 1) -> None:

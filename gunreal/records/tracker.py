@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gunreal.config.checks import is_installed
+from gunreal.config.packages import is_installed
 from gunreal.config.schema import Config, ConfigError
 
 _FOLDER, _ID = "wandb", "gunreal-id.txt"

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gunreal.config.folders import remedy
+from gunreal.config.packages import package
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
@@ -171,10 +172,7 @@ def _check(path: Path) -> None:
     if path.suffix != ".mp4":
         raise ConfigError(f"video {path} is not the name of an mp4 file; write FILE.mp4")
     check_writable(path, "the video ")
-    try:
-        import imageio_ffmpeg  # noqa: F401
-    except ImportError:
-        raise ConfigError('a video needs the package imageio-ffmpeg; run pip install "gunreal[video]"') from None
+    package("imageio_ffmpeg", 'a video needs the package imageio-ffmpeg; run pip install "gunreal[video]"')
 
 
 def _agent_steps_per_second(config: Config) -> float:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gunreal.config.checks import is_installed
+from gunreal.config.packages import is_installed
 from gunreal.config.schema import Config, ConfigError
 from gunreal.config.search import python
 from gunreal.experience.spec import Spec

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from pathlib import Path
 
 import pytest
 
-from gunreal.config.checks import check, is_installed
+from gunreal.config.checks import check
 from gunreal.config.files import load, save
 from gunreal.config.schema import Config, ConfigError
 
@@ -106,15 +104,3 @@ def test_other_scripts_and_tuples_can_be_saved(tmp_path):
     check(config)
     save(config, tmp_path / "config.toml")
     assert Config(**load(tmp_path / "config.toml")) == config
-
-
-def test_a_folder_is_not_an_installed_package(tmp_path, monkeypatch):
-    """Python takes it for a namespace package, such as the folder `wandb` that W&B writes."""
-    (tmp_path / "some_folder").mkdir()
-    (tmp_path / "some_package").mkdir()
-    (tmp_path / "some_package" / "__init__.py").touch()
-    monkeypatch.syspath_prepend(tmp_path)
-    assert not is_installed("some_folder") and is_installed("some_package") and not is_installed("some_other")
-    importlib.import_module("some_folder")  # which gives it a loader
-    assert not is_installed("some_folder")
-    monkeypatch.delitem(sys.modules, "some_folder")

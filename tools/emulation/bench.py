@@ -12,7 +12,7 @@ from gunreal_emulator.console import Console
 from gunreal_emulator.games import find_game
 
 from emulation.verify import actions_of, oracle
-from gunreal.config.checks import is_installed
+from gunreal.config.packages import is_installed
 
 ENVS = 8  # emulators in a vector environment
 
