@@ -16,14 +16,13 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
 from absl import flags
 
-from gunreal.acting.episodes import MAX_STEPS, Episode, play
+from gunreal.acting.episodes import MAX_STEPS, play, summarize
 from gunreal.config import folders
 from gunreal.config.flags import read
 from gunreal.config.schema import FIELDS, Config, ConfigError
@@ -31,25 +30,6 @@ from gunreal.config.warning import warn
 from gunreal.envs.step import AgentFailure
 from gunreal.records.video import NotWritten, Recorder
 from gunreal.run import Run, load
-
-
-def summarize(episodes: Sequence[Episode]) -> dict[str, Any]:
-    """Score statistics that JSON can hold. "std" is the population standard deviation, 0 for a single episode."""
-    episodes = sorted(episodes)
-    scores = np.array([episode.score for episode in episodes])
-    lengths = [episode.length for episode in episodes]
-    return {
-        "episodes": len(episodes),
-        "mean": float(scores.mean()),
-        "median": float(np.median(scores)),
-        "std": float(scores.std()),
-        "min": float(scores.min()),
-        "max": float(scores.max()),
-        "mean_length": float(np.mean(lengths)),
-        "cut": sum(episode.cut for episode in episodes),
-        "scores": scores.tolist(),
-        "lengths": lengths,
-    }
 
 
 def _define() -> flags.FlagValues:
@@ -108,9 +88,7 @@ def _open(name: str, values: flags.FlagValues) -> Run:
     return run
 
 
-def evaluate(
-    name: str, values: flags.FlagValues, on_step: Callable[[], object] | None = None
-) -> tuple[dict[str, Any], NotWritten | None]:
+def evaluate(name: str, values: flags.FlagValues) -> tuple[dict[str, Any], NotWritten | None]:
     """Plays the episodes. Returns the dict that `--json` prints, and why there is no video, if there should be one."""
     try:
         run = _open(name, values)
@@ -122,7 +100,7 @@ def evaluate(
     if values.video:
         recorder = Recorder(values.video, run)  # rejects a bad path before anything slow starts
     learner, sample = run.actor_critic, values.policy == "sample"
-    options = {"seed": values.seed, "sample": sample, "max_steps": values.max_steps, "on_step": on_step}
+    options = {"seed": values.seed, "sample": sample, "max_steps": values.max_steps}
     played, failure = [], None
     try:
         with recorder or contextlib.nullcontext():
@@ -195,21 +173,15 @@ def _flush(stdout: TextIO | None) -> None:
         library.fflush(ctypes.c_void_p.in_dll(library, "stdout"))
 
 
-def main(argv: Sequence[str] | None = None, on_step: Callable[[], object] | None = None) -> int:
-    """Runs the command.
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command. Returns the exit code: 0 for success, 2 for invalid input, 130 if interrupted.
 
-    Args:
-      argv: the command line.
-      on_step: function called after each step of an environment.
-
-    Returns:
-      The exit code: 0 for success, 1 if the environment fails or the video could not be written, 2 for invalid input,
-      130 if interrupted.
+    It is 1 if the environment fails or the video could not be written.
     """
     try:
         name, values = _parse(argv or ["python -m gunreal.evaluate", *sys.argv[1:]])
         with _prints_to_stderr() if values.json else contextlib.nullcontext():
-            result, failure = evaluate(name, values, on_step)
+            result, failure = evaluate(name, values)
     except (ConfigError, AgentFailure) as error:
         warn(str(error))
         return 2 if isinstance(error, ConfigError) else 1

@@ -15,13 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gunreal.acting.episodes import Episode, play
+from gunreal.acting.episodes import Episode, play, summarize
 from gunreal.config import folders
 from gunreal.config.files import save
 from gunreal.config.packages import package
 from gunreal.config.schema import Config, ConfigError
 from gunreal.config.values import one_line
-from gunreal.evaluate import summarize
 from gunreal.records import card, checkpoint, curves, interface, metrics
 from gunreal.run import Run, load
 

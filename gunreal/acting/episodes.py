@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -80,6 +80,25 @@ def play(
     if episodes < 1:
         raise ValueError(f"cannot play {episodes} episodes; play at least 1")
     return _play(learner, config, spec, episodes, seed, sample, max_steps, watch, on_step)
+
+
+def summarize(episodes: Sequence[Episode]) -> dict[str, Any]:
+    """Score statistics that JSON can hold. "std" is the population standard deviation, 0 for a single episode."""
+    episodes = sorted(episodes)
+    scores = np.array([episode.score for episode in episodes])
+    lengths = [episode.length for episode in episodes]
+    return {
+        "episodes": len(episodes),
+        "mean": float(scores.mean()),
+        "median": float(np.median(scores)),
+        "std": float(scores.std()),
+        "min": float(scores.min()),
+        "max": float(scores.max()),
+        "mean_length": float(np.mean(lengths)),
+        "cut": sum(episode.cut for episode in episodes),
+        "scores": scores.tolist(),
+        "lengths": lengths,
+    }
 
 
 def _play(

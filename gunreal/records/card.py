@@ -21,7 +21,7 @@ def text(config: Config, repo_id: str, step: int, scores: Mapping[str, Any], cur
       config: configuration of the run.
       repo_id: name of the repository.
       step: agent steps of the weights.
-      scores: statistics of an evaluation, as `gunreal.evaluate.summarize` returns them.
+      scores: statistics of an evaluation, as `gunreal.acting.episodes.summarize` returns them.
       curve: name of the picture of the learning curve, or None.
     """
     from huggingface_hub import EvalResult, ModelCardData

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import IO, Any
 
 from gunreal.config.derived import is_device
@@ -22,46 +23,39 @@ from gunreal.config.folders import command, remedy
 from gunreal.config.search import python
 from gunreal.config.warning import warn
 from gunreal.envs import process_groups
-from gunreal.records import checkpoint
+from gunreal.records import checkpoint, metrics
 from gunreal.runtime.base import BaseSystem
 
 KEYS = ("eval_step", "eval_score_mean", "eval_score_std", "eval_length_mean")
 _FOLDER = "evaluation"
-_KEPT = 2**20  # bytes of output
-_RESULT = '{"run": '  # the beginning of the result
+_KEPT = 2**16  # bytes of errors
 # Seconds added to the environment's timeout, before the first step and after it. Next to a busy process of normal
 # priority, one of the lowest gets 1/70 of a processor, and next to several even less. Seconds of work then take
 # minutes, such as compiling the network for fewer environments, and loading the backend may take most of an hour.
 _STARTING, _STARVED = 3600.0, 900.0
-# Ends with the server, as agent processes do.
-_BOOT = """import os, threading
-os.nice(19)
-command, alive = pickle.load(sys.stdin.buffer)
-from gunreal.envs.process_groups import exit_with_the_server
-threading.Thread(target=exit_with_the_server, daemon=True).start()
-from gunreal.evaluate import main
-sys.exit(main(command, on_step=lambda: os.utime(alive)))"""
+_BOOT = "from gunreal.runtime.playing import main\nmain()"
 
 
 class Evaluation:
     """Starts evaluations when they are due, and collects their scores.
 
-    With `eval_steps` they are due at multiples of it, also after a resume. An evaluation that is due while another one
-    runs waits for it, and then uses the newest weights. One that takes no step for too long is killed.
+    With `eval_steps` they are due at multiples of it, also after a resume, which makes up for one that the end of the
+    run has cut off. An evaluation that is due while another one runs waits for it. Both then use the newest weights.
+    One that takes no step for too long is killed.
     """
 
     def __init__(self, system: BaseSystem):
         self._system, self._config = system, system.config
         self._folder = system.run_dir / _FOLDER
         shutil.rmtree(self._folder, ignore_errors=True)  # left by a run that was killed
-        self._since, self._next = time.monotonic(), self._multiple_after(system.metrics.step)
+        self._step = _last_evaluated(system.run_dir / metrics.FILE)  # the newest weights that need no evaluation
+        self._since, self._next = time.monotonic(), self._multiple_after(self._step)
         self._popen: subprocess.Popen[bytes] | None = None
-        self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        self._scores: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         # The process sets the time of this file after each step.
         self._alive: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._last_sign, self._heard, self._patience = 0, 0.0, 0.0
-        self._step = system.metrics.step  # of the newest weights that need no evaluation
         self._found: list[dict[str, Any]] = []
 
     def _multiple_after(self, step: int) -> int:
@@ -97,7 +91,7 @@ class Evaluation:
     def close(self) -> None:
         """Ends the current evaluation, if there is one, and removes its files."""
         self._kill()
-        for file in (self._output, self._errors, self._alive):
+        for file in (self._scores, self._errors, self._alive):
             file.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -139,9 +133,7 @@ class Evaluation:
         except OSError as error:
             warn(f"no evaluation at step {self._step}: {error}; {remedy(system.run_dir, error)}")
             return
-        run, episodes = str(system.run_dir.resolve()), str(self._config.eval_episodes)
-        command = ["evaluate", run, "--checkpoint", str(path.resolve()), "--episodes", episodes, "--json"]
-        for file in (self._output, self._errors):
+        for file in (self._scores, self._errors):
             os.ftruncate(file.fileno(), 0)
             file.seek(0)
         self._last_sign, self._heard = self._sign(), time.monotonic()
@@ -151,7 +143,7 @@ class Evaluation:
         except OSError as error:
             warn(f"no evaluation at step {self._step}: {error}; free some memory, or stop other processes")
             return
-        told = pickle.dumps((command, self._alive.fileno()))
+        told = pickle.dumps((system.run_dir, path, self._alive.fileno(), self._scores.fileno()))
         with contextlib.suppress(BrokenPipeError):  # it died immediately, which `tick` reports
             self._popen.stdin.write(pickle.dumps(sys.path) + told)  # type: ignore[union-attr]
             self._popen.stdin.flush()  # type: ignore[union-attr]
@@ -160,9 +152,9 @@ class Evaluation:
         return subprocess.Popen(
             python(_BOOT),
             stdin=subprocess.PIPE,
-            stdout=self._output,
+            stdout=subprocess.DEVNULL,  # environments may print
             stderr=self._errors,
-            pass_fds=(self._alive.fileno(),),
+            pass_fds=(self._alive.fileno(), self._scores.fileno()),
             process_group=0,  # not a session of its own: Linux weighs nice values within a session only
             env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu"},
         )
@@ -170,13 +162,18 @@ class Evaluation:
     def _collect(self, ended: subprocess.Popen[bytes]) -> None:
         _close_input(ended)
         self._popen = None
-        result = None if ended.returncode else _result(_end(self._output))
-        if result is None:
+        result = None if ended.returncode else _end(self._scores)
+        if not result:
             reason = (_end(self._errors).strip() or f"exit code {ended.returncode}").splitlines()[-1]
             warn(f"the evaluation at step {self._step} failed: {reason}")
             return
-        scores = (result[key] for key in ("step", "mean", "std", "mean_length"))
-        self._found.append(dict(zip(KEYS, scores, strict=True)))
+        self._found.append(dict(zip(KEYS, (self._step, *json.loads(result)), strict=True)))
+
+
+def _last_evaluated(file: Path) -> int:
+    """The step of the last evaluation in a file of metrics, or 0."""
+    lines = metrics.read(file) if file.exists() else []
+    return max((line["eval_step"] for line in lines if line.get("eval_step")), default=0)
 
 
 def _close_input(process: subprocess.Popen[bytes]) -> None:
@@ -185,14 +182,6 @@ def _close_input(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end(file: IO[bytes]) -> str:
-    """The last part of a file as text. Environments may print without an end."""
+    """The last part of a file as text."""
     size = os.fstat(file.fileno()).st_size
     return os.pread(file.fileno(), _KEPT, max(0, size - _KEPT)).decode(errors="replace")
-
-
-def _result(text: str) -> dict[str, Any] | None:
-    """What `gunreal evaluate --json` has printed. Libraries may print when they are loaded, and when a process ends."""
-    with contextlib.suppress(ValueError):
-        found: dict[str, Any] = json.JSONDecoder().raw_decode(text, text.rindex(_RESULT))[0]
-        return found
-    return None

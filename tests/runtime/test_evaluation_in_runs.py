@@ -1,10 +1,18 @@
 from __future__ import annotations
 
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+
 import pytest
 from trained import short_run
 
 import gunreal
 from gunreal.acting.episodes import play
+from gunreal.config.search import python
+from gunreal.runtime import evaluation
 
 
 def test_a_serial_run_is_the_same_with_and_without(tmp_path):
@@ -25,3 +33,16 @@ def test_a_parallel_run_evaluates(tmp_path):
     run = gunreal.train(gunreal.Config(**options, steps=300, logdir=str(tmp_path), name="parallel"), show=False)
     (line,) = (line for line in run.metrics if line["eval_step"])
     assert line["eval_step"] >= 300 and -1 <= line["eval_score_mean"] <= 1 and line["eval_length_mean"] == 9
+
+
+def test_the_process_shows_each_step(tmp_path):
+    """Or it would be killed for taking none."""
+    run = short_run(tmp_path, "plain", steps=100)
+    with tempfile.TemporaryFile() as alive, tempfile.TemporaryFile() as scores:
+        os.utime(alive.fileno(), (1, 1))
+        files = alive.fileno(), scores.fileno()
+        process = subprocess.Popen(python(evaluation._BOOT), stdin=subprocess.PIPE, pass_fds=files)
+        process.stdin.write(pickle.dumps(sys.path) + pickle.dumps((run.path, run.checkpoint, *files)))
+        process.stdin.flush()
+        assert process.wait() == 0 and os.fstat(alive.fileno()).st_mtime > 1
+        process.stdin.close()
