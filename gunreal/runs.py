@@ -17,7 +17,8 @@ from gunreal.records import metrics
 
 _COLUMNS = ("run", "env", "tasks", "seed", "step", "steps", "minutes", "score", "state")
 _LEFT = ("run", "env", "tasks", "state")
-_SILENCE = 60.0  # seconds without a new line of metrics after which a run is no longer going on
+# Seconds without a new line of metrics after which a run is no longer going on, where the file system has no locks.
+_SILENCE = 60.0
 
 
 def table(logdir: str) -> list[dict[str, Any]]:
@@ -62,11 +63,13 @@ def _row(run_dir: Path) -> dict[str, Any]:
 
 
 def _state(run_dir: Path, config: Config, stopped_by: str) -> str:
-    if stopped_by:
+    busy = folders.is_busy(run_dir)
+    if stopped_by and not busy:
         return {"steps": "finished", "error": "failed"}.get(stopped_by, "stopped")
-    file = next(path for name in (metrics.FILE, folders.CONFIG) if (path := run_dir / name).exists())
-    quiet = time.time() - file.stat().st_mtime
-    return "running" if quiet < _SILENCE + 2 * config.metrics_seconds else "ended"
+    if busy is None:
+        file = next(path for name in (metrics.FILE, folders.CONFIG) if (path := run_dir / name).exists())
+        busy = time.time() - file.stat().st_mtime < _SILENCE + 2 * config.metrics_seconds
+    return "running" if busy else "ended"
 
 
 def _text(rows: Sequence[dict[str, Any]]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import sys
@@ -38,8 +40,15 @@ def make(tmp_path):
     return make
 
 
-def test_runs_are_listed_oldest_first_with_their_last_score(make, capsys):
-    make("new", (10, 6.0, None), steps=1000, age=5)
+@pytest.fixture
+def hold():
+    """Locks the folder of a run, as a process does that trains it."""
+    with contextlib.ExitStack() as stack:
+        yield lambda run_dir: stack.enter_context(folders.locked(run_dir))
+
+
+def test_runs_are_listed_oldest_first_with_their_last_score(make, hold, capsys):
+    hold(make("new", (10, 6.0, None), steps=1000, age=5) / "new")
     logdir = make("old", (50, 60.0, 1.25), (2000, 90.0, None, "steps"), steps=2000, tasks=("pc", "vr"), seed=3, age=99)
     (logdir / "notes").mkdir()  # not a run
     assert main(["gunreal", "runs", "--logdir", str(logdir)]) == 0
@@ -51,25 +60,32 @@ def test_runs_are_listed_oldest_first_with_their_last_score(make, capsys):
 
 
 @pytest.mark.parametrize(
-    ("stopped_by", "age", "state"),
+    ("stopped_by", "state"),
     [
-        ("steps", 0, "finished"),
-        ("SIGINT", 0, "stopped"),
-        ("callback", 0, "stopped"),
-        ("error", 0, "failed"),
-        ("", 0, "running"),
-        ("", 500, "ended"),
+        ("steps", "finished"),
+        ("SIGINT", "stopped"),
+        ("callback", "stopped"),
+        ("error", "failed"),
+        ("", "ended"),  # it was killed
     ],
 )
-def test_states(make, stopped_by, age, state):
+def test_states(make, hold, stopped_by, state):
     line = (10, 6.0, 1.0, stopped_by) if stopped_by else (10, 6.0, 1.0)
-    (row,) = runs.table(str(make("x", line, age=age)))
-    assert row["state"] == state
+    logdir = make("x", line, age=500)
+    assert runs.table(str(logdir))[0]["state"] == state
+    hold(logdir / "x")  # resumed, or the last evaluation is waited for
+    assert runs.table(str(logdir))[0]["state"] == "running"
 
 
-def test_a_run_is_silent_between_its_lines(make):
-    (row,) = runs.table(str(make("x", (10, 6.0, 1.0), age=100, metrics_seconds=60.0)))
-    assert row["state"] == "running"
+@pytest.mark.parametrize(("seconds", "age", "state"), [(5.0, 0, "running"), (60.0, 100, "running"), (5.0, 99, "ended")])
+def test_states_on_a_file_system_without_locks(make, monkeypatch, seconds, age, state):
+    """A run is silent between its lines."""
+
+    def none(*_):
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(folders.fcntl, "flock", none)
+    assert runs.table(str(make("x", (10, 6.0, 1.0), age=age, metrics_seconds=seconds)))[0]["state"] == state
 
 
 def test_a_run_goes_on_from_the_moment_of_its_resume(tmp_path, monkeypatch):
@@ -90,8 +106,9 @@ def test_a_run_goes_on_from_the_moment_of_its_resume(tmp_path, monkeypatch):
     assert seen == ["running", "stopped"] * 2
 
 
-def test_a_run_that_has_just_begun_and_one_that_cannot_be_read(make, capsys):
+def test_a_run_that_has_just_begun_and_one_that_cannot_be_read(make, hold, capsys):
     logdir = make("begun")
+    hold(logdir / "begun")
     (make("broken") / "broken" / folders.CONFIG).write_text("steps = [")
     (make("damaged", (10, 6.0, 1.0)) / "damaged" / metrics.FILE).write_text('{"step": 1\n{"step": 2}\n')
     assert runs.main(["gunreal runs", "--logdir", str(logdir), "--json"]) == 0

@@ -163,6 +163,20 @@ def locked(run_dir: str | Path) -> Iterator[None]:
         os.close(folder)
 
 
+def is_busy(run_dir: str | Path) -> bool | None:
+    """Whether a process trains the run. None if the file system has no locks. Raises OSError if there is no folder."""
+    folder = os.open(run_dir, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(folder)
+
+
 def runs(logdir: Path) -> list[Path]:
     """The folders of the runs in `logdir`, oldest first. Raises OSError."""
     files = sorted(logdir.glob(f"*/{CONFIG}"), key=lambda path: path.stat().st_mtime)

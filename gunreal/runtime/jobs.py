@@ -94,13 +94,7 @@ class Job:
 
     def is_busy(self) -> bool:
         """Whether another process trains the run."""
-        try:
-            with folders.locked(self.path):
-                return False
-        except ConfigError:
-            return True
-        except OSError:
-            return False
+        return self.path.exists() and bool(folders.is_busy(self.path))
 
     def seconds_left(self, rate: float) -> float:
         """Estimates the training time that the run still needs, from a number of agent steps per second."""
