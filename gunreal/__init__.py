@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 
 if sys.argv[:1] == ["-m"]:  # `python -m gunreal.train`, which has put the current folder first
-    from gunreal.config.search import search_here
+    from gunreal.config.process import set_up
 
-    search_here()
+    set_up()
 
 import importlib
 from types import ModuleType

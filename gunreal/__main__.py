@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from gunreal import __version__
+from gunreal.config.process import set_up
 from gunreal.config.schema import ConfigError, close_match
-from gunreal.config.search import search_here
 from gunreal.config.warning import warn
 
 LISTS = {
@@ -39,7 +39,7 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns its exit code: 0 for success, 2 for invalid input, 130 if interrupted."""
     path, *words = argv or sys.argv
-    search_here()
+    set_up()
     program = "python -m gunreal" if Path(path).name == "__main__.py" else "gunreal"
     if not words or words[0] in ("--help", "-h", "help"):
         print(usage(program))

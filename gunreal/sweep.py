@@ -32,8 +32,8 @@ from typing import Any
 from gunreal.compare import text
 from gunreal.config import files, flags, folders, sweeps
 from gunreal.config.arguments import Arguments
+from gunreal.config.process import set_up
 from gunreal.config.schema import FIELDS, Config, ConfigError
-from gunreal.config.search import search_here
 from gunreal.config.sweeps import Planned, Sweep
 from gunreal.config.warning import warn
 from gunreal.records import checkpoint, comparison
@@ -105,7 +105,7 @@ def _check(given: dict[str, Any]) -> str:
     from gunreal.config.checks import check
     from gunreal.train import prepare, with_backend
 
-    search_here()
+    set_up()
     try:
         config = Config(**given)
         check(config)

@@ -19,8 +19,8 @@ import numpy as np
 from gunreal.acting.agent import Outbox, Worker, group_slices
 from gunreal.acting.process import Assignment
 from gunreal.config.plugins import place
+from gunreal.config.process import python
 from gunreal.config.schema import Config, ConfigError
-from gunreal.config.search import python
 from gunreal.envs import process_groups
 from gunreal.envs.step import AgentFailure
 from gunreal.experience import queues

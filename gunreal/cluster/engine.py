@@ -9,13 +9,14 @@ import secrets
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from typing import Any, NamedTuple
 
-from gunreal.cluster.guard import Guard, make_folder
+from gunreal.cluster.guard import Guard
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.step import AgentFailure
 
@@ -27,6 +28,10 @@ _SLICE = 0.5  # seconds of waiting between looks at the head
 _STORE = 512 * 2**20  # bytes of shared memory for weights and gradients, taken as they are needed
 _TERMINATED = (signal.SIGTERM, 1)  # exit codes of Ray's handlers of SIGTERM, before and after its node has started
 _LOCAL_REMEDY = "free some space in /tmp and /dev/shm"
+_SOCKET = (
+    "/ray12345678/session_2026-01-31_12-00-00_123456_1234567/sockets/plasma_store"  # an example of its longest path
+)
+_LONGEST_PATH = 107  # bytes of the path of a socket
 
 # Settings of a Ray that runs on this machine only. They are read when Ray is imported.
 _LOCAL = {
@@ -93,13 +98,14 @@ class Engine:
     def _connect(self, address: str) -> None:
         if ":" in address:
             _reach(address)
+        folder = "" if address else _make_folder()
         quiet = {"logging_level": "ERROR", "log_to_driver": False}
         try:
             if address:
                 self.ray.init(address=address, **quiet)
             else:
                 # The guard has to know the folder before Ray starts, because the start may be interrupted.
-                self._guard = Guard(make_folder())
+                self._guard = Guard(folder)
                 own = {"num_cpus": 1, "object_store_memory": _STORE, "include_dashboard": False}
                 self.ray.init(address="local", _temp_dir=self._guard.folder, **own, **quiet)
         except Exception as error:  # Ray raises many kinds, also plain ones if its start takes too long
@@ -294,3 +300,16 @@ def _kept_signals() -> Iterator[None]:
         raise
     finally:
         restore()
+
+
+def _make_folder() -> str:
+    """A new folder for one Ray, where Ray would have its own."""
+    linux = os.environ.get("TMPDIR") if sys.platform.startswith("linux") else None
+    parent = os.environ.get("RAY_TMPDIR") or linux or "/tmp"
+    longest = _LONGEST_PATH - len(_SOCKET)
+    if (length := len(os.fsencode(parent))) > longest:
+        raise ConfigError(
+            f"cannot start Ray on this machine: the path of its folder may have {longest} bytes, and {parent} has "
+            f"{length}; set RAY_TMPDIR=/tmp"
+        )
+    return tempfile.mkdtemp(prefix="ray", dir=parent)

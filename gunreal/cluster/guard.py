@@ -6,11 +6,9 @@ Ray itself ends two of its processes only after a minute, and leaves its folder 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -19,12 +17,6 @@ import psutil
 _PATIENCE = 10.0  # seconds for processes to end after they have been killed
 _PAUSE = 0.05  # seconds between looks at them
 _KEEP = b"keep"  # the input of the guard if the folder is to stay
-
-
-def make_folder() -> str:
-    """A new folder for one Ray, where Ray would have its own. Paths of sockets in it must be short, as on macOS."""
-    linux = os.environ.get("TMPDIR") if sys.platform.startswith("linux") else None
-    return tempfile.mkdtemp(prefix="ray", dir=os.environ.get("RAY_TMPDIR") or linux or "/tmp")
 
 
 class Guard:

@@ -26,8 +26,8 @@ import numpy as np
 
 from gunreal.config.derived import is_device
 from gunreal.config.plugins import place
+from gunreal.config.process import python
 from gunreal.config.schema import Config, ConfigError
-from gunreal.config.search import python
 from gunreal.envs import process_groups
 from gunreal.envs.make import erring, is_foreign, look, make
 from gunreal.envs.raw import Raw

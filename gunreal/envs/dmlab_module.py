@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from gunreal.config.process import python
 from gunreal.config.schema import Config, ConfigError
-from gunreal.config.search import python
 
 _ENGINES = {"software": "_sw", "hardware": "_hw"}  # endings of the names of Lab's own libraries
 _SPARE_FILES = 64  # descriptors left for everything else in the process

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from gunreal.config.derived import is_device
 from gunreal.config.folders import command, remedy
-from gunreal.config.search import python
+from gunreal.config.process import python
 from gunreal.config.warning import warn
 from gunreal.envs import process_groups
 from gunreal.records import checkpoint, metrics

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from gunreal.config.packages import is_installed
+from gunreal.config.process import python
 from gunreal.config.schema import Config, ConfigError
-from gunreal.config.search import python
 from gunreal.experience.spec import Spec
 from gunreal.records.writable import check_writable
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from gunreal.config.plugins import calling, lost_option
+from gunreal.config.process import python
 from gunreal.config.schema import ConfigError
-from gunreal.config.search import python
 from gunreal.experience.replay import TERMINATED, TRUNCATED
 from gunreal.experience.segment import Segment
 from gunreal.experience.spec import Spec

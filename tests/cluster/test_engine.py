@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import types
@@ -17,6 +18,24 @@ from gunreal.config.schema import Config, ConfigError
 from gunreal.runtime import signals
 
 
+@pytest.fixture
+def folder(monkeypatch):
+    """A folder with a short name for those of Ray."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        monkeypatch.setenv("RAY_TMPDIR", folder)
+        yield folder
+
+
+def test_a_folder_that_is_too_long_for_sockets_is_named(monkeypatch, tmp_path):
+    folder = tmp_path / ("long" * 20)
+    folder.mkdir()
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
+    monkeypatch.setenv("TMPDIR", str(folder))
+    with pytest.raises(ConfigError, match=rf"may have 31 bytes, and {folder} has {len(str(folder))}; set RAY_TMPDIR"):
+        Engine(Config(nodes=2))
+    assert not list(folder.iterdir())
+
+
 @pytest.mark.parametrize(
     ("address", "remedy"),
     [
@@ -24,7 +43,7 @@ from gunreal.runtime import signals
         ("auto", "start it with ray start --head, or"),
     ],
 )
-def test_an_error_of_ray_names_what_to_do(address, remedy, monkeypatch, tmp_path):
+def test_an_error_of_ray_names_what_to_do(address, remedy, folder):
     """Only a cluster has an address and a token."""
 
     def fail(**options):
@@ -32,7 +51,6 @@ def test_an_error_of_ray_names_what_to_do(address, remedy, monkeypatch, tmp_path
 
     found = Engine.__new__(Engine)
     found.ray, found._guard = types.SimpleNamespace(init=fail), None
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     with pytest.raises(ConfigError) as caught:
         found._connect(address)
     text = str(caught.value)
@@ -69,11 +87,10 @@ class HalfRay:
         (ValueError(), None),
     ],
 )
-def test_an_interrupted_start_leaves_nothing(monkeypatch, tmp_path, error, raised):
+def test_an_interrupted_start_leaves_nothing(monkeypatch, folder, error, raised):
     """Ray's handlers of SIGTERM raise SystemExit. The log files of a start that has failed are kept."""
     half = HalfRay(error)
     monkeypatch.setitem(sys.modules, "ray", half)
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     monkeypatch.setattr(engine, "_prepare_local", lambda: None)
     before = signal.getsignal(signal.SIGTERM)
     with signals.handled(), pytest.raises(KeyboardInterrupt if raised else ConfigError) as caught:
@@ -84,10 +101,9 @@ def test_an_interrupted_start_leaves_nothing(monkeypatch, tmp_path, error, raise
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_an_exit_without_a_signal_is_no_signal(monkeypatch, tmp_path):
+def test_an_exit_without_a_signal_is_no_signal(monkeypatch, folder):
     """Such as that of a user's own handler, or of a hook of Ray."""
     monkeypatch.setitem(sys.modules, "ray", HalfRay(SystemExit("the hook is wrong")))
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     monkeypatch.setattr(engine, "_prepare_local", lambda: None)
     with signals.handled(), pytest.raises(SystemExit, match="the hook is wrong"):
         Engine(Config(nodes=2))

@@ -11,7 +11,7 @@ from trained import short_run
 
 import gunreal
 from gunreal.acting.episodes import play
-from gunreal.config.search import python
+from gunreal.config.process import python
 from gunreal.runtime import evaluation
 
 

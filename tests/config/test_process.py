@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
+
+from gunreal.config.files import save
+from gunreal.config.schema import Config
 
 MINE = """
 import gymnasium
@@ -32,3 +36,14 @@ def test_the_standard_library_is_found_before_modules_of_the_user(folder, start)
         done = subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert "of the user" not in done.stderr and "failed" not in done.stderr
+
+
+@pytest.mark.parametrize("start", [["-m", "gunreal.runs"], ["-m", "gunreal", "runs"]])
+def test_a_terminal_may_lack_letters(start, tmp_path):
+    run_dir = tmp_path / "Läufe" / "größer"
+    run_dir.mkdir(parents=True)
+    save(Config(name="größer"), run_dir / "config.toml")
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, *start, "--logdir", "Läufe"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and r"gr\xf6\xdfer" in done.stdout, done.stderr

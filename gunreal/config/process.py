@@ -1,7 +1,8 @@
-"""Where Python looks for modules: in the standard library first, then in the current folder, as for `--env mine:make`.
+"""What a command sets in its own process, and how it starts others.
 
-Python itself looks in the current folder first, where a file `struct.py` or `queue.py` of the user would take the place
-of a module that this library or its backends need. Child processes search as this one does.
+Python itself looks for modules in the current folder first, where a file `struct.py` or `queue.py` of the user would
+take the place of a module that this library or its backends need. Here the current folder follows the standard library,
+because `--env mine:make` must be found. Child processes search as this one does.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ def python(program: str) -> list[str]:
     return [sys.executable, "-P", "-c", _SEARCH + program]
 
 
-def search_here() -> None:
-    """Lets this process find modules in the current folder, after those of the standard library."""
+def set_up() -> None:
+    """Lets this process find modules in the current folder, after those of the standard library, and print any text."""
     here = os.getcwd()
     found = [entry for entry in sys.path if entry not in ("", here)]
     library = [place for place, entry in enumerate(found) if entry in (_LIBRARY, f"{_LIBRARY}/lib-dynload")]
     found.insert(max(library, default=-1) + 1, "")
     sys.path[:] = found
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")  # the name of a run may have letters that a terminal lacks
