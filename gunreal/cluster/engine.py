@@ -28,9 +28,8 @@ _SLICE = 0.5  # seconds of waiting between looks at the head
 _STORE = 512 * 2**20  # bytes of shared memory for weights and gradients, taken as they are needed
 _TERMINATED = (signal.SIGTERM, 1)  # exit codes of Ray's handlers of SIGTERM, before and after its node has started
 _LOCAL_REMEDY = "free some space in /tmp and /dev/shm"
-_SOCKET = (
-    "/ray12345678/session_2026-01-31_12-00-00_123456_1234567/sockets/plasma_store"  # an example of its longest path
-)
+# An example of the longest path in its folder.
+_SOCKET = "/ray12345678/session_2026-01-31_12-00-00_123456_1234567/sockets/plasma_store"
 _LONGEST_PATH = 107  # bytes of the path of a socket
 
 # Settings of a Ray that runs on this machine only. They are read when Ray is imported.
