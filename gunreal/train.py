@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from gunreal.config import flags, folders
+from gunreal.config import flags, folders, plugins
 from gunreal.config.checks import check
 from gunreal.config.derived import is_cluster, is_device
 from gunreal.config.resolve import as_given, chosen
@@ -25,7 +25,7 @@ from gunreal.envs.raw import Raw
 from gunreal.envs.step import AgentFailure
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
-from gunreal.learning.registry import interface
+from gunreal.learning.registry import interface, load_network
 from gunreal.records import checkpoint, metrics, tracker
 from gunreal.records import interface as saved_interface
 from gunreal.runtime import memory, resuming, signals, starting
@@ -45,7 +45,7 @@ class Prepared(NamedTuple):
     """What `prepare` finds: the environment's interface, the tasks, and the raw observations and actions.
 
     Attributes:
-      config: the resolved configuration. What was "auto" of the settings of the machine is still so.
+      config: the resolved configuration. Settings of the machine other than the emulator may still be "auto".
     """
 
     spec: Spec
@@ -90,7 +90,17 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     recorded = recorded_fields(tasks, spec)
     if ignored := [name for name in raw.ignored if name not in recorded]:
         warn(f"learns from {raw.key!r}, and not from the other observations: {', '.join(ignored)}")
-    return Prepared(spec, tasks, raw, as_given(config, asked))
+    return Prepared(spec, tasks, raw, _complete(config, spec, tasks))
+
+
+def _complete(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> Config:
+    """The configuration with all options of its tasks and its network, whatever their defaults will be later."""
+    network = plugins.options(load_network(config, spec))
+    return dataclasses.replace(
+        config,
+        task={task.name: plugins.options(task) for task in tasks},
+        network_args={name: value for name, value in network.items() if name not in FIELDS},
+    )
 
 
 def check_fit(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> None:
@@ -176,18 +186,20 @@ def _train(
         starting.find(config)  # before this run has a folder, which would be found as well
     if is_device(config):
         config = dataclasses.replace(config, backend="jax")
+    asked = config
     spec, tasks, raw, config = prepare(config, given)
+    saved = as_given(config, asked)
     with signals.handled() as interruption:
-        run_dir = resumed_dir or folders.prepare_run_dir(config)
+        run_dir = resumed_dir or folders.prepare_run_dir(saved)
         with folders.locked(run_dir):
             resumed = resuming.start(config, run_dir) if resumed_dir else None
             try:
-                named = dataclasses.replace(config, name=run_dir.name)
-                here = named if is_cluster(named) else on_this_machine(named)  # a cluster has several machines
+                saved, config = (dataclasses.replace(each, name=run_dir.name) for each in (saved, config))
+                here = saved if is_cluster(saved) else on_this_machine(config)  # a cluster has several machines
                 system = _system_class(here)(here, spec, tasks, run_dir, resumed)
                 with contextlib.ExitStack() as on_error:
                     on_error.callback(system.close)
-                    folders.save_started(named, run_dir, chosen(named, here))  # a refused resume changes nothing
+                    folders.save_started(saved, run_dir, chosen(saved, here))  # a refused resume changes nothing
                     saved_interface.save(run_dir, spec, raw)
                     resuming.warn_without_update(config, resumed)
                     on_error.pop_all()

@@ -24,6 +24,7 @@ from gunreal.runtime.base import BaseSystem
 from gunreal.train import _close, _run, command, main, prepare
 
 CARTPOLE = "--env CartPole-v1"
+SIL = {"tasks": ("sil",), "task": {"sil": {"value_weight": 0.01}}}
 
 
 def saved_run(folder, blobs=None, **options):
@@ -51,7 +52,7 @@ def saved_run(folder, blobs=None, **options):
         ({}, {}, "--discount 0.5", "a resumed run cannot change discount from 0.99 to 0.5"),
         ({}, {"tasks": ("vr",)}, "--task vr.speed=3", "task 'vr' has no option 'speed'"),
         ({}, {}, "--task vr.weight=3", "task.vr has options, but vr is not in tasks"),
-        ({}, {"tasks": ("sil",)}, "--task sil.value_weight=2", "cannot change task.sil.value_weight from 0.01 to 2;"),
+        ({}, SIL, "--task sil.value_weight=2", "cannot change task.sil.value_weight from 0.01 to 2;"),
     ],
 )
 def test_runs_that_cannot_be_resumed(tmp_path, monkeypatch, capfd, blobs, options, flags, message):
@@ -73,6 +74,14 @@ def test_a_run_that_is_being_trained_can_not_be_resumed(tmp_path, capfd):
         assert main(["train", "--resume", str(run_dir), "--steps", "7"]) == 2
     assert capfd.readouterr().err.endswith("stop that one first, or start a new run\n")
     assert (run_dir / "config.toml").read_bytes() == before
+
+
+def test_a_run_has_all_options_of_its_tasks_and_its_network():
+    """So their defaults may change."""
+    config = Config(env="gunreal/Catch-v0", tasks=("pc",), task={"pc": {"weight": 0.5}}, network="impala")
+    config = prepare(config).config
+    assert config.task == {"pc": {"weight": 0.5, "discount": 0.9, "cell": 0}}
+    assert config.network_args == {"width": 1}
 
 
 def test_a_full_disk_at_the_start_is_one_line(tmp_path, monkeypatch, capfd):

@@ -18,7 +18,6 @@ from gunreal.config.checks import check
 from gunreal.config.files import load_saved, save
 from gunreal.config.resolve import OF_MACHINE
 from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, typed
-from gunreal.config.task_options import resumed, unchangeable
 
 CONFIG = "config.toml"
 
@@ -222,11 +221,37 @@ def resume_config(run_dir: str | Path, overrides: Mapping[str, Any]) -> Config:
         if name not in FIELDS:
             raise ConfigError(f"the configuration has no {name}{close_match(name, FIELDS) or '; leave it out'}")
         value, kept = typed(name, value), getattr(saved, name)
-        if name not in CHANGEABLE | {"logdir", "task"} and value != kept:
-            raise unchangeable(name, repr(kept), repr(value))
+        given = kept | value if isinstance(value, dict) else value  # a table may name a part of the options
+        if name not in CHANGEABLE | {"logdir", "task"} and given != kept:
+            raise _unchangeable(name, repr(kept), repr(value))
     changed = {name: typed(name, value) for name, value in overrides.items() if name in CHANGEABLE}
     if "task" in overrides:
-        changed["task"] = resumed(saved, typed("task", overrides["task"]))
+        changed["task"] = _task_options(saved, typed("task", overrides["task"]))
     config = dataclasses.replace(saved, **changed)
     check(config, changed)
     return config
+
+
+def _task_options(saved: Config, given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The options of the tasks that a run has saved, changed by those that are `given` when it is resumed.
+
+    Options of unknown tasks are added without a check. They are refused when the tasks are loaded.
+
+    Raises:
+      ConfigError: an option other than a weight would change.
+    """
+    table = {task: dict(options) for task, options in saved.task.items()}
+    for task, options in given.items():
+        for name, value in options.items():
+            kept = value if name == "weight" else saved.task.get(task, {}).get(name, value)
+            if value != kept:
+                raise _unchangeable(f"task.{task}.{name}", repr(kept), repr(value))
+            table.setdefault(task, {})[name] = value
+    return table
+
+
+def _unchangeable(name: str, kept: str, value: str) -> ConfigError:
+    """The error for a setting of a resumed run that may not change from `kept` to `value`."""
+    return ConfigError(
+        f"a resumed run cannot change {name} from {kept} to {value}; leave it out, or start a new run with --init"
+    )

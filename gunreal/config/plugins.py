@@ -185,6 +185,18 @@ def defaults(cls: type[Any]) -> dict[str, Any]:
     return found
 
 
+def options(plugin: Any) -> dict[str, Any]:
+    """The options of a plug-in with their values, without those that a TOML file cannot hold."""
+    values = {field.name: getattr(plugin, field.name) for field in dataclasses.fields(plugin) if field.init}
+    return {name: value for name, value in values.items() if _is_plain(value)}
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return isinstance(value, bool | int | float | str)
+
+
 def place(error: BaseException) -> str:
     """The error message and the line of the plug-in in which it occurred, as one line."""
     if isinstance(error, SyntaxError):

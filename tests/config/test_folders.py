@@ -17,18 +17,6 @@ from gunreal.config.checks import check
 from gunreal.config.files import load
 from gunreal.config.schema import FIELDS, Config, ConfigError
 
-SIZES = """
-import dataclasses
-from gunreal import AuxiliaryTask
-
-
-@dataclasses.dataclass(frozen=True)
-class Sizes(AuxiliaryTask):
-    name = "sizes"
-    units: int = 8
-    depths: tuple[int, ...] = (1, 2)
-"""
-
 
 def test_names_are_made_and_unique(tmp_path):
     config = Config(logdir=str(tmp_path / "new" / "runs"), tasks=("pc", "some.module:Mine"))
@@ -147,11 +135,9 @@ def test_resume_refuses_what_defines_the_run(tmp_path):
     assert set(FIELDS) >= folders.CHANGEABLE
 
 
-def test_of_the_tasks_only_weights_may_change(tmp_path, monkeypatch):
-    """A value that the run has not set is the default, as far as the class of the task is known."""
-    (tmp_path / "of_sizes.py").write_text(SIZES)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    saved = Config(logdir=str(tmp_path), name="a", tasks=("vr", "of_sizes:Sizes"), task={"sizes": {"units": 32}})
+def test_of_the_tasks_only_weights_may_change(tmp_path):
+    options = {"sizes": {"units": 32, "depths": [1, 2]}}
+    saved = Config(logdir=str(tmp_path), name="a", tasks=("vr", "of_sizes:Sizes"), task=options)
     path = folders.prepare_run_dir(saved)
     given = {"vr": {"weight": 0.25}, "sizes": {"units": 32, "depths": [1, 2]}}
     resumed = folders.resume_config(path, {"task": given})
