@@ -1,8 +1,12 @@
-"""What makes a run slow, counted instead of timed: bytes for each step."""
+"""What makes a run slow, counted instead of timed: bytes for each step, and compilations."""
 
 from __future__ import annotations
 
+import collections
+
 import numpy as np
+import pytest
+from learners import BACKEND, make_batch, make_learner
 
 from gunreal.experience import queues
 from gunreal.experience.segment import Layout
@@ -15,3 +19,28 @@ def test_a_step_costs_its_frame_and_few_bytes_more():
     layout = Layout(spec, agents=4, groups=2, replay_size=2000, extra={}, slots=2, mailboxes={})
     assert layout.nbytes() / (4 * layout.ring) < 84 * 84 + 64 and layout.ring < 2100
     assert max(np.dtype(kind).itemsize for kind in (queues.REQUEST, queues.ROLLOUT, queues.REPLY)) <= 24
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="JAX compiles for each size")
+def test_nothing_is_compiled_twice(monkeypatch):
+    """Whatever the number of rollouts in a batch and of agents in a prediction."""
+    from gunreal.learning.network import Network
+
+    traced = collections.Counter()
+
+    def counted(method):
+        def call(*args, **kwargs):
+            traced[method.__name__] += 1
+            return method(*args, **kwargs)
+
+        return call
+
+    for method in (Network.predict, Network.loss):
+        monkeypatch.setattr(Network, method.__name__, counted(method))
+    learner = make_learner()
+    for count in (3, 2, 5):
+        batch = make_batch(count)
+        learner.train(batch, 0.01)
+        for head in ("base", "fit"):
+            learner.predict(head, batch["observations"][:count])
+    assert traced == {"predict": 2, "loss": 1}
