@@ -256,7 +256,8 @@ class Worker:
             if sequence:
                 bootstrap = None if bootstraps is None else bootstraps[agent]
                 out = {name: array[agent, slot, ...] for name, array in self.targets[task.name].items()}
-                write_targets(task, self.replays[agent], sequence, bootstrap, out)
+                # Its group may have gone on since the sequence was sampled.
+                write_targets(task, self.replays[agent].at(group.first), sequence, bootstrap, out)
 
     def _publish(self, group: Group) -> None:
         """Passes the rollout before `first` to the trainers."""

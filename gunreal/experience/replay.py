@@ -21,6 +21,7 @@ from gunreal.config.schema import close_match
 from gunreal.experience.spec import Spec
 
 FIRST, TERMINATED, TRUNCATED, RESET = 1, 2, 4, 8
+_OF_ACTIONS = ("action", "reward", "log_mu", "value", "version")
 ALIGN = 64  # bytes; alignment of arrays for vector instructions
 
 
@@ -69,15 +70,24 @@ class Replay:
     Steps `oldest <= t < end` are complete. Of step `end` only the observation is available.
     """
 
-    def __init__(self, arrays: Mapping[str, np.ndarray], index: int, spec: Spec, replay_size: int):
-        """The ring of agent `index` in the `arrays` of its segment. The newest `replay_size` steps are the replay."""
-        self._arrays, self._index, self._replay_size = arrays, index, replay_size
+    def __init__(
+        self, arrays: Mapping[str, np.ndarray], index: int, spec: Spec, replay_size: int, end: int | None = None
+    ):
+        """The ring of agent `index` in the `arrays` of its segment.
+
+        The newest `replay_size` steps are the replay: those before `end`, or before the newest step if it is None.
+        """
+        self._arrays, self._index, self._replay_size, self._end = arrays, index, replay_size, end
         self.spec = spec
+
+    def at(self, end: int) -> Replay:
+        """The same ring as it was when it ended at `end`, while the agent goes on."""
+        return Replay(self._arrays, self._index, self.spec, self._replay_size, end)
 
     @property
     def end(self) -> int:
         """The number of the newest complete step plus one."""
-        return int(self._arrays["end"][self._index])
+        return int(self._arrays["end"][self._index]) if self._end is None else self._end
 
     @property
     def oldest(self) -> int:
@@ -106,14 +116,22 @@ class Replay:
             the weights that chose the action), "state" (float32 `[spec.state]`, with a recurrent network only: its
             state before `o_t` while acting; where FIRST is set, the network used zeros instead), or a recorded field.
           first: absolute number of the first step.
-          length: number of steps. Only "frame" and "state" may include step `end`.
+          length: number of steps. They may include step `end`, except of "action", "reward", "log_mu", "value" and
+            "version". "flags" then has no TERMINATED and TRUNCATED of that step.
 
         Raises:
           KeyError: there is no array with this name.
+          IndexError: the ring does not hold these steps.
         """
         if name not in self._arrays:
             raise KeyError(f"the replay has no {name!r}{close_match(name, self._arrays)}")
         array = self._arrays[name][self._index]
+        held = max(0, self.end - len(array) + 1), self.end + (name not in _OF_ACTIONS)
+        if not held[0] <= first <= first + length <= held[1]:
+            raise IndexError(
+                f"steps {first} to {first + length - 1} of {name!r} are not in the ring, which holds {held[0]} to "
+                f"{held[1] - 1}"
+            )
         start = first % len(array)
         rows = array[start : start + length]
         return rows.copy() if len(rows) == length else np.concatenate((rows, array[: length - len(rows)]))

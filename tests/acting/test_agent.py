@@ -12,6 +12,7 @@ from helpers import Bench
 from gunreal.acting.agent import group_slices
 from gunreal.acting.pool import TaskFailure
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED
+from gunreal.tasks.value_replay import ValueReplay
 
 
 @pytest.mark.parametrize(
@@ -146,11 +147,19 @@ def test_a_group_requests_its_actions_before_the_next_group_steps():
         assert waiting == [[], [(0, 0)]]
 
 
-def test_bootstraps_do_not_stop_the_stepping():
-    """Rollouts wait for their bootstraps, agents don't: not before the next rollout is full."""
+def test_bootstraps_do_not_stop_the_stepping(monkeypatch):
+    """Rollouts wait for their bootstraps, agents don't: not before the next rollout is full.
+
+    The targets are made from the replay as it was when the sequences were sampled.
+    """
+    ends, targets = [], ValueReplay.targets
+    monkeypatch.setattr(
+        ValueReplay, "targets", lambda self, replay, *rest: ends.append(replay.end) or targets(self, replay, *rest)
+    )
     with Bench("--T", ["vr", "rp", "helpers:Tracer"], agents=1, min_batch=12) as bench:
         assert bench.layout.slots == 3
         bench.start()
+        ends.clear()
         member = bench.members[0]
         for _ in range(30):
             member.step()
@@ -163,7 +172,7 @@ def test_bootstraps_do_not_stop_the_stepping():
         assert member.segment.end[0] == 8 and len(bench.rollouts) == 0  # the other task's is still owed
         bench.serve("tracer")
         member.step()
-        assert bench.rollouts.get(10, 0).tolist() == [(0, 0, 0)]  # the first rollout, not the newest
+        assert ends == [4] and bench.rollouts.get(10, 0).tolist() == [(0, 0, 0)]  # the first rollout, not the newest
         assert len(bench.requests["vr"]) == 1  # and the second one asks for its own
         bench.step(30, train=False)
         assert bench.rollouts.get(10, 0)["first"].tolist() == [4, 8]

@@ -46,6 +46,21 @@ def test_a_misspelt_field_is_explained():
         make_replay(VECTOR, episodes("--T -")).get("acton", 0, 2)
 
 
+def test_steps_that_the_ring_does_not_hold_are_refused():
+    """They would be those of other experience. Row `end` has an observation, but no action yet."""
+    segment = Segment(LAYOUT)
+    live(segment, 0, 3 * LAYOUT.ring)
+    replay, held = segment.agent(0), LAYOUT.ring - 1
+    end = replay.end
+    for name, last in (("frame", end), ("flags", end), ("action", end - 1), ("reward", end - 1)):
+        assert len(replay.get(name, end - held, last - (end - held) + 1)) in (held, held + 1)
+        for first, length in ((end - held - 1, 2), (last, 2), (-1, 1), (end, -1)):
+            with pytest.raises(
+                IndexError, match=f"of '{name}' are not in the ring, which holds {end - held} to {last}"
+            ):
+                replay.get(name, first, length)
+
+
 def test_final_observation_is_stacked_with_its_own_episode():
     frames = np.arange(6).reshape(6, 1)
     replay = make_replay(VECTOR._replace(stack=3), episodes("--T -"), frames=frames)

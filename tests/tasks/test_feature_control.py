@@ -26,7 +26,7 @@ def learned(task, replay, sequences, features, value):
         targets.append(task.targets(replay, ReplaySequence(first, length), bootstrap))
         steps = first + np.minimum(rows, length - 1)
         seen.append(features[steps])
-        masks.append((rows < length) & (replay.get("flags", first, VECTOR.t_max) & RESET == 0))
+        masks.append((rows < length) & (np.resize(replay.get("flags", first, length), len(rows)) & RESET == 0))
     batch = {name: tf.constant(np.stack([t[name] for t in targets])) for name in targets[0]}
     batch["mask"] = tf.constant(np.array(masks, np.float32))
     return task.returns(tf.constant(np.array(seen)), batch).numpy(), np.array(masks)
