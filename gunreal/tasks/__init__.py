@@ -1,6 +1,6 @@
 """Auxiliary tasks: the base class, helpers for writing tasks, and the built-in tasks in one file each.
 
-Import `masked_mean` inside `loss`, because it loads Keras and agent processes must not.
+Import `masked_mean` and `masks_ahead` inside `loss`, because they load Keras and agent processes must not.
 FIRST, TERMINATED, TRUNCATED and RESET are the bits of `replay.get("flags", ...)`.
 """
 
@@ -9,20 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Replay
-from gunreal.experience.returns import n_step_returns
+from gunreal.experience.returns import clip_rewards, n_step_returns
 from gunreal.experience.spec import RecordedField, Spec
 from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_sequence
 
 if TYPE_CHECKING:
-    from gunreal.learning.losses import masked_mean
+    from gunreal.learning.losses import masked_mean, masks_ahead
 
-__all__ = ["AuxiliaryTask", "RecordedField", "Replay", "ReplaySequence", "Spec", "masked_mean"]
-__all__ += ["n_step_returns", "pad", "uniform_sequence", "FIRST", "RESET", "TERMINATED", "TRUNCATED"]
+__all__ = ["AuxiliaryTask", "RecordedField", "Replay", "ReplaySequence", "Spec", "clip_rewards", "masked_mean"]
+__all__ += ["masks_ahead", "n_step_returns", "pad", "uniform_sequence", "FIRST", "RESET", "TERMINATED", "TRUNCATED"]
 
 
 def __getattr__(name: str) -> Any:
-    if name != "masked_mean":
+    if name not in ("masked_mean", "masks_ahead"):
         raise AttributeError(f"module 'gunreal.tasks' has no attribute {name!r}")
-    from gunreal.learning.losses import masked_mean
+    from gunreal.learning import losses
 
-    return masked_mean
+    return getattr(losses, name)
