@@ -102,14 +102,14 @@ def _check(given: dict[str, Any]) -> str:
 
     It has a process of its own, because an environment or a device may leave something behind.
     """
-    from gunreal.config.checks import check
+    from gunreal.config.checks import OF_IMAGES, check
     from gunreal.train import prepare, with_backend
 
     set_up()
     try:
         config = Config(**given)
         check(config)
-        prepare(with_backend(config, given))
+        prepare(with_backend(config, given), given.keys() - OF_IMAGES)  # which may be for another environment
     except ConfigError as error:
         return str(error)
     return ""

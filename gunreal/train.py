@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from gunreal.config import flags, folders, plugins
-from gunreal.config.checks import check
+from gunreal.config.checks import check, check_images
 from gunreal.config.derived import is_cluster, is_device
 from gunreal.config.resolve import as_given, chosen
 from gunreal.config.schema import FIELDS, Config, ConfigError
@@ -75,6 +75,7 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     asked = config
     with waiting(f"{config.env} to open"):
         spec, raw, config = interface(config)
+    check_images(asked, given, spec.is_image)
     if is_device(config):
         from gunreal.device.system import check_device
 

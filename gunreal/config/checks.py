@@ -28,6 +28,7 @@ _OF_CHOICES: dict[str, dict[str, Sequence[str]]] = {  # settings that only have 
     },
     "correction": {"epsilon": ("log_epsilon",)},
 }
+OF_IMAGES = {"observation", "frame_size", "layout"}  # fields without effect on vectors
 
 
 def check(config: Config, given: Collection[str] = frozenset(FIELDS)) -> None:
@@ -194,14 +195,25 @@ def _check_effect(config: Config, given: Collection[str]) -> None:
                 raise ConfigError(f"{name} has no effect {where}; leave it out or {fix}")
 
 
+def without_effect(config: Config) -> set[str]:
+    """The fields that others leave without effect."""
+    return {name for names, _, _ in _without_effect(config) for name in names}
+
+
 def _without_effect(config: Config) -> Iterator[tuple[Sequence[str], str, str]]:
     """The fields without effect: their names, the reason, and what would give them one."""
     if not (config.eval_steps or config.eval_minutes):
         yield ("eval_episodes",), "without evaluations", "add --eval_steps"
     if not config.tasks:
         yield ("task_share",), "without tasks", "add --tasks"
+        if config.algorithm != "dqn":
+            yield ("replay_fill",), "without tasks", "add --tasks"
     if not config.env.startswith("ALE/"):
-        yield ("protocol",), f"on {config.env}", "choose an Atari game, such as ALE/Pong-v5"
+        yield ("protocol", "emulator"), f"on {config.env}", "choose an Atari game, such as ALE/Pong-v5"
+    if config.scheduler == "off":
+        yield ("scheduler_seconds",), "without the scheduler", "add --scheduler on"
+    if config.serial:
+        yield ("run_ahead",), "in serial runs", "leave out --serial"
     for setting, choices in _OF_CHOICES.items():
         for choice, names in choices.items():
             if (value := getattr(config, setting)) != choice:
@@ -218,6 +230,13 @@ def _without_effect(config: Config) -> Iterator[tuple[Sequence[str], str, str]]:
         yield _OF_PROCESSES, "in device runs", "use --runner parallel"
     else:
         yield _OF_DEVICES, "outside of device runs", "use --runner device"
+
+
+def check_images(config: Config, given: Collection[str], is_image: bool) -> None:
+    """Raises ConfigError for the first field in `given` that has an effect on images only, if there are none."""
+    for name in sorted(OF_IMAGES):
+        if not is_image and _is_set(config, name, given):
+            raise ConfigError(f"{name} has no effect on {config.env}, which has no images; leave it out")
 
 
 def _is_set(config: Config, name: str, given: Collection[str]) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from absl import flags
 
 from gunreal.config import folders, usage
-from gunreal.config.checks import check
+from gunreal.config.checks import OF_IMAGES, check, without_effect
 from gunreal.config.files import File
 from gunreal.config.files import read as read_file
 from gunreal.config.schema import AUTO, AUTOMATIC, FIELDS, TYPES, Config, ConfigError, close_match, typed
@@ -35,8 +35,8 @@ class Extras(NamedTuple):
     Attributes:
       resume: folder of the run to continue, or None.
       given: fields set by the TOML file or by a flag, by name.
-      chosen: names of those that the user has chosen: all of them, or without those of a file that a run has saved,
-        because it sets all fields.
+      chosen: names of those that the user has chosen: without those of a file that a run has saved, because it sets
+        all fields, and without those of another file that may have no effect.
     """
 
     resume: Path | None
@@ -72,9 +72,18 @@ def from_flags(argv: Sequence[str]) -> tuple[Config, Extras]:
     if resume is not None:
         run_dir = folders.find(resume, given.pop("logdir", Config.logdir))
         return folders.resume_config(run_dir, given), Extras(run_dir, given, ())
-    config, chosen = Config(**given), found.keys() if file.version else given.keys()
+    config = Config(**given)
+    chosen = found.keys() if file.version else given.keys() - _lost(config, file, found)
     check(config, chosen)
     return config, Extras(None, given, chosen)
+
+
+def _lost(config: Config, file: File, found: Collection[str]) -> set[str]:
+    """The fields of a file that have lost their effect to a flag, such as `--tasks ''`, and those of images.
+
+    A file, such as that of a sweep, may be for several environments.
+    """
+    return (without_effect(config) - without_effect(Config(**file.values)) | OF_IMAGES) - set(found)
 
 
 def settings(argv: Sequence[str]) -> dict[str, Any]:

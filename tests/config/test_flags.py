@@ -125,6 +125,15 @@ def test_the_options_of_a_class_that_a_flag_leaves_out_are_dropped_if_no_other_c
         assert parse(f"--config={path}", f"--tasks={tasks}")[0].task == {"t": {"weight": 2}}
 
 
+def test_a_flag_may_take_the_effect_of_lines_of_the_file(tmp_path):
+    path = tmp_path / "a.toml"
+    path.write_text('env = "ALE/Pong-v5"\ntasks = ["pc"]\nreplay_fill = "full"\nprotocol = "v5"\nframe_size = 96\n')
+    for flags in (["--tasks="], ["--env=CartPole-v1", "--tasks="]):
+        assert not parse(f"--config={path}", *flags)[1].chosen & {"replay_fill", "frame_size"}
+    path.write_text('env = "CartPole-v1"\nprotocol = "v5"\n')
+    assert "protocol has no effect on CartPole-v1" in error(f"--config={path}")
+
+
 def test_another_environment_drops_the_files_env_args(tmp_path):
     path = tmp_path / "some.toml"
     path.write_text('env = "ALE/SpaceInvaders-v5"\n[env_args]\nframeskip = 3\n')
