@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -37,17 +35,6 @@ def names(run_dir) -> list[str]:
     return sorted(path.name for path in (run_dir / "checkpoints").iterdir())
 
 
-@contextlib.contextmanager
-def full_disk(nbytes: int):
-    """No file can grow beyond `nbytes`: writes are cut short and then fail, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 def test_roundtrip_is_exact(tmp_path):
     extra = {"metrics": {"step": 12, "scores": [1.5, -21.0]}, "nothing": None}
     path = checkpoint.save(tmp_path, 12, STATE, extra, {"serial": b"\x00\xff" * 9, "none": b""}, score=1.5)
@@ -61,18 +48,6 @@ def test_roundtrip_is_exact(tmp_path):
         np.testing.assert_array_equal(found.state[name], array)
     assert digest(found.state) == digest(STATE)
     np.testing.assert_array_equal(np.load(path)["torso/kernel"], STATE["torso/kernel"])
-
-
-def test_digest_sees_every_bit_name_shape_and_type():
-    base = digest(STATE)
-    kernel = STATE["torso/kernel"]
-    changed = kernel.copy()
-    changed[0, 0] = -0.0  # equal to 0.0, but another bit
-    others = [changed, kernel.reshape(3, 2), kernel.view(np.int32)]
-    digests = {base, *(digest(STATE | {"torso/kernel": other}) for other in others)}
-    digests.add(digest({name: array for name, array in STATE.items() if name != "empty"}))
-    assert len(digests) == 5
-    assert digest(dict(reversed(STATE.items()))) == base
 
 
 def test_the_newest_and_the_best_are_kept(tmp_path):
@@ -118,10 +93,11 @@ def test_best_without_hard_links(tmp_path, monkeypatch):
 
 
 def test_a_checkpoint_is_found_by_its_step(tmp_path):
-    path = checkpoint.save(tmp_path, 7, STATE, {})
+    path = checkpoint.save(tmp_path, 7, STATE, {}, score=1.0)
     assert checkpoint.find(tmp_path, 7) == checkpoint.find(tmp_path, "7") == path
+    assert checkpoint.load(tmp_path, "7").step == 7
     for unknown in (5, -1, "x" * 300, tmp_path / ("x" * 300)):
-        with pytest.raises(FileNotFoundError, match=r"^no checkpoint .*; available: 7$"):
+        with pytest.raises(FileNotFoundError, match=r"^no checkpoint .*; available: best, 7$"):
             checkpoint.find(tmp_path, unknown)
 
 
@@ -196,14 +172,6 @@ def test_the_best_one_alone_is_the_newest(tmp_path):
     assert names(tmp_path) == ["best.npz"] and checkpoint.load(tmp_path).step == 7
 
 
-def test_a_step_is_a_name(tmp_path):
-    for step in (1000, 2000):
-        checkpoint.save(tmp_path, step, STATE, {}, score=1.0)
-    assert checkpoint.load(tmp_path, "1000").step == 1000
-    with pytest.raises(FileNotFoundError, match="no checkpoint .*; available: best, 1000, 2000$"):
-        checkpoint.load(tmp_path, "3000")
-
-
 def test_none_at_all(tmp_path):
     for which in ("newest", "best", tmp_path / "other.npz"):
         with pytest.raises(FileNotFoundError) as caught:
@@ -215,15 +183,6 @@ def test_object_arrays_are_rejected_and_leave_no_file(tmp_path):
     with pytest.raises(ValueError, match="Object arrays"):
         checkpoint.save(tmp_path, 1, {"x": np.array([None])}, {})
     assert names(tmp_path) == []
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_FSIZE without a signal")
-def test_a_full_disk_leaves_the_older_ones(tmp_path):
-    checkpoint.save(tmp_path, 1, STATE, {})
-    with full_disk(100_000), pytest.raises(OSError):
-        checkpoint.save(tmp_path, 2, {"x": np.zeros(1_000_000, np.uint8)}, {})
-    assert names(tmp_path) == ["step_000000000001.npz"]
-    assert checkpoint.load(tmp_path).step == 1
 
 
 def test_a_kill_while_saving_leaves_the_older_ones(tmp_path):

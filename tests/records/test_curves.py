@@ -71,12 +71,6 @@ def test_runs_without_a_common_part_are_not_merged():
     assert [curve.label for curve in curves.merge("a", members)] == ["a (a_1)", "a (a_2)"]
 
 
-def test_time_has_a_unit_that_suits_it():
-    for seconds, unit in ((119, "seconds"), (120, "minutes"), (7199, "minutes"), (7200, "hours")):
-        panel = curves.Panel("seconds", "score_mean", [Curve("a", np.array([0.0, seconds]), np.zeros(2))])
-        assert curves._x_axis(panel)[1] == f"training time ({unit})"
-
-
 @pytest.fixture
 def figures(monkeypatch):
     """The figures that are drawn. None is written."""

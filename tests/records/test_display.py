@@ -103,22 +103,9 @@ def test_plain_lines_are_aligned():
         assert expected in lines[-1], expected
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (999, "999"),
-        (1000, "1k"),
-        (12_345, "12.3k"),
-        (999_499, "999k"),
-        (999_500, "1M"),
-        (999_999, "1M"),
-        (1_234_567, "1.23M"),
-        (999_499_999, "999M"),
-        (999_500_000, "1G"),
-    ],
-)
-def test_the_unit_of_a_count_suits_the_rounded_number(value, shown):
-    assert _count(value) == shown
+def test_the_unit_of_a_count_suits_the_rounded_number():
+    shown = {999: "999", 12_345: "12.3k", 999_499: "999k", 999_500: "1M", 1_234_567: "1.23M", 999_500_000: "1G"}
+    assert {value: _count(value) for value in shown} == shown
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])

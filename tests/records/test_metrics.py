@@ -3,8 +3,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import resource
-import sys
 import threading
 import time
 
@@ -205,23 +203,6 @@ def test_an_unwritable_folder_is_reported_at_the_start(tmp_path):
         (tmp_path / FILE).write_text(text)
         with pytest.raises(ConfigError, match=f"metrics.jsonl is damaged: {reason}; remove that line$"):
             MetricsWriter(tmp_path)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_FSIZE without a signal")
-def test_a_full_disk_is_reported_once_and_writing_is_retried(tmp_path, capsys):
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with MetricsWriter(tmp_path) as writer:
-        writer.write({"step": 1, "x": 0.5})
-        try:
-            resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / FILE).stat().st_size + 5, before[1]))
-            for step in (2, 3):
-                writer.write({"step": step, "x": 0.5})
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        warning = capsys.readouterr().err
-        assert warning.count("\n") == 1 and "cannot write metrics" in warning and "training continues" in warning
-        writer.write({"step": 4, "x": 0.5})
-    assert [line["step"] for line in read(tmp_path / FILE)] == [1, 4]
 
 
 def test_own_metrics_of_tasks_stay_in_all_later_lines():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
-from gunreal.records.tensorboard import EventFile, tag
+from gunreal.records.tensorboard import EventFile
 
 
 def events(folder: Path) -> list[Event]:
@@ -65,13 +65,3 @@ def test_errors_are_for_the_caller_and_another_try_works(tmp_path):
     file.add({"step": 2, "pps": 1.0})
     file.close()
     assert [event.step for event in events(tmp_path / "later")] == [0, 2]
-
-
-def test_tags():
-    assert [tag(name) for name in ("loss_pc", "queue_train", "pps", "grad_norm", "policy_lag_max")] == [
-        "loss/pc",
-        "queue/train",
-        "pps",
-        "grad_norm",
-        "policy/lag_max",
-    ]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from gunreal.config.schema import ConfigError
@@ -20,7 +22,11 @@ def test_names_that_cannot_be_written(tmp_path, name, message):
         check_writable(tmp_path / name, "the video ")
 
 
-def test_a_new_file_and_an_existing_one(tmp_path):
-    check_writable(tmp_path / "a")
-    (tmp_path / "a").touch()
-    check_writable(tmp_path / "a")
+def test_a_new_file_and_an_existing_one(tmp_path, monkeypatch):
+    path = tmp_path / "a"
+    check_writable(path)
+    path.touch()
+    check_writable(path)
+    monkeypatch.setattr(os, "access", lambda name, _: name != path)
+    with pytest.raises(ConfigError, match="/a; make it writable, or choose another file$"):
+        check_writable(path)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from unittest.mock import Mock
-
 import numpy as np
 import pytest
 from helpers import Bench, task_bootstrap
@@ -11,47 +9,9 @@ from helpers import Bench, task_bootstrap
 from gunreal.config.derived import rollouts_per_batch
 from gunreal.config.schema import Config
 from gunreal.experience import queues
-from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Past
+from gunreal.experience.replay import TERMINATED, TRUNCATED
 from gunreal.experience.spec import Spec
-from gunreal.runtime.trainer import Batch, Batcher, _rollouts
-
-# gamma 1/2, rewards clipped to 1. Step 1 terminates, row 2 only resets, step 3 is truncated.
-SPEC = Spec((1,), 1, "float32", 2, t_max=4, discount=0.5, reward_clip=1.0)
-ARRAYS = {
-    "action": np.array([[1, 0, 1, 1, 0]]),
-    "reward": np.array([[1, 3, 0, -2, 0]], np.float32),
-    "flags": np.array([[0, TERMINATED, RESET, TRUNCATED, RESET]], np.uint8),
-    "value": np.array([[5, 6, 7, 8, 10]], np.float32),
-    "version": np.array([[4, 4, 5, 5, 5]]),
-    "log_mu": np.array([[-1, -2, -3, -4, -5]], np.float32),
-}
-
-
-def rollout(**options):
-    return _rollouts(ARRAYS, SPEC, np.array([0]), np.array([0]), Config(**options))
-
-
-def test_returns_by_hand():
-    base = rollout(algorithm="a3c", correction="epsilon")
-    returns, mask = base["returns"][0], base["mask"][0]
-    assert returns[[0, 1, 3]].tolist() == [1.5, 1.0, 4.0]
-    assert mask.tolist() == [1, 1, 0, 1]
-    assert base["action"].tolist() == [[1, 0, 1, 1]] and base["version"].tolist() == [[4, 4, 5, 5]]
-    assert {name: array.dtype.name for name, array in base.items()} == {
-        "action": "int64", "returns": "float32", "mask": "float32", "version": "int64"
-    }  # fmt: skip
-
-
-def test_the_arguments_of_vtrace_by_hand():
-    base = rollout(algorithm="a3c", correction="vtrace")
-    assert base["truncated"].tolist() == [[0, 0, 0, 1]] and base["value_t"].tolist() == [[6, 7, 8, 10]]
-    assert base["discount"].tolist() == [[0.5, 0, 0.5, 0.5]] and base["reward"].tolist() == [[1, 1, 0, -1]]
-    assert base["log_mu"].tolist() == [[-1, -2, -3, -4]]
-
-
-def test_the_returns_of_ppo_by_hand():
-    """With lambda 0, these are rewards and the discounted values of the next observations."""
-    assert rollout(algorithm="ppo", gae_lambda=0.0)["returns"][0, [0, 1, 3]].tolist() == [1 + 6 / 2, 1, -1 + 10 / 2]
+from gunreal.runtime.trainer import Batcher, _rollouts
 
 
 def test_advantages_of_consecutive_rollouts_are_those_of_a_longer_one():
@@ -66,16 +26,6 @@ def test_advantages_of_consecutive_rollouts_are_those_of_a_longer_one():
     for name in ("advantage", "returns"):
         np.testing.assert_allclose(parts[name][[1, 3]].ravel(), whole[name][0], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(parts[name][[2, 0]].ravel(), whole[name][1], rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize(("agents", "groups"), [([0], {0}), ([1], {0}), ([2], {1}), ([3], {1}), ([1, 2, 2], {0, 1})])
-def test_a_batch_tells_the_groups_of_its_agents_once(agents, groups):
-    member = Mock(groups=[slice(0, 2), slice(2, 4)], segment=Mock(trained=np.zeros(4, int)))
-    batch = Batch({}, {member: np.array(agents)})
-    batch.release()
-    batch.release()
-    member.reply.assert_called_once_with(queues.TRAINED, groups)
-    assert member.segment.trained.tolist() == np.bincount(agents, minlength=4).tolist()
 
 
 def spy(batcher):
@@ -174,22 +124,6 @@ def test_agents_without_a_sequence_lend_masked_rows():
         assert not early["vr"]["mask"].any() and not early["rp"]["mask"].any()
         assert np.isfinite(early["observations"]).all() and early["base"]["mask"].any()
         assert late["vr"]["mask"].any() and late["rp"]["mask"].all()
-
-
-def test_a_recurrent_task_gets_the_past_of_its_own_sequence(monkeypatch):
-    with Bench("~", ["vr"], agents=2, replay_size=16) as bench:
-        (member,), batcher = bench.members, bench.batcher
-        monkeypatch.setattr(batcher, "_spec", bench.spec._replace(state=2))
-        monkeypatch.setattr(
-            member.segment, "past", lambda agents, steps: Past(np.stack((agents, steps[:, 0]), 1), steps, steps)
-        )
-        bench.start()
-        bench.step(30, train=False)
-        slots = member.segment.layout.slots
-        batch = batcher.gather([(member, agent, 4 * (slots - 1)) for agent in range(2)])
-        starts, lengths = member.segment.arrays["vr.sequence"][:, slots - 1].T
-        assert lengths.all() and batch["past"]["vr"].state.tolist() == list(map(list, enumerate(starts.tolist())))
-        assert batch["past"]["base"].state.tolist() == [[agent, 4 * (slots - 1)] for agent in range(2)]
 
 
 def test_next_waits_for_a_whole_batch():

@@ -6,6 +6,7 @@ import threading
 import weakref
 
 import pytest
+from training import wait_until
 
 from gunreal.runtime import crew as crew_module
 from gunreal.runtime.crew import Crew
@@ -13,14 +14,6 @@ from gunreal.runtime.crew import Crew
 
 def alive(name):
     return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith(f"{name}-"))
-
-
-def wait_until(condition, seconds=20.0):
-    for _ in range(int(seconds / 0.01)):
-        if condition():
-            return
-        threading.Event().wait(0.01)
-    pytest.fail("it did not happen")
 
 
 class Jobs:
@@ -77,17 +70,6 @@ def test_threads_give_way_by_their_nice_value_and_no_others_do():
     wait_until(lambda: values)
     crew.stop()
     assert set(values) == {min(19, before + 3)} and os.getpriority(os.PRIO_PROCESS, 0) == before
-
-
-def test_empty_work_is_not_done():
-    """An empty batch of requests is passed over like None."""
-    seen = []
-    source = iter([None, [], (), ["x"]])
-    crew = Crew("t2", lambda timeout: next(source, None), seen.append, print)
-    crew.resize(1)
-    wait_until(lambda: seen)
-    crew.stop()
-    assert seen == [["x"]]
 
 
 def test_resize_ends_the_newest_and_starts_new_ones():
@@ -158,34 +140,22 @@ def test_places_are_released_after_missing_work_and_errors():
 
 
 def test_idle_share(monkeypatch):
-    """Waiting takes 3 of every 4 seconds of one thread. Two threads have twice the time."""
-    now = 100.0
-    monkeypatch.setattr(crew_module.time, "monotonic", lambda: now)
-    finished = threading.Event()
-    rounds = iter([["a"], ["b"]])
+    """Waiting takes 3 of every 4 seconds."""
+    now, finished, rounds = [100.0], threading.Event(), iter([["a"], ["b"]])
+    monkeypatch.setattr(crew_module.time, "monotonic", lambda: now[0])
 
     def fetch(timeout):
-        nonlocal now
         item = next(rounds, None)
-        if item is None:
-            finished.set()
-        else:
-            now += 3
-        return item
+        now[0] += 3 if item else 0
+        return item or finished.set()
 
     def work(item):
-        nonlocal now
-        now += 1
+        now[0] += 1
 
     crew = Crew("t5", fetch, work, print)
     crew.resize(1)
     assert finished.wait(20)
     crew.stop()
-    crew._size = 1
     assert crew.idle_share() == pytest.approx(6 / 8)
-    now += 5
+    now[0] += 5
     assert crew.idle_share() == 0
-    crew._idle, now = 20.0, now + 10
-    assert crew.idle_share() == 1.0
-    crew._size, crew._idle, now = 2, 5.0, now + 10
-    assert crew.idle_share() == 0.25

@@ -50,18 +50,6 @@ def test_an_error_in_a_callback_ends_the_run_and_is_raised(tmp_path):
     assert gunreal.load(tmp_path / "run").metrics[-1]["stopped_by"] == "error"
 
 
-def test_checkpoints_begin_with_a_line_after_the_first_step(monkeypatch):
-    """A run that fails before leaves no folder. The next one is due after `checkpoint_minutes`."""
-    now, saved, metrics = 0.0, [], SimpleNamespace(step=0)
-    monkeypatch.setattr("gunreal.runtime.ticker.time.monotonic", lambda: now)
-    config, writer = gunreal.Config(metrics_seconds=1.0, checkpoint_minutes=5.0), SimpleNamespace(write=dict)
-    system = SimpleNamespace(config=config, resumed=None, metrics=metrics, writer=writer)
-    ticker = Ticker(system, SimpleNamespace(snapshot=dict, save=lambda: saved.append(now)), None)
-    for now, metrics.step in ((1.0, 0), (2.0, 5), (301.0, 6), (302.0, 7), (303.0, 8)):  # noqa: B007  the clock reads it
-        ticker()
-    assert saved == [2.0, 302.0]
-
-
 def test_the_wait_for_an_evaluation_is_not_training_time():
     done = []
     system = SimpleNamespace(

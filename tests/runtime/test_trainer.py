@@ -42,14 +42,32 @@ def test_trainer_reports_each_update():
         assert bench.batcher.next(0) is None
 
 
+class Watched(FakeLearner):
+    """Calls a function before each update."""
+
+    def __init__(self, seen=lambda batch: None):
+        super().__init__()
+        self._seen = seen
+
+    def train(self, batch, *now):
+        self._seen(batch)
+        return super().train(batch, *now)
+
+
+def trained(bench, learner, **options):
+    """What the trainer reports after the first batch of a run."""
+    metrics = RunMetrics()
+    bench.start().step(5, train=False)
+    Trainer(learner, bench.config, metrics, {"base": bench.config.t_max}, **options).work(bench.batcher.next(0))
+    return metrics.snapshot({}, {})
+
+
+PPO = {"agents": 4, "steps": 100, "algorithm": "ppo", "ppo_epochs": 3, "ppo_minibatches": 2, "min_batch": 16}
+
+
 def test_steps_count_once_if_a_batch_has_fewer_rollouts_than_minibatches():
-    with Bench("--T", agents=2, algorithm="ppo", ppo_epochs=2, ppo_minibatches=3, min_batch=8) as bench:
-        metrics = RunMetrics()
-        trainer = Trainer(FakeLearner(), bench.config, metrics, {"base": bench.config.t_max})
-        bench.start()
-        bench.step(5, train=False)
-        trainer.work(bench.batcher.next(0))
-        line = metrics.snapshot({}, {})
+    with Bench("--T", **(PPO | {"agents": 2, "ppo_epochs": 2, "ppo_minibatches": 3, "min_batch": 8})) as bench:
+        line = trained(bench, FakeLearner())
         assert (line["updates"], line["trained"]) == (4, 8)
 
 
@@ -63,53 +81,25 @@ def test_steps_count_once_if_a_batch_has_fewer_rollouts_than_minibatches():
     ],
 )
 def test_agents_go_on_in_the_last_epochs(options, released):
-    ppo = {"algorithm": "ppo", "ppo_epochs": 3, "ppo_minibatches": 2}
-    with Bench("~", agents=4, steps=100, min_batch=16, **(ppo | options)) as bench:
-        trained, seen = bench.members[0].segment.trained, []
-
-        class Learner:
-            version = 0
-
-            def train(self, batch, learning_rate, entropy, progress):
-                seen.append(trained.tolist())
-                return {"skipped": 0.0, "version": 0}
-
-        trainer = Trainer(Learner(), bench.config, RunMetrics(), {"base": bench.config.t_max})
-        bench.start()
-        bench.step(5, train=False)
-        trainer.work(bench.batcher.next(0))
-        assert seen == [[count] * 4 for count in released] and trained.tolist() == [1] * 4
+    with Bench("~", **(PPO | options)) as bench:
+        taken, seen = bench.members[0].segment.trained, []
+        trained(bench, Watched(lambda batch: seen.append(taken.tolist())))
+        assert seen == [[count] * 4 for count in released] and taken.tolist() == [1] * 4
 
 
 def test_a_run_in_a_hurry_leaves_the_rest_of_a_batch():
     """It ends after the present update. Its agents are told that their rollouts have been taken."""
-    with Bench("~", agents=4, steps=100, algorithm="ppo", ppo_epochs=3, ppo_minibatches=2, min_batch=16) as bench:
+    with Bench("~", **PPO) as bench:
         learner = FakeLearner()
-        lengths = {"base": bench.config.t_max}
-        trainer = Trainer(learner, bench.config, RunMetrics(), lengths, hurried=lambda: len(learner.trained) == 2)
-        bench.start()
-        bench.step(5, train=False)
-        trainer.work(bench.batcher.next(0))
+        trained(bench, learner, hurried=lambda: len(learner.trained) == 2)
         assert len(learner.trained) == 2 and bench.members[0].segment.trained.tolist() == [1] * 4
 
 
 def test_ppo_takes_advantages_and_learns_from_a_batch_several_times():
-    with Bench("--T", agents=4, steps=100, algorithm="ppo", ppo_epochs=3, ppo_minibatches=2, min_batch=16) as bench:
-        metrics, seen = RunMetrics(), []
-
-        class Learner:
-            version = 0
-
-            def train(self, batch, learning_rate, entropy, progress):
-                seen.append(batch["base"])
-                return {"skipped": 0.0, "version": 0}
-
-        trainer = Trainer(Learner(), bench.config, metrics, {"base": bench.config.t_max})
-        bench.start()
-        bench.step(5, train=False)
-        trainer.work(bench.batcher.next(0))
+    with Bench("--T", **PPO) as bench:
+        learner = FakeLearner()
+        line, seen = trained(bench, learner), [batch["base"] for batch in learner.trained]
         assert [sorted(base) for base in seen] == [["action", "advantage", "log_mu", "mask", "returns"]] * 6
-        line = metrics.snapshot({}, {})
         assert (line["updates"], line["trained"], line["batch_train"]) == (6, 16, 8)
         epoch = np.concatenate([base["advantage"][base["mask"] > 0] for base in seen[:2]])
         assert epoch.mean() == pytest.approx(0, abs=1e-5) and epoch.std() == pytest.approx(1, abs=1e-3)
@@ -140,23 +130,14 @@ def test_every_batch_and_every_seed_has_an_order_of_minibatches_of_its_own():
 )
 def test_tasks_take_part_in_a_share_of_the_updates(flags, expected):
     with Bench("~", ["vr"], agents=2, min_batch=8, task_share=0.5, **flags) as bench:
-        seen, compiled = [], []
-
-        class Learner(FakeLearner):
-            def train(self, batch, learning_rate, entropy, progress):
-                seen.append("vr" in batch)
-                self.version += 1
-                return {"skipped": 0.0, "version": 0}
-
-            def warm_up(self, batch):
-                compiled.append(("vr" in batch, sorted(batch["base"])))
-
-        trainer = Trainer(Learner(), bench.config, RunMetrics(), {"base": 4, "vr": bench.tasks[0].length(4)})
+        compiled, learner = [], FakeLearner()
+        learner.warm_up = lambda batch: compiled.append(("vr" in batch, sorted(batch["base"])))
+        trainer = Trainer(learner, bench.config, RunMetrics(), {"base": 4, "vr": bench.tasks[0].length(4)})
         bench.start()
         for batch in bench.step(30)[:4]:
             trainer.warm_up(batch)
             trainer.work(batch)
-        assert seen == [bool(part) for part in expected]
+        assert ["vr" in batch for batch in learner.trained] == [bool(part) for part in expected]
         assert len(compiled) == 8 and {with_tasks for with_tasks, _ in compiled[:2]} == {True, False}
         assert all("version" not in names for _, names in compiled)
 
@@ -181,18 +162,14 @@ def test_the_share_is_even(share, stride):
 def test_concurrent_updates_are_limited():
     computing, most, two = [], [], threading.Barrier(2, timeout=60)
 
-    class Learner:
-        version = 0
+    def together(batch):
+        computing.append(1)
+        two.wait()  # breaks unless a second one comes
+        most.append(len(computing))
+        two.wait()
+        computing.pop()
 
-        def train(self, batch, learning_rate, entropy, progress):
-            computing.append(1)
-            two.wait()  # breaks unless a second one comes
-            most.append(len(computing))
-            two.wait()
-            computing.pop()
-            return {"skipped": 0.0, "version": 0}
-
-    trainer = Trainer(Learner(), resolved(Config(algorithm="a3c")), RunMetrics(), {"base": 5}, at_once=2)
+    trainer = Trainer(Watched(together), resolved(Config(algorithm="a3c")), RunMetrics(), {"base": 5}, at_once=2)
     batch = {"base": {"version": np.zeros((1, 5), int), "mask": np.ones((1, 5), np.float32)}}
     batches = [Batch({**batch, "base": dict(batch["base"])}, {}) for _ in range(6)]
     threads = [threading.Thread(target=trainer.work, args=(each,)) for each in batches]
