@@ -10,8 +10,9 @@ import psutil
 import pytest
 from helpers import FakeLearner
 from scripted_env import FAILING, SCRIPTED
-from training import holders, is_gone, open_files, wait_until
+from training import holders, is_gone, open_files, use_dead_python, wait_until
 
+from gunreal.acting import pool
 from gunreal.acting.agent import Outbox
 from gunreal.acting.pool import Member, Pool, Remote
 from gunreal.acting.predictor import BasePredictor
@@ -65,16 +66,16 @@ def server(monkeypatch):
 
 
 def test_members_are_found_until_they_are_removed():
-    pool = Pool(rollouts=4, first=5)
-    members = [Member(pool.next_process(), LAYOUT) for _ in range(3)]
+    made = Pool(rollouts=4, first=5)
+    members = [Member(made.next_process(), LAYOUT) for _ in range(3)]
     for member in members:
-        pool.add(member)
-    snapshot = pool.members()
-    assert [member.process for member in snapshot] == [5, 6, 7] and pool.next == 8
-    assert pool.remove(6) is members[1]
-    assert pool.get(6) is None and pool.get(7) is members[2]
-    assert len(snapshot) == 3 and pool.members() == [members[0], members[2]]
-    assert pool.next_process() == 8  # no number twice
+        made.add(member)
+    snapshot = made.members()
+    assert [member.process for member in snapshot] == [5, 6, 7] and made.next == 8
+    assert made.remove(6) is members[1]
+    assert made.get(6) is None and made.get(7) is members[2]
+    assert len(snapshot) == 3 and made.members() == [members[0], members[2]]
+    assert made.next_process() == 8  # no number twice
     for member in members:
         member.close()
 
@@ -105,17 +106,6 @@ def test_memory_outlives_its_member():
     assert frames.sum() == frames.size
 
 
-def test_stuck_for(monkeypatch):
-    member = Member(0, LAYOUT)
-    monkeypatch.setattr("gunreal.acting.pool.time.monotonic", lambda: 1000.0)
-    assert member.stuck_for() == 0
-    member.segment.busy_since[1] = 990.0
-    assert member.stuck_for() == 10
-    member.segment.busy_since[0] = 985.0
-    assert member.stuck_for() == 15
-    member.close()
-
-
 def test_a_process_steps_and_leaves_in_order(server, tmp_path):
     """It closes its environments, and nothing of it stays behind."""
     before = open_files()
@@ -141,12 +131,15 @@ def test_a_process_steps_and_leaves_in_order(server, tmp_path):
     assert not holders(memory)
 
 
+def failing(marks, how, at=3, times=1):
+    """An environment that fails; `marks` is where it counts."""
+    return Config(env=FAILING, env_args={"how": how, "at": at, "times": times, "marks": str(marks)}, t_max=4)
+
+
 @pytest.mark.parametrize(("how", "code"), [("raise", 1), ("exit", 2), ("kill", -signal.SIGSEGV)])
 def test_a_crash_is_seen(server, tmp_path, how, code):
     """It is none of bad input, also if an environment exits with the code of the command for that."""
-    remote = server.start(
-        Config(env=FAILING, env_args={"how": how, "at": 3, "times": 9, "marks": str(tmp_path)}, t_max=4)
-    )
+    remote = server.start(failing(tmp_path, how, times=9))
     wait_until(remote.exited)
     assert remote.popen.returncode == code != EXIT_BAD_INPUT
     errors = remote.errors()
@@ -158,7 +151,7 @@ def test_a_crash_is_seen(server, tmp_path, how, code):
 def test_temporary_files_of_a_killed_process_are_removed(server, monkeypatch, tmp_path):
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    remote = server.start(Config(env=FAILING, env_args={"how": "file", "at": 3, "times": 1, "marks": str(tmp_path)}))
+    remote = server.start(failing(tmp_path, "file"))
     wait_until(remote.exited)
     assert [file.name for file in (tmp_path / "temporary").glob("gunreal-*/*")] == ["left-behind"]
     server.pool.remove(remote.process).close()
@@ -169,55 +162,43 @@ def test_temporary_files_of_a_killed_process_are_removed(server, monkeypatch, tm
 def test_children_of_a_process_end_with_it(server, monkeypatch, tmp_path, how):
     """Also where it has crashed, or has closed its environments and ended in order."""
     monkeypatch.setattr("gunreal.acting.pool._LEAVING", 60.0)
-    at = 3 if how == "orphan" else -1
-    remote = server.start(
-        Config(env=FAILING, env_args={"how": how, "at": at, "times": 1, "marks": str(tmp_path)}, t_max=4)
-    )
+    remote = server.start(failing(tmp_path, how, at=3 if how == "orphan" else -1))
     wait_until((tmp_path / "child").exists)
     if how == "orphan":
         wait_until(remote.exited)
-        assert remote.popen.returncode == -signal.SIGSEGV
     else:
         wait_until(lambda: remote.segment.end.min() >= 4)
         server.pool.remove(remote.process).close()
-        assert remote.popen.returncode == 0
+    assert remote.popen.returncode == (-signal.SIGSEGV if how == "orphan" else 0)
     wait_until(lambda: is_gone(int((tmp_path / "child").read_text())), 20)
 
 
 @pytest.mark.parametrize("how", ["child", "sleep"])
-def test_a_hanging_process_is_killed_with_its_children(server, tmp_path, how):
-    remote = server.start(
-        Config(env=FAILING, env_args={"how": how, "at": 3, "times": 1, "marks": str(tmp_path)}, t_max=4)
-    )
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_hanging_process_ends_with_its_children(server, tmp_path, how, is_killed):
+    """It is killed, or its server is gone, so that the kernel closes its input."""
+    remote = server.start(failing(tmp_path, how))
     wait_until(lambda: (tmp_path / "0").exists() and (how == "sleep" or (tmp_path / "child").exists()))
     wait_until(lambda: remote.stuck_for() > 0.1)
-    remote.kill()
-    assert remote.exited() and remote.popen.returncode == -signal.SIGKILL
+    if is_killed:
+        remote.kill()
+        remote.kill()  # once more does no harm
+        assert remote.exited() and remote.popen.returncode == -signal.SIGKILL
+    else:
+        remote.popen.stdin.close()
+        wait_until(remote.exited)
+        assert not os.path.exists(remote._folder.name)
     if how == "child":
         wait_until(lambda: is_gone(int((tmp_path / "child").read_text())))
-    remote.kill()  # once more does no harm
 
 
 def test_a_process_that_hangs_while_it_opens_its_environments(server, monkeypatch, tmp_path):
     monkeypatch.setattr("gunreal.acting.pool._STARTING", 0.0)
-    remote = server.start(Config(env=FAILING, env_args={"how": "sleep", "at": -1, "times": 1, "marks": str(tmp_path)}))
+    remote = server.start(failing(tmp_path, "sleep", at=-1))
     wait_until((tmp_path / "0").exists)
     wait_until(lambda: remote.stuck_for() > 0.1)
     server.pool.remove(remote.process).close()
     assert remote.popen.returncode == -signal.SIGKILL
-
-
-@pytest.mark.parametrize("how", ["child", "sleep"])
-def test_a_killed_server_takes_hanging_processes_with_it(server, tmp_path, how):
-    remote = server.start(
-        Config(env=FAILING, env_args={"how": how, "at": 3, "times": 1, "marks": str(tmp_path)}, t_max=4)
-    )
-    wait_until(lambda: (tmp_path / "0").exists() and (how == "sleep" or (tmp_path / "child").exists()))
-    remote.popen.stdin.close()  # what the kernel does when the server is gone
-    wait_until(remote.exited)
-    assert not os.path.exists(remote._folder.name)
-    if how == "child":
-        wait_until(lambda: is_gone(int((tmp_path / "child").read_text())))
 
 
 def test_bad_input_has_its_own_exit_code(server):
@@ -230,10 +211,7 @@ def test_bad_input_has_its_own_exit_code(server):
 
 
 def test_a_process_that_dies_before_it_has_read_anything(server, monkeypatch, tmp_path):
-    program = tmp_path / "python"
-    program.write_text("#!/bin/sh\necho no such luck >&2\nexit 3\n")
-    program.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(program))
+    use_dead_python(tmp_path, monkeypatch)
     monkeypatch.setattr(sys, "path", sys.path + ["/x" * 2**17])  # more than its input pipe holds
     remote = server.start(Config(env=SCRIPTED))
     wait_until(remote.exited)
@@ -251,3 +229,21 @@ def test_kept_errors_are_bounded(server, tmp_path):
     os.write(fd, b"again")  # at the file's end, as the process would
     remote.trim_errors()
     assert remote.errors() == "again"
+
+
+def test_its_libraries_use_one_thread(server, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    environment = psutil.Process(server.start(Config(env=SCRIPTED)).popen.pid).environ()
+    assert (environment["OMP_NUM_THREADS"], environment["OPENBLAS_NUM_THREADS"]) == ("1", "1")
+
+
+def test_the_time_to_leave_begins_when_it_is_told_to(monkeypatch):
+    """Several are told at once, and closing them takes no longer than closing one."""
+    remote, now, slept = Remote(0, Config(), LAYOUT, Outbox((), 1, 1)), 100.0, []
+    monkeypatch.setattr(pool.time, "monotonic", lambda: now)
+    monkeypatch.setattr(pool.time, "sleep", slept.append)
+    monkeypatch.setattr(remote, "exited", lambda: len(slept) > 3)
+    remote.leave()
+    now += pool._LEAVING
+    remote.close()
+    assert not slept

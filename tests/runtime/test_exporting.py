@@ -91,33 +91,13 @@ def test_equal_actions_in_keras_and_onnxruntime(tmp_path, kind, spec):
     assert session.get_modelmeta().custom_metadata_map["num_actions"] == str(spec.num_actions)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("policy.pt", "write FILE.keras or FILE.onnx"),
-        ("none/policy.keras", "choose a file in an existing"),
-        ("x" * 300 + ".keras", "too long"),
-    ],
-)
-def test_bad_paths(tmp_path, name, message):
-    with pytest.raises(ConfigError, match=message):
-        check(tmp_path / name)
-
-
 def test_missing_packages_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(exporting, "is_installed", lambda name: name != "tf2onnx")
     with pytest.raises(ConfigError, match=r'^an export to ONNX needs tf2onnx; run pip install "gunreal\[onnx\]"$'):
         check(tmp_path / "policy.onnx")
     assert check(tmp_path / "policy.keras").name == "policy.keras"
-
-
-def test_a_file_that_is_not_writable_is_refused(tmp_path, monkeypatch):
-    path = tmp_path / "policy.keras"
-    monkeypatch.setattr(os, "access", lambda name, _: name != path)
-    assert check(path) == path
-    path.touch()
-    with pytest.raises(ConfigError, match=r"policy\.keras; make it writable, or choose another file$"):
-        check(path)
+    with pytest.raises(ConfigError, match="choose a file in an existing, writable folder"):
+        check(tmp_path / "none" / "policy.keras")
 
 
 @pytest.mark.parametrize("suffix", [".keras", ".onnx"])

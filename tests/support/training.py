@@ -29,6 +29,14 @@ def wait_until(condition, seconds: float = PATIENCE, what: str = "it did not hap
         time.sleep(0.02)
 
 
+def use_dead_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this process starts as Python now ends with code 3 before it has read anything."""
+    program = folder / "python"
+    program.write_text("#!/bin/sh\necho no such luck >&2\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+
+
 def is_gone(pid: int) -> bool:
     """Whether a process has ended; a zombie that nobody has asked for has."""
     try:
