@@ -27,22 +27,12 @@ def snapshot(m: RunMetrics, seconds: float) -> dict:
 def test_a_line_before_anything_happened_has_all_keys():
     line = snapshot(metrics(), 10)
     expected = {"step", "seconds", "pps", "tps", "score_mean", "score_max", "trained", "updates", "episodes", "skipped"}
-    expected |= {"restarts", "policy_lag", "policy_lag_max", *GAUGES, "queue_base", "queue_pc", "queue_train"}
-    expected |= {
-        "batch_base",
-        "batch_pc",
-        "batch_train",
-        "loss_total",
-        "loss_policy",
-        "loss_value",
-        "loss_pc",
-        "loss_rp",
-    }
-    expected |= {"entropy", "value_mean", "return_mean", "return_deviation", "grad_norm", "learning_rate"}
+    expected |= {"restarts", "policy_lag", "policy_lag_max", *GAUGES, "learning_rate", "entropy", "grad_norm"}
+    expected |= {f"{kind}_{name}" for kind in ("queue", "batch") for name in ("base", "pc", "train")}
+    expected |= {f"loss_{name}" for name in ("total", "policy", "value", "pc", "rp")}
+    expected |= {"value_mean", "return_mean", "return_deviation"}
     assert set(line) == expected
-    assert (
-        line["score_mean"] is line["score_max"] is line["policy_lag"] is line["loss_pc"] is line["batch_base"] is None
-    )
+    assert {line[name] for name in ("score_mean", "score_max", "policy_lag", "loss_pc", "batch_base")} == {None}
     assert (line["step"], line["pps"], line["queue_train"], line["agents"], line["wait_ms"]) == (0, 0, 7, 32, 2.5)
     json.dumps(line, allow_nan=False)
 

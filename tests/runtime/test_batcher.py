@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 from helpers import Bench, task_bootstrap
@@ -11,7 +13,7 @@ from gunreal.config.schema import Config
 from gunreal.experience import queues
 from gunreal.experience.replay import TERMINATED, TRUNCATED
 from gunreal.experience.spec import Spec
-from gunreal.runtime.trainer import Batcher, _rollouts
+from gunreal.runtime.trainer import Batch, Batcher, _rollouts
 
 
 def test_advantages_of_consecutive_rollouts_are_those_of_a_longer_one():
@@ -26,6 +28,16 @@ def test_advantages_of_consecutive_rollouts_are_those_of_a_longer_one():
     for name in ("advantage", "returns"):
         np.testing.assert_allclose(parts[name][[1, 3]].ravel(), whole[name][0], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(parts[name][[2, 0]].ravel(), whole[name][1], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("agents", "groups"), [([0], {0}), ([1], {0}), ([2], {1}), ([3], {1}), ([1, 2, 2], {0, 1})])
+def test_a_batch_tells_the_groups_of_its_agents_once(agents, groups):
+    member = Mock(groups=[slice(0, 2), slice(2, 4)], segment=Mock(trained=np.zeros(4, int)))
+    batch = Batch({}, {member: np.array(agents)})
+    batch.release()
+    batch.release()
+    member.reply.assert_called_once_with(queues.TRAINED, groups)
+    assert member.segment.trained.tolist() == np.bincount(agents, minlength=4).tolist()
 
 
 def spy(batcher):
@@ -113,17 +125,6 @@ def test_every_rollout_is_trained_on_once():
                 firsts = [first for m, a, first in seen if (m, a) == (member, agent)]
                 assert firsts == list(range(0, 4 * len(firsts), 4)) and len(firsts) >= 8
                 assert bench.members[member].segment.trained[agent] == len(firsts)
-
-
-def test_agents_without_a_sequence_lend_masked_rows():
-    with Bench("--T", ["vr", "rp"], agents=2, replay_size=16, replay_fill="full") as bench:
-        bench.start()
-        batches = bench.step(30)
-        early, late = batches[0], batches[-1]
-        assert early["vr"]["mask"].shape == (2, 4) and early["rp"]["mask"].shape == (2, 3)
-        assert not early["vr"]["mask"].any() and not early["rp"]["mask"].any()
-        assert np.isfinite(early["observations"]).all() and early["base"]["mask"].any()
-        assert late["vr"]["mask"].any() and late["rp"]["mask"].all()
 
 
 def test_next_waits_for_a_whole_batch():
