@@ -23,13 +23,6 @@ STATE |= {f"optimizer/{place:03}": zeros for place, zeros in enumerate(WEIGHTS.v
 STEPS = 80  # of each gradient
 
 
-class Closable(Engine):
-    is_closed = False
-
-    def close(self):
-        self.is_closed = True
-
-
 class Known:
     """A node whose gradients are all 1, and which notes what it is asked: version, rates and weights."""
 
@@ -60,7 +53,7 @@ class Known:
 def make(tmp_path, monkeypatch):
     """Makes runs whose nodes are `Known`."""
     Known.asked = []
-    monkeypatch.setattr(coordinator, "Engine", lambda config: Closable("a", "b"))
+    monkeypatch.setattr(coordinator, "Engine", lambda config: Engine("a", "b"))
     monkeypatch.setattr(Coordinator, "node", Known)
 
     def made(resumed=None, **options):
@@ -136,7 +129,7 @@ def test_a_checkpoint_of_another_network_ends_the_run(make):
 
 @pytest.mark.parametrize(("module", "name"), [(base, "MetricsWriter"), (coordinator, "Fleet")])
 def test_a_failed_start_ends_ray(tmp_path, monkeypatch, module, name):
-    engine = Closable("a")
+    engine = Engine("a")
 
     def fail(*_):
         raise OSError("broken")

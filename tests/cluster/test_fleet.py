@@ -36,14 +36,6 @@ def test_all_nodes_are_told_the_seed_of_the_run(clock):
     assert len(found.ready()) == 3 and Quick.drawn == [7] * 4 and len(set(Quick.started)) == 4
 
 
-def test_machines_that_join_get_a_node(clock):
-    engine, found = make("a", cluster="auto")
-    look(found, clock)
-    engine.hosts.append("b")
-    look(found, clock)
-    assert [member.machine.host for member in found.ready()] == ["a", "b"] and found.replaced == 0
-
-
 def test_a_machine_that_leaves_takes_its_node_with_it(clock):
     """The others keep theirs, and have no second one. A machine that joins later gets one again."""
     engine, found = make("a", "b", cluster="auto")
@@ -116,14 +108,6 @@ def test_nodes_share_the_gpus_of_their_machine(clock, gpus, nodes, share):
     engine.gpus = gpus
     look(found, clock)
     assert [member.share for member in found.members.values()] == [share] * nodes
-
-
-def test_a_refused_machine_takes_no_part(clock, capsys):
-    _, found = make("a", "b", cluster="auto")
-    Quick.errors = [Refused("it has gunreal 0.1")]
-    look(found, clock, 4)
-    assert [member.machine.host for member in found.ready()] == ["b"]
-    assert capsys.readouterr().err == "gunreal: machine a takes no part: it has gunreal 0.1\n"
 
 
 def test_no_machine_that_can_take_part_ends_the_run(clock):

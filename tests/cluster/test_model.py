@@ -36,10 +36,6 @@ def test_a_state_survives_the_way_through_the_reducers(learner, model):
     assert model.version == 2 and model.shard().updates == 2
 
 
-def test_the_hash_is_that_of_one_machine(learner, model):
-    assert model.sha256(model.shard().weights) == learner.weights_sha256()
-
-
 def test_another_network_is_refused(learner, model):
     state = dict(learner.get_state())
     model.check(state | {"version": np.array(99)})

@@ -45,7 +45,8 @@ def expected():
 
 @pytest.mark.parametrize("added", [False, True])
 def test_three_reducers_take_the_step_of_one(added):
-    _, made = start()
+    engine, made = start()
+    assert [host for host, _ in engine.actors] == ["a", "b", "a"]
     gradients = refs(made)
     if added:
         made.add(gradients[:2])
@@ -54,37 +55,19 @@ def test_three_reducers_take_the_step_of_one(added):
     assert norm == pytest.approx(np.linalg.norm(sum(GRADIENTS) / 3), rel=1e-6)
     np.testing.assert_allclose(now(made), expected(), rtol=1e-6)
     assert made.whole().updates == 1
-
-
-def test_each_round_has_its_own_gradients():
-    _, made = start()
-    gradients, norms = refs(made), []
-    for _ in range(2):
+    if added:  # each round has its own gradients
         made.add(gradients)
-        norms.append(step(made, gradients, added=True))
-    assert norms[0] == norms[1]
+    assert step(made, gradients, added) == norm
 
 
 def test_a_reducer_that_does_not_answer_is_ended():
-    """It may still hold memory, and it must not take a later step."""
+    """It may still hold memory, and it must not take a later step. Its machine may be lost without Ray knowing it."""
     engine, made = start(1)
     engine.actors[0][1].hangs = True
     assert step(made, refs(made)) is None and engine.actors[0][1].dead
+    assert [host for host, _ in engine.actors] == ["a", "b"]
     step(made, refs(made))
     np.testing.assert_allclose(now(made), expected(), rtol=1e-6)
-
-
-def test_reducers_are_spread_over_the_machines():
-    engine, _ = start(3, ("a", "b"))
-    assert [host for host, _ in engine.actors] == ["a", "b", "a"]
-
-
-def test_a_successor_is_on_another_machine():
-    """The first one may be lost without Ray knowing it yet."""
-    engine, made = start(1)
-    engine.actors[0][1].dead = True
-    step(made, refs(made))
-    assert [host for host, _ in engine.actors] == ["a", "b"]
 
 
 class Mixed(Engine):
@@ -99,14 +82,6 @@ class Mixed(Engine):
                 self.actors.append((machine.host, Actor(dict, ())))
         self.actors[-1][1].dead = True
         return self.actors[-1][1]
-
-
-def test_a_reducer_moves_to_a_machine_that_has_the_version_of_the_run():
-    engine, made = start(2, kind=Mixed)
-    assert step(made, refs(made)) is None
-    assert [host for host, _ in engine.actors] == ["a", "b", "a"]
-    step(made, refs(made))
-    np.testing.assert_allclose(now(made), expected(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("died", [[], [0], [1], [0, 0], [1, 1, 0]])
@@ -269,17 +244,3 @@ def test_a_checkpoint_does_not_fail_with_a_machine(monkeypatch):
     weights = now(made)
     monkeypatch.setattr(engine.actors[1][1].object, "shard", lambda: 1 / 0)  # another error than that of a lost actor
     np.testing.assert_array_equal(made.whole().weights, weights)
-
-
-def test_without_the_head_the_last_copy_is_what_reducers_that_live_have(monkeypatch):
-    """Nothing waits for Ray, which would try to reach the head for a minute."""
-    monkeypatch.setattr(shards, "_BACKUP", 1e9)
-    engine, made = start(2)
-    step(made, refs(made))
-    weights, died = now(made), made.parts[1]
-    engine.actors[1][1].dead, engine.is_lost = True, True
-    for _ in range(2):  # for a checkpoint and for the last line of metrics
-        whole = made.whole()
-        np.testing.assert_array_equal(whole.weights[made.parts[0]], weights[made.parts[0]])
-        np.testing.assert_array_equal(whole.weights[died], rescaled(WEIGHTS)[died])
-    assert made.replaced == 0

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-
 import fleets
 from fleets import look, make
 from ray_standin import Ref
@@ -26,19 +22,6 @@ def test_a_node_without_a_sign_of_life_is_replaced(clock):
     assert [member.slot for member in found.ready()] == [1]
 
 
-def test_a_silent_node_is_replaced_early_if_its_process_is_stopped(clock, monkeypatch, capsys):
-    _, found = make("a", nodes=2)
-    look(found, clock)
-    look(found, clock)
-    found.ready()[0].actor.hangs = True
-    look(found, clock, 4)
-    assert [member.slot for member in found.ready()] == [0, 1]  # it is busy
-    monkeypatch.setattr(fleet, "is_stopped", lambda pid: True)
-    look(found, clock)
-    assert [member.slot for member in found.ready()] == [1]
-    assert "node 0 on a is lost (its process is stopped)" in capsys.readouterr().err
-
-
 def test_an_answer_from_before_a_sign_of_life_does_not_count(clock, monkeypatch):
     _, found = make("a", nodes=1)
     look(found, clock)
@@ -52,19 +35,6 @@ def test_an_answer_from_before_a_sign_of_life_does_not_count(clock, monkeypatch)
     look(found, clock)
     answer.ready = True
     assert member.stopped is None and found.ready() == [member]
-
-
-def test_a_stopped_process_is_seen():
-    process = subprocess.Popen(["sleep", "60"])
-    try:
-        assert not fleet.is_stopped(process.pid)
-        process.send_signal(signal.SIGSTOP)
-        os.waitpid(process.pid, os.WUNTRACED)
-        assert fleet.is_stopped(process.pid)
-    finally:
-        process.kill()
-        process.wait()
-    assert not fleet.is_stopped(process.pid)
 
 
 def make_cut(clock):

@@ -64,7 +64,6 @@ class Fleet:
 def make(folder, monkeypatch, sync):
     """A run that is about to receive two gradients, and the second of its two reducers."""
     config, engine = resolved(Config(**FIELDS, nodes=2, sync=sync)), Engine("a", "b")
-    engine.close = lambda: None
     monkeypatch.setattr(coordinator, "Engine", lambda config: engine)
     found = Coordinator(config, Spec((4,), 1, "float32", 2), (), folder, None)
     found._shards = Shards(engine, dataclasses.asdict(config), SHARD, 2)

@@ -110,9 +110,12 @@ class Engine:
     """`gunreal.cluster.engine.Engine` on some machines."""
 
     def __init__(self, *hosts):
-        self.ray, self.hosts, self.actors, self.is_lost = Ray(), list(hosts), [], False
+        self.ray, self.hosts, self.actors, self.is_lost, self.is_closed = Ray(), list(hosts), [], False, False
         self.cut: set[str] = set()  # hosts without a network
         self.gpus = 0.0  # of each host
+
+    def close(self):
+        self.is_closed = True
 
     def machines(self):
         return [Machine(f"id of {host}", host, self.gpus, (host, 1)) for host in self.hosts]
