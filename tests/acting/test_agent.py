@@ -9,34 +9,9 @@ import numpy as np
 import pytest
 from helpers import Bench
 
-from gunreal.acting.agent import group_slices
 from gunreal.acting.pool import TaskFailure
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED
 from gunreal.tasks.value_replay import ValueReplay
-
-
-@pytest.mark.parametrize(
-    ("agents", "groups"), [(1, [(0, 1)]), (2, [(0, 1), (1, 2)]), (5, [(0, 3), (3, 5)]), (6, [(0, 3), (3, 6)])]
-)
-def test_group_slices(agents, groups):
-    assert [(group.start, group.stop) for group in group_slices(agents)] == groups
-
-
-def test_rows_by_hand():
-    """Episodes of two steps that end in both ways."""
-    with Bench("-T", agents=1) as bench, Bench("-t", agents=1) as other:
-        bench.start().step(7)
-        other.start().step(7)
-        terminating, truncating = (b.members[0].segment.agent(0) for b in (bench, other))
-        assert terminating.end == truncating.end == 7
-        ending = [FIRST, TERMINATED, RESET] * 2 + [FIRST]
-        assert terminating.get("flags", 0, 7).tolist() == ending
-        assert truncating.get("flags", 0, 7).tolist() == [TRUNCATED if f == TERMINATED else f for f in ending]
-        assert terminating.get("age", 0, 8).tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
-        assert terminating.get("frame", 0, 8)[:, 1].tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
-        reward, action = terminating.get("reward", 0, 7), terminating.get("action", 0, 7)
-        expected = [-0.5, -0.25, 0.0, -0.5, -0.25, 0.0, -0.5] + 0.5 * action * (np.arange(7) % 3 != 2)
-        np.testing.assert_array_equal(reward, expected)
 
 
 def test_the_return_ends_with_a_life_and_the_episode_does_not(monkeypatch):
@@ -178,15 +153,6 @@ def test_bootstraps_do_not_stop_the_stepping(monkeypatch):
         assert bench.rollouts.get(10, 0)["first"].tolist() == [4, 8]
 
 
-def test_tasks_without_a_queue_hold_nothing_up():
-    with Bench("--T", ["rp"], agents=2) as bench:
-        bench.start()
-        for _ in range(5):
-            bench.members[0].step()
-            bench.serve("base")
-        assert bench.rollouts.get(10, 0)["first"].tolist() == [0, 0]
-
-
 def test_the_time_that_tasks_take_is_watched_like_that_of_environments(monkeypatch):
     """A task that never returns is noticed as an environment is, and its process restarted."""
     seen = set()
@@ -206,15 +172,8 @@ def test_the_time_that_tasks_take_is_watched_like_that_of_environments(monkeypat
     assert seen == {(task, name, True) for task in ("tracer", "lone") for name in ("sample", "targets")}
 
 
-def test_targets_of_another_shape_than_in_the_dry_run_are_explained(monkeypatch):
-    with Bench("~", tasks=("helpers:Lone",)).start() as bench:
-        monkeypatch.setattr(helpers.Lone, "targets", lambda *_: {"sequence": np.zeros(1, np.int64)})
-        with pytest.raises(TaskFailure, match=r"^task 'lone': shapes of target 'sequence' vary \(\[1\] and \[2\]\)"):
-            bench.step(30)
-
-
 def test_targets_of_other_names_than_in_the_dry_run_are_explained(monkeypatch):
-    """One that is missing would leave that of an earlier rollout in its place."""
+    """One that is missing would leave that of an earlier rollout in its place. test_failing_tasks.py varies shapes."""
     with Bench("~", tasks=("helpers:Lone",)).start() as bench:
         monkeypatch.setattr(helpers.Lone, "targets", lambda *_: {})
         with pytest.raises(TaskFailure, match=r"^task 'lone': names of targets vary \(\[\] and \['sequence'\]\)$"):

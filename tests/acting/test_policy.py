@@ -113,31 +113,6 @@ def test_a_mask_begins_the_next_episodes_of_these_environments():
     assert several.reset([True, True]) == [seeds[2], seeds[5]]
 
 
-def test_the_last_reward_and_action_reach_a_recurrent_network(monkeypatch):
-    config = CONFIGS["lstm"]
-    learner, spec, raw = actor("lstm")
-    asked, predict = [], learner.predict
-
-    def record(head, observations, past):
-        asked.append(copy.deepcopy(past))
-        return predict(head, observations, past)
-
-    monkeypatch.setattr(learner, "predict", record)
-    policy = Policy(learner, config, spec, raw)
-    env = make_raw(config)
-    observation, _ = env.reset(seed=policy.reset())
-    first = policy.act(observation)
-    with pytest.raises(ValueError, match=r"takes the last reward too; use act\(observation, reward\)"):
-        policy.act(observation)
-    policy.act(observation, -2.5)
-    assert asked[0].last_action.shape == (1, 1) and asked[1].last_action == first - 5
-    assert asked[1].last_reward == -1.0  # clipped
-    assert not asked[0].state.any() and asked[1].state.any()
-    policy.reset()
-    policy.act(observation)
-    assert asked[2].last_action == -1 and asked[2].last_reward == 0 and not asked[2].state.any()
-
-
 def test_a_recurrent_policy_keeps_one_past_per_environment():
     asked = []
 
@@ -148,7 +123,7 @@ def test_a_recurrent_policy_keeps_one_past_per_environment():
             asked.append(copy.deepcopy(past))
             return np.zeros((len(observations), 2), np.float32), np.zeros(len(observations)), past.state + observations
 
-    spec = Spec((1,), 1, "float32", 2, state=1)
+    spec = Spec((1,), 1, "float32", 2, state=1, reward_clip=1.0)
     policy = Policy(Summing(), Config(env="CartPole-v1"), spec, Raw(spaces.Box(-9, 9, (1,))), 2, sample=False)
     seen = np.array([[1], [2]], np.float32)
     policy.reset()
@@ -160,6 +135,7 @@ def test_a_recurrent_policy_keeps_one_past_per_environment():
         policy.act(seen)
     policy.act(seen, [0.0, 3.0])
     assert asked[2].state.tolist() == [[0], [4]] and asked[2].last_action.tolist() == [[-1], [0]]
+    assert asked[2].last_reward.tolist() == [[0], [1]]
 
 
 def test_a_state_that_does_not_fit_is_rejected_and_changes_nothing():
