@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("jax")
 import jax  # noqa: E402
-from device_runs import configure, interface, keras_on_jax, make_acting, make_program, value_of  # noqa: E402
+from device_runs import configure, filled, interface, keras_on_jax, make_program, value_of  # noqa: E402
 
 from gunreal.config.derived import Rates  # noqa: E402
 from gunreal.device import dqn, sequences, store  # noqa: E402
@@ -17,7 +17,6 @@ from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED  # noqa: E402
 
 pytestmark = keras_on_jax
 ONLINE, TARGET = (np.float32(3),), (np.float32(7),)
-GROUPS = 2
 
 
 def predict(weights, observations, past):
@@ -28,16 +27,9 @@ def predict(weights, observations, past):
 
 @functools.cache
 def played(blocks=11, **options):
-    config = configure(device_batches=GROUPS, algorithm="dqn", replay_size=12, dqn_steps=2, **options)
-    agents, spec = make_acting(config), interface(config)
-    actors, act, found = jax.jit(agents.start)(), jax.jit(agents.play, static_argnums=2), []
-    rows = store.ring_size(spec, 12, 2)
-    kept = store.blank(spec, rows, GROUPS, config.agents, config.dqn_priority > 0)
-    for version in range(blocks):
-        actors, block, _ = act(ONLINE, actors, 2, 0.5)
-        kept = store.append(kept, block, version)
-        found.append(block)
-    steps = {name: np.concatenate([block[name] for block in found]).swapaxes(0, 1)[1::2] for name in found[0]}
+    config = configure(device_batches=2, algorithm="dqn", replay_size=12, dqn_steps=2, **options)
+    spec = interface(config)
+    _, kept, steps = filled(config, store.ring_size(spec, 12, 2), blocks, weight=3, exploration=0.5)
     return config, spec, kept, steps
 
 

@@ -108,9 +108,3 @@ def test_observations_follow_the_order_of_the_tasks():
         np.testing.assert_array_equal(rows[kept], batch[task.name]["seen"][kept])
         assert kept.any()
     assert end == len(batch["observations"])
-
-
-def test_scores_are_reported():
-    _, _, _, reports = run(configure(), 4)
-    scores = np.concatenate([report[0] for report in reports])
-    assert scores.shape == (16, 8) and 0 < (~np.isnan(scores)).sum() < scores.size

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 jax = pytest.importorskip("jax")
-from device_runs import configure, interface, make_acting  # noqa: E402
+from device_runs import KnownLearner, configure, filled, interface  # noqa: E402
 
-from gunreal.device import rollouts, store  # noqa: E402
+from gunreal.device import rollouts  # noqa: E402
 from gunreal.experience import returns  # noqa: E402
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED  # noqa: E402
 from gunreal.runtime import trainer  # noqa: E402
@@ -16,53 +16,25 @@ from gunreal.runtime import trainer  # noqa: E402
 WEIGHTS = (np.float32(0),)
 
 
-def random_rollouts(seed=0, shape=(5, 7)):
-    rng = np.random.default_rng(seed)
-    flags = rng.choice(3, p=(0.6, 0.2, 0.2), size=shape)
-    discounts = np.where(flags == 1, 0, 0.9).astype(np.float32)
-    rewards, values, values_t = (rng.normal(size=shape).astype(np.float32) for _ in range(3))
-    return rewards, discounts, flags == 2, values, values_t
-
-
-def test_generalized_advantages():
-    rewards, discounts, truncated, values, values_t = random_rollouts()
-    expected = returns.generalized_advantages(rewards, discounts, truncated, values, values_t, 0.8)
-    cut = truncated.astype(np.float32)
-    found = rollouts.generalized_advantages(rewards, discounts, cut, values, values_t, 0.8)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_rollout_returns():
-    rewards, discounts, truncated, _, values_t = random_rollouts()
-    expected = returns.rollout_returns(rewards, discounts, truncated, values_t)
-    found = rollouts.rollout_returns(rewards, discounts, truncated.astype(np.float32), values_t)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
 def test_normalized():
-    advantage, mask = random_rollouts()[0], (random_rollouts(1)[1] > 0).astype(np.float32)
+    rng = np.random.default_rng(0)
+    advantage, mask = rng.normal(size=(5, 7)).astype(np.float32), (rng.random((5, 7)) > 0.2).astype(np.float32)
     expected = trainer.normalized(advantage, mask)
     np.testing.assert_allclose(rollouts.normalized(advantage, mask), expected, rtol=1e-4, atol=1e-5)
     alone = np.zeros_like(mask)
     alone[0, 0] = 1  # the advantage of a single step would become 0
-    for module in (trainer, rollouts):
-        assert module.normalized(advantage, alone)[0, 0] == advantage[0, 0] != 0
+    assert rollouts.normalized(advantage, alone)[0, 0] == advantage[0, 0] != 0
 
 
 @pytest.fixture(scope="module", params=[{}, {"correction": "epsilon"}, {"algorithm": "ppo"}])
 def gathered(request):
     """A batch of the second of two groups, and the steps of its agents, `[n, steps, ...]`."""
     config = configure(device_batches=2, **request.param)
-    acting, spec = make_acting(config, state=2), interface(config, state=2)
-    act = jax.jit(acting.play, static_argnums=2)
-    actors, kept, blocks = jax.jit(acting.start)(), store.blank(spec, 8, 2, config.agents), []
-    for _ in range(5):
-        actors, block, _ = act(WEIGHTS, actors, 2)
-        kept = store.append(kept, block, 0)
-        blocks.append(block)
-    steps = {name: np.concatenate([block[name] for block in blocks]).swapaxes(0, 1)[1::2] for name in blocks[0]}
-    batch = rollouts.gather(config, spec, acting._predict, WEIGHTS, actors, kept, 1)
-    following = acting._predict(WEIGHTS, actors.stack, rollouts.with_time_axis(actors.past))[1]
+    spec = interface(config, state=2)
+    actors, kept, steps = filled(config, 8, 5, state=2)
+    predict = KnownLearner(spec).functional_predict
+    batch = rollouts.gather(config, spec, predict, WEIGHTS, actors, kept, 1)
+    following = predict(WEIGHTS, actors.stack, rollouts.with_time_axis(actors.past))[1]
     return config, batch, steps, np.asarray(following)[1::2]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("jax")
 import jax  # noqa: E402
-from device_runs import configure, interface, keras_on_jax, make_acting, value_of  # noqa: E402
+from device_runs import configure, filled, interface, keras_on_jax, value_of  # noqa: E402
 
 from gunreal.device import sequences, store  # noqa: E402
 from gunreal.experience.replay import FIRST, RESET, TRUNCATED  # noqa: E402
@@ -19,7 +19,7 @@ from gunreal.tasks.value_replay import ValueReplay  # noqa: E402
 
 pytestmark = keras_on_jax
 
-SIZE, GROUPS = 12, 2
+SIZE = 12
 WEIGHTS = (np.float32(3),)
 
 
@@ -42,16 +42,10 @@ def predict(weights, observations, past, head):
 @functools.cache
 def play(blocks):
     """A store after `2 * blocks` steps, and these steps of the second of two groups, `[n, steps, ...]`."""
-    config = configure(device_batches=GROUPS)
-    acting, spec = make_acting(config, state=2), interface(config, state=2)
-    actors, found, act = jax.jit(acting.start)(), [], jax.jit(acting.play, static_argnums=2)
-    kept = store.blank(spec, store.ring_size(spec, SIZE, 2), GROUPS, config.agents)
-    for version in range(blocks):
-        actors, block, _ = act(WEIGHTS, actors, 2)
-        kept = store.append(kept, block, version)
-        found.append(block)
-    steps = {name: np.concatenate([block[name] for block in found]).swapaxes(0, 1)[1::2] for name in found[0]}
-    return config, spec, kept, steps
+    config = configure(device_batches=2)
+    spec = interface(config, state=2)
+    _, kept, steps = filled(config, store.ring_size(spec, SIZE, 2), blocks, state=2, weight=3)
+    return spec, kept, steps
 
 
 @functools.cache
@@ -65,7 +59,7 @@ def draw(spec, kept, key, count=1):
 
 
 def test_sequences_come_from_the_newest_steps_with_what_they_need():
-    _, spec, kept, steps = play(11)
+    spec, kept, steps = play(11)
     end = 22 - 1  # the newest step is the state after the newest sequence
     seen, cut = set(), 0
     for key in range(20):
@@ -93,7 +87,7 @@ def test_sequences_come_from_the_newest_steps_with_what_they_need():
 
 def test_tasks_read_the_arrays_of_the_rings():
     """With the shapes and types of `Replay.get`, on which a task relies."""
-    _, spec, kept, steps = play(11)
+    spec, kept, steps = play(11)
     long = kept | {"age": kept["age"] + 250}  # of episodes that are longer than the rings count
     replay = sequences.replay(long, spec, SIZE, 1)
     rings = Layout(spec, agents=1, groups=1, replay_size=SIZE, extra={}, slots=1, mailboxes={}).arrays()
@@ -110,12 +104,12 @@ def test_tasks_read_the_arrays_of_the_rings():
 
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_there_is_no_sequence_before_the_first_rollout_is_complete(blocks):
-    _, spec, kept, _ = play(blocks)  # t_max is 4, and the last of four steps is the state after a sequence
+    spec, kept, _ = play(blocks)  # t_max is 4, and the last of four steps is the state after a sequence
     probe = draw(spec, kept, 0)["vr"]
     assert not probe["length"].any() and not probe["mask"].any()
 
 
 def test_each_task_draws_its_own_sequences():
-    _, spec, kept, _ = play(11)
+    spec, kept, _ = play(11)
     second = draw(spec, kept, 0, 2)["vr"]  # the entry of the last task with this name
     assert not np.array_equal(second["first"], draw(spec, kept, 0)["vr"]["first"])

@@ -43,20 +43,6 @@ def test_the_ring_holds_a_rollout_and_the_stack_before_it():
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
-def test_steps_are_those_of_the_group(filled, group):
-    kept, steps, count = filled
-    assert int(kept["end"]) == count
-    wanted = np.arange(count - SPEC.t_max, count)
-    each = wanted - np.arange(AGENTS // GROUPS)[:, None] % 2  # other steps of each agent
-    for name in ("reward", "state"):
-        own = steps[name][group::GROUPS]
-        np.testing.assert_array_equal(store.take(kept, name, group, wanted[None]), own[:, wanted])
-        expected = np.stack([array[rows] for array, rows in zip(own, each, strict=True)])
-        np.testing.assert_array_equal(store.take(kept, name, group, each), expected)
-    assert kept["version"][(count - 1) % 8] == count - BLOCK
-
-
-@pytest.mark.parametrize("group", range(GROUPS))
 def test_observations_are_stacked_as_in_the_rings(filled, group):
     kept, steps, count = filled
     first = count - SPEC.t_max

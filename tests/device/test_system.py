@@ -51,31 +51,36 @@ class Broken(ScriptedFunctional):
         return state, observation, jax.numpy.where(state["t"] == 3, np.nan, reward), *ends
 
 
+@pytest.fixture
+def make(monkeypatch, tmp_path):
+    """Makes a device run with a known learner."""
+
+    def make(**options):
+        config = configure(**options)
+        learner = KnownLearner(interface(config))
+        monkeypatch.setattr(system, "JaxLearner", KnownLearner)
+        monkeypatch.setattr(system, "build_learner", lambda *_: learner)
+        return system.DeviceSystem(config, interface(config), (), tmp_path, None)
+
+    return make
+
+
 @pytest.mark.parametrize("script", ["---T", "~"])
-def test_a_reward_that_is_not_finite_ends_the_run(monkeypatch, tmp_path, script):
-    config = configure(env=f"{__name__}:Broken", env_args={"script": script}, steps=10**6)
-    learner = KnownLearner(interface(config))
-    monkeypatch.setattr(system, "JaxLearner", KnownLearner)
-    monkeypatch.setattr(system, "build_learner", lambda *_: learner)
-    made = system.DeviceSystem(config, interface(config), (), tmp_path, None)
+def test_a_reward_that_is_not_finite_ends_the_run(make, script):
+    made = make(env=f"{__name__}:Broken", env_args={"script": script}, steps=10**6)
     with pytest.raises(AgentFailure, match=":Broken returned a reward that is not finite; rewards must be finite num"):
         made.run(lambda: None)
     assert made._taken < 10**4
 
 
-def test_the_first_turn_has_the_first_learning_rate(monkeypatch, tmp_path):
+def test_the_first_turn_has_the_first_learning_rate(make, monkeypatch):
     """A run of a single turn would learn nothing with the last one, which is 0."""
-    config = configure(steps=1)
-    learner = KnownLearner(interface(config))
-    monkeypatch.setattr(system, "JaxLearner", KnownLearner)
-    monkeypatch.setattr(system, "build_learner", lambda *_: learner)
-    made = system.DeviceSystem(config, interface(config), (), tmp_path, None)
-    seen = []
+    made, seen = make(steps=1), []
     turn = made.program.turn
     monkeypatch.setattr(made.program, "turn", lambda loop, *args: seen.append(args) or turn(loop, *args))
     made.run(lambda: None)
     ((_, now, exploration),) = seen
-    assert now.learning_rate == config.learning_rate > 0 and exploration == 1
+    assert now.learning_rate == made.config.learning_rate > 0 and exploration == 1
 
 
 def test_other_errors_of_the_device_are_not_hidden():

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 
 import jax
+import numpy as np
 import pytest
 import scripted_functional
 from jax import numpy as jnp
 
 from gunreal.config.resolve import Facts, resolved
 from gunreal.config.schema import Config
-from gunreal.device.acting import Acting
+from gunreal.device import store
+from gunreal.device.acting import Acting, Actors
 from gunreal.device.dqn_program import QProgram
 from gunreal.device.environment import frames
 from gunreal.device.program import Program
@@ -76,6 +78,25 @@ def make_acting(config: Config, state: int = 0) -> Acting:
     env = scripted_functional.make(**config.env_args)
     convert = frames(config, spec, env.observation_space)
     return Acting(config, spec, env, convert, KnownLearner(spec).functional_predict, env.step)
+
+
+def filled(
+    config: Config, rows: int, blocks: int, state: int = 0, weight: float = 0, exploration: float = 0
+) -> tuple[Actors, store.Store, dict[str, np.ndarray]]:
+    """Blocks of two steps in a store of two groups.
+
+    Returns:
+      The agents after the last step, the store, and all steps of the second group, `[n, steps, ...]`.
+    """
+    acting, found, has_priorities = make_acting(config, state), [], config.algorithm == "dqn"
+    actors, act = jax.jit(acting.start)(), jax.jit(acting.play, static_argnums=2)
+    kept = store.blank(interface(config, state), rows, 2, config.agents, has_priorities and config.dqn_priority > 0)
+    for version in range(blocks):
+        actors, block, _ = act((np.float32(weight),), actors, 2, exploration)
+        kept = store.append(kept, block, version)
+        found.append(block)
+    steps = {name: np.concatenate([block[name] for block in found]).swapaxes(0, 1)[1::2] for name in found[0]}
+    return actors, kept, steps
 
 
 def make_program(config: Config, state: int = 0, tasks=()) -> tuple[Program, KnownLearner]:
