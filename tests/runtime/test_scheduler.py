@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from gunreal.runtime.scheduler import MOVES, Annealing, Balancing, Counts, Move, Observation, Scheduler, bounded
+from gunreal.runtime.scheduler import Annealing, Balancing, Counts, Move, Observation, Scheduler
 
 ONES = Counts(1, 1, 1)
 POLICIES = {"annealing": lambda: Annealing(seed=0), "queue": Balancing}
@@ -119,29 +119,6 @@ def test_annealing_reaches_nine_tenths_of_the_best(name: str, seed: int):
     assert max(steps) == 1
 
 
-def test_annealing_keeps_a_move_that_did_not_slow_training_and_takes_back_one_that_did():
-    scheduler, start = Annealing(seed=3), Counts(4, 4, 4)
-    trial = scheduler.propose(start, observation(frames_per_second=1000.0))
-    assert trial in [move(start) for move in MOVES]
-    second = scheduler.propose(trial, observation(frames_per_second=1000.0))  # equal: kept
-    assert second in [move(trial) for move in MOVES]
-    assert scheduler.propose(second, observation(frames_per_second=999.0)) == trial
-    assert scheduler.propose(trial, observation(frames_per_second=500.0)) != trial  # measured anew, then the next trial
-
-
-def test_annealing_tries_every_move_and_repeats_with_its_seed():
-    def moves(seed: int) -> list[Counts]:
-        scheduler, start = Annealing(seed), Counts(4, 4, 4)
-        tried = []
-        for _ in range(60):
-            tried.append(scheduler.propose(start, observation(frames_per_second=1000.0)))
-            scheduler.propose(tried[-1], observation(frames_per_second=1.0))
-        return tried
-
-    assert set(moves(0)) == {move(Counts(4, 4, 4)) for move in MOVES}
-    assert moves(0) == moves(0) != moves(1)
-
-
 @pytest.mark.parametrize(
     ("changes", "move"),
     [
@@ -153,54 +130,6 @@ def test_annealing_tries_every_move_and_repeats_with_its_seed():
 )
 def test_queue_relieves_the_bottleneck(changes: dict[str, float], move: Move):
     assert Balancing().propose(Counts(2, 1, 1), observation(**changes)) == move(Counts(2, 1, 1))
-
-
-def test_queue_adds_predictors_once_more_agents_did_not_help():
-    busy = observation(predictor_idle=0.0, requests=3.0)
-    scheduler, counts = Balancing(), Counts(2, 1, 1)
-    history = [counts := scheduler.propose(counts, busy) for _ in range(5)]
-    assert history == [Counts(3, 1, 1), Counts(2, 1, 1)] * 2 + [Counts(2, 2, 1)]
-
-
-def test_queue_adds_no_predictors_while_nothing_waits():
-    """Those that are busy are no bottleneck then."""
-    working = observation(predictor_idle=0.0, requests=0.5)
-    scheduler, counts = Balancing(), Counts(2, 1, 1)
-    history = [counts := scheduler.propose(counts, working) for _ in range(12)]
-    assert max(counts.predictors for counts in history) == 1
-
-
-def test_queue_removes_blocked_agents_if_more_trainers_do_not_help():
-    blocked = observation(trainer_idle=0.0, blocked=0.5)
-    scheduler, counts = Balancing(), Counts(8, 1, 1)
-    history = [counts := scheduler.propose(counts, blocked) for _ in range(6)]
-    more, less = Counts(8, 1, 2), Counts(7, 1, 1)
-    assert history[:5] == [more, Counts(8, 1, 1), more, Counts(8, 1, 1), less]
-    assert history[5] == Counts(5, 1, 1)  # as many frames with one process less: kept, and two at once
-
-
-def test_queue_doubles_a_move_that_was_kept_and_begins_again_at_one_when_it_fails():
-    machine = Machine(env=100, predictor=10_000, trainer=10_000, cores=32)
-    history = [counts.processes for counts in run(Balancing(), machine, ONES, 5)]
-    assert history == [1, 2, 4, 8, 16, 32]
-    scheduler = Balancing()
-    counts = scheduler.propose(ONES, observation(frames_per_second=100.0))
-    counts = scheduler.propose(counts, observation(frames_per_second=200.0))
-    assert counts == Counts(4, 1, 1)
-    assert scheduler.propose(counts, observation(frames_per_second=100.0)) == Counts(2, 1, 1)
-    assert scheduler.propose(Counts(2, 1, 1), observation(frames_per_second=200.0)) == Counts(3, 1, 1)
-
-
-def test_queue_doubles_only_within_the_memory():
-    scheduler = Balancing()
-    counts = scheduler.propose(ONES, observation(frames_per_second=100.0))
-    room = observation(frames_per_second=200.0, memory=800, memory_limit=1000, memory_per_process=100)
-    assert scheduler.propose(counts, room) == Counts(3, 1, 1)
-
-
-def test_queue_takes_idle_threads_away():
-    history = run(Balancing(), MACHINES["slow environments"], Counts(6, 4, 4), 80)
-    assert history[-1].predictors == history[-1].trainers == 1
 
 
 def test_queue_searches_again_when_throughput_moved_at_rest():
@@ -232,19 +161,6 @@ def test_queue_searches_again_once_throughput_has_drifted_since_it_came_to_rest(
     assert at_rest(start).propose(start, observation(frames_per_second=740.0)) == Counts(5, 2, 2)
 
 
-def test_queue_gives_no_move_up_that_was_kept():
-    """Only the doubled one fails."""
-    scheduler, counts = Balancing(), Counts(9, 1, 1)
-    blocked = observation(blocked=0.5)
-    for _ in range(4):
-        smaller = scheduler.propose(counts, blocked)
-        assert smaller.processes == counts.processes - 1
-        doubled = scheduler.propose(smaller, blocked)
-        assert doubled.processes == smaller.processes - 2
-        assert scheduler.propose(doubled, blocked._replace(frames_per_second=1.0)) == smaller
-        counts = smaller
-
-
 def test_nothing_moves_before_anything_was_trained():
     for scheduler in (Annealing(0), Balancing()):
         assert scheduler.propose(ONES, observation(frames_per_second=0.0)) == ONES
@@ -267,16 +183,6 @@ def test_counts_at_the_bound_are_the_ceiling_from_then_on(name: str):
         assert all(count <= most for count, most in zip(counts, (5, 2, 3), strict=True))
     scheduler.propose(Counts(4, 2, 3), observation(memory=960, memory_limit=1000))
     assert scheduler.ceiling == (4, 2, 3)
-
-
-def test_bounded():
-    present = Counts(4, 2, 2)
-    assert bounded(Counts(0, 0, 9), present, observation()) == (1, 1, 9)
-    tight = observation(memory=700, memory_limit=1000, memory_per_process=125)
-    assert bounded(Counts(9, 2, 2), present, tight) == (6, 2, 2)  # 700 + 2 * 125 = 950 = 95 %
-    assert bounded(Counts(9, 2, 2), present, tight._replace(memory=701)) == (5, 2, 2)
-    assert bounded(Counts(9, 2, 2), present, tight._replace(memory=990)) == present  # used too much: not shrunk
-    assert bounded(Counts(9, 3, 1), present, observation(), ceiling=Counts(5, 2, 2)) == (5, 2, 1)
 
 
 @pytest.mark.parametrize("name", POLICIES)
