@@ -11,7 +11,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from training import is_gone, wait_until
+from training import is_gone, use_dead_python, wait_until
 
 from gunreal.config.schema import Config
 from gunreal.records.tensorboard import tag
@@ -51,98 +51,83 @@ def make(tmp_path, monkeypatch):
         one.close()
 
 
-def test_it_is_due_at_multiples_of_its_steps(make):
-    one, system = make(step=250, eval_steps=100, evaluated=200)  # resumed at 250
-    assert not one._is_due()
-    for step, due in ((299, False), (300, True), (399, False), (730, True), (790, False), (800, True)):
+@pytest.mark.parametrize(
+    ("evaluated", "steps", "expected"),
+    [
+        (200, (250, 299, 300, 399, 730, 790, 800), [300, 730, 800]),
+        (100, (250, 251), [250]),  # the one at 200 ended with the run that was resumed at 250, and is made up for
+    ],
+)
+def test_it_is_due_at_multiples_of_its_steps(make, evaluated, steps, expected):
+    one, system = make(step=250, eval_steps=100, evaluated=evaluated)
+    for step in steps:
         system.metrics.step = step
-        assert one._is_due() is due
-        if due:
-            one.tick()
-            one.finish()
-
-
-def test_one_that_was_cut_off_is_made_up_for(make):
-    """The last one was at 100, so the one at 200 ended with the run that was resumed at 250."""
-    one, system = make(step=250, eval_steps=100, evaluated=100)
-    one.finish()
-    assert one.take()["eval_step"] == 250 and not one._is_due()
+        one.finish()
+    assert [one.take()["eval_step"] for _ in range(one.left())] == expected
 
 
 def test_its_step_counts_what_a_device_run_has_not_read_yet(make):
     one, system = make(step=20, eval_steps=10)
     system.metrics.step = 30
     system.drain_episodes = lambda: setattr(system.metrics, "step", 38)
-    one.tick()
-    assert one._step == 38
+    one.finish()
+    assert one.take()["eval_step"] == 38
 
 
 def test_it_is_due_by_time_once_there_are_steps(make, monkeypatch):
     one, system = make(step=250, eval_minutes=2.0, evaluated=250)  # resumed at 250
-    now = one._since
-    monkeypatch.setattr(evaluation.time, "monotonic", lambda: now + 120)
-    assert not one._is_due()
-    system.metrics.step = 251
-    assert one._is_due()
-    monkeypatch.setattr(evaluation.time, "monotonic", lambda: now + 119)
-    assert not one._is_due()
+    now = evaluation.time.monotonic()
+    found = []
+    for seconds, system.metrics.step in ((130, 250), (100, 251), (130, 251)):
+        monkeypatch.setattr(evaluation.time, "monotonic", lambda seconds=seconds: now + seconds)
+        one.finish()
+        found.append(one.left())
+    assert found == [0, 0, 1]
 
 
-def test_the_wait_ends_after_evaluations_that_take_longer_than_their_interval(make, monkeypatch):
+def test_the_wait_ends_after_evaluations_that_take_longer_than_their_interval(make):
     """The next one is due by then, but there are no new weights."""
     one, system = make(eval_minutes=1e-12)
-    system.metrics.step = 10
-    starts, start = [], one._start
-
-    def counted():
-        starts.append(system.metrics.step)
-        assert len(starts) < 4, "the wait has no end"
-        start()
-
-    monkeypatch.setattr(one, "_start", counted)
-    one.finish()
-    assert starts == [10]
-    system.metrics.step = 11
-    one.finish()
-    assert starts == [10, 11] and one.take()["eval_step"] == 10
+    for system.metrics.step in (10, 11):
+        one.finish()
+    assert [one.take()["eval_step"] for _ in range(one.left())] == [10, 11]
 
 
-def test_its_result_is_in_one_line(make):
+def test_each_result_is_in_one_line(make):
+    """Also that of an evaluation that is still running at the end of a run, after which another one is due."""
     one, system = make(eval_steps=10)
     assert one.take() == dict.fromkeys(KEYS)
-    system.metrics.step = 10
-    one.finish()
-    assert one.take() == dict(zip(KEYS, (10, 1.5, 0.5, 9.0), strict=True))
-    assert one.take() == dict.fromkeys(KEYS)
-    assert tag("eval_score_mean") == "eval/score_mean"
-
-
-def test_a_result_that_is_missing_does_not_end_the_run(make, capfd):
-    one, system = make("print('bye')", eval_steps=10)
-    system.metrics.step = 10
-    one.finish()
-    assert capfd.readouterr().err.endswith("gunreal: the evaluation at step 10 failed: exit code 0\n")
-    assert one.take() == dict.fromkeys(KEYS)
-
-
-def test_scores_that_are_not_taken_are_kept(make):
-    """Those of an evaluation that is still running at the end of a run, for example, after which another one is due."""
-    one, system = make(eval_steps=10)
     system.metrics.step = 10
     one.tick()
     one._popen.wait()
     system.metrics.step = 20
     one.finish()
-    assert one.left() == 2 and [one.take()["eval_step"] for _ in range(3)] == [10, 20, None] and one.left() == 0
+    assert one.left() == 2
+    for step in (10, 20):
+        assert one.take() == dict(zip(KEYS, (step, 1.5, 0.5, 9.0), strict=True))
+    assert one.left() == 0 and one.take() == dict.fromkeys(KEYS)
+    assert tag("eval_score_mean") == "eval/score_mean"
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("print('bye')", "exit code 0"),
+        ("print('a game', file=sys.stderr); sys.exit('no display')", "no display"),
+    ],
+)
+def test_a_failure_is_one_line_and_the_run_goes_on(make, capfd, program, reason):
+    one, system = make(program, eval_steps=10)
+    system.metrics.step = 10
+    one.finish()
+    assert capfd.readouterr().err.endswith(f"gunreal: the evaluation at step 10 failed: {reason}\n")
+    assert one.take() == dict.fromkeys(KEYS)
 
 
 @pytest.mark.parametrize("collected", [True, False])
 def test_a_process_that_dies_before_it_has_read_anything(make, monkeypatch, tmp_path, capfd, collected):
     one, system = make(eval_steps=10)
-    program = tmp_path / "python"
-    program.write_text("#!/bin/sh\necho no such luck >&2\nexit 3\n")
-    program.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(program))
+    use_dead_python(tmp_path, monkeypatch)
     monkeypatch.setattr(sys, "path", sys.path[:1])  # so little that closing its input tries again to write it
     start = one._process
 
@@ -174,14 +159,6 @@ def test_a_process_that_cannot_be_started_does_not_end_the_run(make, monkeypatch
     system.metrics.step = 20
     one.finish()
     assert one.take()["eval_score_mean"] == 1.5
-
-
-def test_a_failure_is_one_line_and_the_run_goes_on(make, capfd):
-    one, system = make("print('a game', file=sys.stderr); sys.exit('no display')", step=0, eval_steps=10)
-    system.metrics.step = 10
-    one.finish()
-    assert capfd.readouterr().err.endswith("gunreal: the evaluation at step 10 failed: no display\n")
-    assert one.take() == dict.fromkeys(KEYS)
 
 
 LEAVES_A_PROCESS = "import subprocess, time; print(subprocess.Popen(['sleep', '600']).pid, file=sys.stderr, flush=True)"
@@ -217,7 +194,7 @@ def clock(monkeypatch):
     return clock
 
 
-def expect_end(one, system, clock, capfd, seconds):
+def expect_end(one, system, clock, capfd, seconds, fix="raise --env_timeout if its environment is that slow"):
     """The process is killed when it is silent for longer than that, and the next evaluation is as any other."""
     pid = one._popen.pid
     clock.now += seconds
@@ -226,8 +203,8 @@ def expect_end(one, system, clock, capfd, seconds):
     clock.now += 0.1
     one.tick()
     assert one._popen is None and is_gone(pid)
-    error = f"the evaluation at step 10 failed: no step within {seconds:g} s; raise --env_timeout if its environment "
-    assert capfd.readouterr().err == f"gunreal: {error}is that slow\n" and one.left() == 0
+    error = f"gunreal: the evaluation at step 10 failed: no step within {seconds:g} s; {fix}\n"
+    assert capfd.readouterr().err == error and one.left() == 0
     evaluation._BOOT = boot(PLAYS)
     system.metrics.step = 20
     one.finish()
@@ -235,10 +212,11 @@ def expect_end(one, system, clock, capfd, seconds):
 
 
 def test_a_process_that_takes_no_first_step_is_killed(make, clock, capfd):
-    one, system = make("import time; time.sleep(600)", eval_steps=10, env_timeout=30.0)
+    one, system = make("import time; time.sleep(600)", eval_steps=10, env_timeout=30.0, runner="device")
     system.metrics.step = 10
     one.tick()
-    expect_end(one, system, clock, capfd, 30 + evaluation._STARTING)
+    fix = f"to see where it hangs, run gunreal evaluate {system.run_dir}"
+    expect_end(one, system, clock, capfd, 30 + evaluation._STARTING, fix)
 
 
 def test_a_process_that_takes_no_further_step_is_killed(make, clock, capfd):
@@ -256,14 +234,6 @@ def test_a_process_that_takes_no_further_step_is_killed(make, clock, capfd):
         one.tick()
         assert one._popen
     expect_end(one, system, clock, capfd, 30 + evaluation._STARVED)
-
-
-def test_the_wait_at_the_end_does_not_last_for_ever(make, monkeypatch, capfd):
-    monkeypatch.setattr(evaluation, "_STARTING", 0)
-    one, system = make("import time; time.sleep(600)", eval_steps=10, env_timeout=0.1, runner="device")
-    system.metrics.step = 10
-    one.finish()
-    assert capfd.readouterr().err.endswith(f" 0.1 s; to see where it hangs, run gunreal evaluate {system.run_dir}\n")
 
 
 def test_the_process_ends_with_the_server(make):
