@@ -149,6 +149,7 @@ def test_poisoned_loss_and_full_disk(tmp_path):
         assert run.signal(signal.SIGTERM, 5) == 0
         assert run.lines()[-1]["skipped"] > 3 and run.lines()[-1]["restarts"] == 0
         assert all(line.startswith("gunreal: ") for line in run.stderr.splitlines())
+        assert run.stderr.count("cannot write metrics") == 1
         assert not list((run.path / "checkpoints").glob("*.tmp"))
         with np.load(run.checkpoints()[-1]) as saved:
             weights = [saved[name] for name in saved.files if name.startswith("weights/")]

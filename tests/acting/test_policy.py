@@ -131,8 +131,8 @@ def test_a_recurrent_policy_keeps_one_past_per_environment():
     policy.act(seen, [0.5, -0.25])
     assert asked[1].state.tolist() == [[1], [2]] and asked[1].last_reward.tolist() == [[0.5], [-0.25]]
     policy.reset([True, False])
-    with pytest.raises(ValueError, match="takes the last reward"):  # that of the environment that goes on
-        policy.act(seen)
+    with pytest.raises(ValueError, match=r"takes the last reward too; use act\(observation, reward\)"):
+        policy.act(seen)  # the reward of the environment that goes on is missing
     policy.act(seen, [0.0, 3.0])
     assert asked[2].state.tolist() == [[0], [4]] and asked[2].last_action.tolist() == [[-1], [0]]
     assert asked[2].last_reward.tolist() == [[0], [1]]

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from learners import BACKEND
 
-from gunreal.cluster.node import Assignment, _checked, node_fields
+from gunreal.cluster.node import Assignment, Node, _checked, node_fields
 from gunreal.cluster.reducer import Refused
 from gunreal.config.schema import Config
 from gunreal.config.version import VERSION
@@ -20,10 +20,20 @@ def told(config=CONFIG, serial=0):
     return Assignment(VERSION, node_fields(config, serial), interface(config)[0], config.seed, 1)
 
 
-def test_another_configuration_is_refused():
-    fields = told().fields | {"color": 1}
-    with pytest.raises(Refused, match="another configuration .*color"):
-        _checked(told()._replace(fields=fields))
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda told: {"version": "0.0.9"}, r"it has gunreal .* instead of 0\.0\.9; install the same version"),
+        (lambda told: {"fields": told.fields | {"color": 1}}, "another configuration .*color"),
+        (
+            lambda told: {"spec": told.spec._replace(num_actions=5)},
+            "its CartPole-v1 has num_actions 2 instead of 5; install the same environment",
+        ),
+    ],
+)
+def test_a_machine_that_differs_is_refused(change, message):
+    with pytest.raises(Refused, match=message):
+        Node().start(told()._replace(**change(told())))
 
 
 def test_a_recurrent_network_takes_part():

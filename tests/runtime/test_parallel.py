@@ -48,6 +48,20 @@ def test_errors_at_the_start(clock, lived, steps, at_once):
     assert run.remotes()[0].log == ["start", "trim"]  # the output of those that are well is bounded
 
 
+def test_agents_that_end_with_the_run_are_not_restarted(clock, monkeypatch):
+    """A signal that ends the run may have been sent to all processes. None of them is restarted."""
+    run = make_run()
+    run.crews, run.trainers = {}, SimpleNamespace(resize=lambda size: None, stop=lambda: None)
+
+    def sleep(seconds):
+        run.system.stopped_by = "SIGTERM"
+        run.remotes()[0].popen.returncode = -15
+
+    monkeypatch.setattr(parallel.time, "sleep", sleep)
+    run.run(lambda: None)
+    assert [(remote.process, remote.log) for remote in run.remotes()] == [(n, ["start"]) for n in range(3)]
+
+
 def test_bad_input_that_only_an_agent_process_sees_ends_the_run(clock, monkeypatch):
     run = make_run()
     run._start_affordable()

@@ -193,6 +193,16 @@ def test_trackers_are_closed_when_nothing_else_is_left(tmp_path, monkeypatch):
     system.rollouts.close(), system.episodes.close()
 
 
+def test_a_full_disk_is_reported(system, monkeypatch, capsys):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save", full)
+    system.save()
+    err = capsys.readouterr().err
+    assert err.startswith("gunreal: no checkpoint at step 0: ") and "free some space" in err and err.count("\n") == 1
+
+
 def test_close_leaves_nothing(tmp_path):
     before = open_files()
     system = make_system(tmp_path)
