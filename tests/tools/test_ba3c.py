@@ -1,16 +1,10 @@
 from __future__ import annotations
 
-import contextlib
-import json
-
 import pytest
-from experiments import ba3c, ba3c_model, saved
+from experiments import ba3c_model
 from experiments.ba3c import Condition
 from experiments.ba3c_model import Costs, Stragglers
 
-from gunreal.config.schema import ConfigError
-
-ROUNDS = {"round_ms": 300.0, "overhead_ms": 9.0, "contributions": 8.0, "traffic_mb": 3.0}
 COSTS = Costs(0.01, 0.002, 0.001, 0.8)
 FREE = Costs(0.0, 0.0, 0.0, 1.0)
 
@@ -40,12 +34,6 @@ def test_stragglers_cost_less_with_a_quorum():
     assert seconds(8, quorum=0.9, slow=5.0) < 0.26
 
 
-def test_nodes_with_cores_of_their_own_handle_their_slices_at_the_same_time():
-    condition, none = Condition(8, reducers=4), ba3c_model.NO_STRAGGLERS
-    together = ba3c_model.simulate(condition, COSTS, none, 1.0).seconds
-    assert together - ba3c_model.simulate(condition, COSTS, none, 1.0, shared=False).seconds == pytest.approx(0.021)
-
-
 def test_the_fit_finds_the_costs_of_simulated_rounds():
     conditions = [Condition(n, mbit) for n in (1, 2, 4, 8) for mbit in (0, 500)] + [Condition(8, 500, 4)]
     rows = [
@@ -53,20 +41,3 @@ def test_the_fit_finds_the_costs_of_simulated_rounds():
         for condition in conditions
     ]
     assert ba3c_model.fit(rows) == pytest.approx(COSTS, rel=1e-2)
-
-
-def test_measurements_of_another_kind_are_rejected(tmp_path, monkeypatch):
-    monkeypatch.setattr(ba3c, "_cluster", lambda *_: contextlib.nullcontext(""))
-    monkeypatch.setattr(ba3c, "_rounds", lambda *_: ROUNDS)
-    path, said = tmp_path / "rounds.json", []
-    for _ in range(2):
-        ba3c.measure(ba3c.ROUNDS["ba3c-fig6"], path, 8.0, said.append)
-    assert len(said) == len(json.loads(path.read_text())) == 5
-    with pytest.raises(ConfigError, match=r"rounds.json was measured with seconds 8.0, not 4.0; choose another folder"):
-        ba3c.measure(ba3c.ROUNDS["ba3c-fig6"], path, 4.0, said.append)
-    monkeypatch.setattr(saved, "here", lambda: "another")
-    with pytest.raises(ConfigError, match="not 'another'; choose another folder"):
-        ba3c.measure(ba3c.ROUNDS["ba3c-fig6"], path, 8.0, said.append)
-    path.write_text("[{")
-    with pytest.raises(ConfigError, match=r"rounds.json is damaged"):
-        ba3c.measure(ba3c.ROUNDS["ba3c-fig6"], path, 8.0, said.append)

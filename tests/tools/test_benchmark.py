@@ -20,39 +20,6 @@ TOOLS = Path(__file__).parents[2] / "tools"
 CATCH = ["--env", "gunreal/Catch-v0", "--agents", "4", "--agents_per_process", "2", "--min_batch", "40"]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--env gunreal/Catsh-v0", "unknown environment 'gunreal/Catsh-v0'"),
-        ("--agnets 3", "unknown flag --agnets; did you mean --agents?"),
-        ("--runner device", "only agent processes on one machine can be measured here; leave out --runner"),
-        ("--seconds 0", "--seconds is 0, but must be positive"),
-        ("--seconds soon", "argument --seconds: invalid float value: 'soon'"),
-        ("--json", "argument --json: expected one argument"),
-        ("--rounds -1", "--rounds is -1, but must be positive"),
-        ("--tune --lag nan", "--lag is nan"),
-        ("--tune --json x.json", "leave out --task_sets, --json and --png"),
-        ("--json nowhere/x.json", "can't write nowhere/x.json; choose a file"),
-        ("--json folder", "can't write folder"),
-        ("--png summary.jpg", "--png summary.jpg: the name must end with .png"),
-        ("--serial", "--serial and --scheduler can't be measured here"),
-        ("--scheduler queue", "--serial and --scheduler can't be measured here"),
-        ("--resume x", "run 'x' not found"),
-        ("--task_sets pc,pc --env gunreal/Catch-v0", "task pc is named twice"),
-        ("rates", "unexpected argument 'rates'"),
-    ],
-)
-def test_bad_input(tmp_path, monkeypatch, capsys, words, message):
-    """One line, exit code 2, nothing measured and nothing written."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(measure.subprocess, "Popen", None)
-    (tmp_path / "folder").mkdir()
-    assert benchmark.main(words.split()) == 2
-    out, err = capsys.readouterr()
-    assert err.startswith("benchmark.py: ") and err.count("\n") == 1 and message in err and out == ""
-    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
-
-
 def test_task_sets():
     config = Config(tasks=("vr", "rp"), task={"vr": {"weight": 0.5}})
     default = benchmark.variants(config, "")
@@ -68,42 +35,11 @@ def test_task_sets():
     assert [of.task for of in found.values()] == [{"vr": {"weight": 0.5}}, {"rp": {"weight": 2.0}}, {}]
 
 
-def test_a_share_of_updates_is_for_sets_with_tasks():
-    found = benchmark.variants(Config(tasks=("vr",), task_share=0.5), "base vr")
-    assert [of.task_share for of in found.values()] == [1.0, 0.5]
-    found = benchmark.variants(Config(tasks=("vr",), task_share=0.5), "base")
-    assert [of.task_share for of in found.values()] == [0.5]  # which is refused
-
-
 def test_the_limit_is_of_cores_that_are_never_idle_or_of_a_gpu():
     parts = [measure.Rate(1000.0, 0.3), measure.Rate(2000.0, 0.2), measure.Rate(500.0, 0.5)]
     assert measure.limit(*parts, cores=2) == pytest.approx(2000.0)
     assert measure.limit(*parts, cores=None) == pytest.approx(400.0)
     assert measure.limit(measure.Rate(300.0, 0.3), *parts[1:], cores=None) == pytest.approx(300.0)
-
-
-def test_repeat_counts_items(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(measure.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(measure.time, "process_time", lambda: 0.25 * now[0])
-
-    def action():
-        now[0] += 0.5
-
-    assert measure.repeat(action, 8, 2.0) == measure.Rate(16.0, 15.625)  # 32 in 2 s, which took 0.5 s of a core
-
-
-def row(pps: float, balanced: bool = True, **more) -> dict:
-    return {"pps": pps, "balanced": balanced, "gpu": False, "wait": {"p50_ms": 2 * pps}, "profile": {"base": {}}} | more
-
-
-def test_medians_are_of_balanced_rounds():
-    rows = [row(1.0, False), row(2.0), row(9.0, profile={"base": {"a": 0.5}}), row(4.0, wait={"p50_ms": None})]
-    found = summary.medians(rows)
-    assert (found["pps"], found["wait"]["p50_ms"], found["balanced"], found["rounds"]) == (4.0, 11.0, 3, 4)
-    assert found["profile"]["base"]["a"] == 0.0 and found["gpu"] is False
-    none = summary.medians(rows[:1])
-    assert (none["pps"], none["balanced"], none["rounds"]) == (1.0, 0, 1)
 
 
 def test_a_failed_measurement_says_why(monkeypatch, capsys):
@@ -112,16 +48,6 @@ def test_a_failed_measurement_says_why(monkeypatch, capsys):
         measure.row(Config(env="gunreal/Catch-v0"), 1.0)
     assert benchmark.main(["--env", "gunreal/Catch-v0"]) == 1
     assert capsys.readouterr().err == "benchmark.py: ValueError: it hurts\n"
-
-
-def test_results_are_printed_before_they_are_written(tmp_path, monkeypatch, capsys):
-    more = {"tps": 1.0, "share": 0.5, "agents": 4, "processes": 2}
-    monkeypatch.setattr(measure, "row", lambda config, seconds: row(2.0, balanced=False, **more))
-    (folder := tmp_path / "folder").mkdir()
-    monkeypatch.setattr(summary, "table", lambda results, title: folder.rmdir() or "the table")
-    assert benchmark.main(["--task_sets", "base", "--json", str(folder / "x.json"), *CATCH]) == 1
-    said = capsys.readouterr()
-    assert "the table" in said.out and "no round of base was balanced" in said.out and "x.json" in said.err
 
 
 @pytest.mark.timeout(300)
@@ -164,3 +90,16 @@ def test_interrupted(tmp_path):
         assert process.wait(60) == 130
         assert process.stderr.read() == "benchmark.py: interrupted\n"
     wait_until(lambda: not any(member.is_running() for member in family))
+
+
+def row(pps: float, balanced: bool = True, **more) -> dict:
+    return {"pps": pps, "balanced": balanced, "gpu": False, "wait": {"p50_ms": 2 * pps}, "profile": {"base": {}}} | more
+
+
+def test_medians_are_of_balanced_rounds():
+    rows = [row(1.0, False), row(2.0), row(9.0, profile={"base": {"a": 0.5}}), row(4.0, wait={"p50_ms": None})]
+    found = summary.medians(rows)
+    assert (found["pps"], found["wait"]["p50_ms"], found["balanced"], found["rounds"]) == (4.0, 11.0, 3, 4)
+    assert found["profile"]["base"]["a"] == 0.0 and found["gpu"] is False
+    none = summary.medians(rows[:1])
+    assert (none["pps"], none["balanced"], none["rounds"]) == (1.0, 0, 1)

@@ -1,20 +1,14 @@
 from __future__ import annotations
 
 import os
-import signal
 
 import cluster_faults
 import pytest
 from measuring import namespaces
 from measuring.cluster_run import Back
-from measuring.faults import Result, fill
+from measuring.faults import fill
 
 from gunreal.config.schema import ConfigError
-
-
-def test_medians():
-    results = [Result(1.0, 4.0), Result(3.0, None), Result(2.0, 6.0)]
-    assert cluster_faults.row("node-killed", results) == "| the process of a node is killed | 2.0 | 5.0 |  |  | 3 |"
 
 
 def line(nodes, replaced, *pps):
@@ -28,20 +22,6 @@ def test_a_node_is_back_when_all_have_acted_since_one_was_away(away):
     assert not back(away)
     assert not back(line(2, 1, 9.0, 0.0))
     assert back(line(2, 1, 0.0, 9.0))
-
-
-def test_a_new_computer_may_have_another_number():
-    back = Back()
-    assert not back(line(2, 1, 9.0, 0.0))
-    assert back({"nodes": 2, "replaced": 1, "node0_pps": 9.0, "node2_pps": 5.0})
-
-
-def test_a_second_signal_does_not_interrupt_the_cleanup(tmp_path, monkeypatch):
-    network = namespaces.Network(tmp_path)
-    monkeypatch.setattr(network, "_close", lambda: os.kill(os.getpid(), signal.SIGINT))
-    before = signal.getsignal(signal.SIGINT)
-    network.close()
-    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_disk_is_filled_to_the_last_byte(tmp_path):
@@ -76,17 +56,3 @@ def test_a_disk_that_root_may_not_mount(powerless, capsys):
     assert cluster_faults.main(["--faults", "run-disk-full"]) == 1
     error = capsys.readouterr().err
     assert "none /tmp/" in error and "mount: Operation not permitted" in error and error.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["--faults", "node-kiled"], "did you mean node-killed?"),
-        (["--repeats", "0"], "--repeats is 0"),
-        (["--nosuch"], "--nosuch"),
-    ],
-)
-def test_bad_input_is_one_line(words, reason, capsys):
-    assert cluster_faults.main(words) == 2
-    error = capsys.readouterr().err
-    assert reason in error and error.count("\n") == 1

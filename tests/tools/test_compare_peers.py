@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,7 +14,6 @@ import psutil
 import pytest
 from measuring import gauge
 from peers import speed
-from peers.progress import Progress
 from peers.table import PEERS, settings
 
 ROOT = Path(__file__).parents[2]
@@ -90,33 +88,6 @@ def test_ratios_are_to_the_fastest_system_that_is_not_ours():
     ]
 
 
-def test_without_other_systems_there_are_no_ratios():
-    results = {"gunreal": {"title": "G", "is_ours": True, "rounds": [rounds(1700.0, 1.0, 9e8, others=0.5)]}}
-    assert speed.summarize(results) is None
-    assert "ratio" not in results["gunreal"]
-    text = speed.table(results, None)
-    assert text.splitlines()[1].split() == ["gunreal", "1,700", "-", "1.00", "-", "900", "-", "50"]
-    assert "no other system was measured" in text and "other programs used 50%" in text
-
-
-def test_rounds_go_forth_and_back(monkeypatch):
-    order = []
-    monkeypatch.setattr(speed, "describe", lambda contestant, driver: {"versions": {}, "settings": {}})
-
-    def measure(contestant, warmup, seconds):
-        order.append(contestant.label)
-        if contestant.label == "sf" and order.count("sf") == 2:
-            raise gauge.Failed("ended with code 3: boom")
-        return rounds(100.0, 1.0, 1e6)
-
-    monkeypatch.setattr(speed, "measure", measure)
-    _, contestants = compare_peers.parse(["--peers", "gunreal,sb3,sf"])
-    results = speed.compare(contestants, 4, 0.0, 1.0)
-    assert order == ["gunreal", "sb3", "sf"] + ["sf", "sb3", "gunreal"] + ["gunreal", "sb3"] + ["sb3", "gunreal"]
-    assert [len(row["rounds"]) for row in results.values()] == [4, 4, 1]
-    assert results["sf"]["failed"] == "ended with code 3: boom"
-
-
 def test_contestants_have_their_settings_and_interpreters():
     words = ["--peers", "gunreal,gunreal-tasks:min_batch=160,sb3:threads=1:processes=0,sf", "--python", "sf=/bin/sh"]
     _, found = compare_peers.parse([*words, "--", "--agents", "16"])
@@ -126,33 +97,6 @@ def test_contestants_have_their_settings_and_interpreters():
     assert [contestant.python for contestant in found] == [sys.executable] * 3 + ["/bin/sh"]
     assert [contestant.peer.is_ours for contestant in found] == [True, True, False, False]
     assert set(found[2].settings) < set(settings(PEERS["sb3"].drive))
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (["--peers", "sb4"], "did you mean sb3?"),
-        (["--peers", "sb3,sb3"], "sb3 is listed twice"),
-        (["--peers", "sb3:depth=3"], "invalid setting 'depth=3'"),
-        (["--peers", "sb3:envs=many"], "invalid setting 'envs=many'"),
-        (["--peers", "gunreal:agentz=3"], "did you mean --agents?"),
-        (["--python", "sb3=/nowhere/python"], "interpreter not found; use --python sb3="),
-        (["--python", "keras=/bin/sh"], "unknown system 'keras'"),
-        (["--rounds", "0"], "--rounds must be at least 1"),
-        (["--seconds", "nan"], "--seconds positive"),
-        (["--warmup", "inf"], "and all finite"),
-        (["--cores", "4096"], "--cores is 4096, but must be between 1 and"),
-        (["--json", "/nowhere/out.json"], "can't write /nowhere/out.json"),
-        (["--json", "/tmp"], "can't write /tmp"),
-        (["--", "--agents", "0"], "agents is 0"),
-    ],
-)
-def test_bad_input_is_one_line_and_code_2(capsys, words, named):
-    before = os.sched_getaffinity(0)
-    assert compare_peers.main(words) == 2
-    error = capsys.readouterr().err
-    assert named in error and error.count("\n") == 1
-    assert os.sched_getaffinity(0) == before
 
 
 def test_installed_systems_are_measured_and_missing_ones_are_named(tmp_path):
@@ -225,38 +169,6 @@ def test_a_peer_without_progress_has_failed(tmp_path, monkeypatch):
     with pytest.raises(gauge.Failed, match="made no progress for 2 s: waiting for Godot"), meter:
         meter.measure(0.0, 1.0)
     assert not psutil.pid_exists(meter._popen.pid)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_a_peer_starts_ends_it_again(tmp_path, monkeypatch, number):
-    started = []
-
-    class Popen(subprocess.Popen):
-        def __init__(self, *args, **kwargs):
-            super().__init__(*args, **kwargs)
-            started.append(self.pid)
-            signal.raise_signal(number)
-
-    before = signal.signal(number, signal.default_int_handler)
-    monkeypatch.setattr(gauge.subprocess, "Popen", Popen)
-    monkeypatch.setattr(gauge, "GRACE", 0.1)
-    try:
-        with pytest.raises(KeyboardInterrupt), gauged(tmp_path, "time.sleep(60)"):
-            pytest.fail("the signal was lost")
-        assert signal.getsignal(number) is signal.default_int_handler
-    finally:
-        signal.signal(number, before)
-    assert len(started) == 1 and not psutil.pid_exists(started[0])
-
-
-def test_progress_is_shared_through_a_file(tmp_path):
-    watcher, driver = Progress(tmp_path / "progress"), Progress(tmp_path / "progress")
-    assert watcher.steps() == 0
-    assert driver.report(2**40) and watcher.steps() == 2**40
-    watcher.stop()
-    assert not driver.report(7) and watcher.steps() == 7
-    watcher.close()
-    driver.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -25,17 +25,3 @@ def test_both_ways_have_the_same_gradient(backend):
     assert float(re.search(r"gradients differ by (\S+)", done.stdout)[1]) < 1e-4
     two, one = (float(x) for x in re.findall(r"= ([\d.]+) ms", done.stdout))
     assert two > 0 and one > 0
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--train", "10", "--predict", "4"], "a multiple of --predict"),
-        (["--rounds", "0"], "at least 1"),
-        (["--network", "lstm"], "use --network small or large"),
-        (["--nosuch"], "unknown flag --nosuch"),
-    ],
-)
-def test_bad_input(flags, said):
-    done = run(*flags)
-    assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import device_cost
 import pytest
 
 TOOL = Path(__file__).parents[2] / "tools" / "device_cost.py"
@@ -50,13 +49,3 @@ def test_the_times_of_a_turn():
     assert min(found.values()) > 0 and total == pytest.approx(sum(found.values()), abs=0.5)
     assert 0 < alone < total
     assert float(measured.split()[1].replace(",", "")) == pytest.approx(4 * 5 * 1000 / total, rel=0.1)
-
-
-def test_what_cannot_be_analyzed(capsys):
-    pytest.importorskip("jax")
-    assert device_cost.main(["--algorithm", "dqn"]) == 2
-    assert capsys.readouterr().err == "device_cost.py: dqn cannot be analyzed; use --algorithm a3c or ppo\n"
-    assert device_cost.main(["--tflops", "0"]) == 2
-    assert "--tflops is 0, but must be positive" in capsys.readouterr().err
-    assert device_cost.main(["--turns", "-1"]) == 2
-    assert "--turns is -1, but must be at least 0" in capsys.readouterr().err

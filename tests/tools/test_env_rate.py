@@ -22,20 +22,3 @@ def test_it_compares_an_environment_with_its_engine(more):
     found = re.fullmatch(line, done.stdout)
     ours, engine = (int(found[i].replace(",", "")) for i in (1, 2))
     assert float(found[3]) == pytest.approx(ours / engine, abs=0.002)
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["--env", "gunreal/Catch-v0"], "gunreal/Catch-v0 is not one of gunreal's ViZDoom environments"),
-        (["--env", "ALE/Pong-v5"], "ALE/Pong-v5 is not one of gunreal's ViZDoom environments"),
-        (["--env", "gunreal.envs.catch:Catch"], "catch:Catch is not one of gunreal's ViZDoom environments"),
-        (["--seconds", "0"], "--seconds is 0"),
-        (["--secods", "3"], "unknown flag --secods"),
-    ],
-)
-def test_bad_input_is_one_line(words, reason):
-    done = run(*words)
-    assert done.returncode == 2
-    assert reason in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr

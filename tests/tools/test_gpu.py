@@ -6,7 +6,6 @@ import json
 import os
 
 import gpu
-import numpy as np
 import pytest
 from emulation import gpu_page
 
@@ -52,15 +51,6 @@ def test_a_dry_run_does_all_parts_on_the_cpu(tmp_path, monkeypatch):
     )
 
 
-def test_measurements_begin_at_different_points_of_the_games():
-    env = device.ffi.DeviceAtari(["pong", "breakout"], 7)
-    state = device._repeated(("pong", "breakout"), 2 * device.KINDS, env)
-    frames = np.asarray(env.info(state)["episode_frames"])
-    assert (np.diff(frames[:4]) == 8).all() and (np.diff(frames[4:]) == 8).all()
-    again, *_ = jax.jit(env.step)(state, np.zeros(7, np.int32))
-    np.testing.assert_array_equal(np.asarray(env.info(again)["episode_frames"]), frames + 4)
-
-
 @pytest.mark.parametrize("agents", gpu.DEVICE_AGENTS)
 def test_the_batches_of_device_runs_fit_into_the_memory(agents):
     config = resolved(Config(runner="device", agents=agents, **gpu.DEVICE_RUN))
@@ -99,24 +89,3 @@ def test_a_part_that_fails_or_comes_too_late_is_named_and_the_others_follow(tmp_
     assert report.parts["first"]["error"] == "ZeroDivisionError: division by zero"
     assert "no time" in report.parts["second"]["error"] and report.parts["third"]["frames"] == 1
     assert report.failed() and list(json.loads((tmp_path / "x.json").read_text())["parts"]) == list(report.parts)
-
-
-@pytest.mark.parametrize(("words", "message"), [
-    ("--minutes 0", "--minutes is 0"), ("--games pitfall2", "special chip"), ("--json nowhere/x.json", "can't write"),
-    ("--page .", "can't write ."),
-    ("--backend torch", "must be jax or tensorflow"), ("--env CartPole-v1", "does not fit"), ("--wet", "--wet"),
-])  # fmt: skip
-def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, words, message):
-    monkeypatch.chdir(tmp_path)
-    assert gpu.main([*DRY, *words.split()]) == 2
-    out, error = capsys.readouterr()
-    assert error.startswith("gpu.py: ") and error.count("\n") == 1 and message in error and out == ""
-    assert not list(tmp_path.iterdir())
-
-
-def test_without_a_gpu_the_error_is_one_line(capsys):
-    if any(device.platform == "gpu" for device in jax.devices()):
-        pytest.skip("there is a GPU")
-    assert gpu.main([]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("gpu.py: ") and error.count("\n") == 1 and "no CUDA GPU" in error

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 
 import compare_peers
 import pytest
-import reproduce
 from peer_standins import TOOLS, learner, leave, lines
 from peers import contestants, learning
 from peers import jobs as peer_jobs
@@ -122,13 +120,6 @@ def test_systems_train_without_a_gpu(tmp_path, monkeypatch):
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "0"
 
 
-def test_the_home_folder_of_a_logdir(monkeypatch):
-    """Which a shell leaves as it is in `--logdir=~/runs`. The trainings would find it, but not their results."""
-    monkeypatch.setenv("HOME", "/home/me")
-    assert compare_peers.parse(["--learn", "--logdir=~/runs"])[0].logdir == Path("/home/me/runs")
-    assert reproduce.parse(["ga3c-fig3", "--logdir=~/runs"])[0].logdir == "/home/me/runs"
-
-
 def test_a_run_ends_when_it_has_the_score(tmp_path, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
     python = learner(tmp_path / "python", "curve._every = 0.05\n" + LEARNS)
@@ -142,40 +133,3 @@ def test_a_run_ends_when_it_has_the_score(tmp_path, monkeypatch, capsys):
     assert compare_peers.main(words) == 0
     assert (tmp_path / "runs" / "Pong-sb3-ppo-s1" / "metrics.jsonl").read_text() == before
     assert "Stable-Baselines3 PPO" in capsys.readouterr().out
-
-
-def test_a_damaged_file_is_one_line(tmp_path, capsys):
-    python = learner(tmp_path / "python", LEARNS)
-    run = tmp_path / "runs" / "Pong-sb3-ppo-s1"
-    leave(run, lines(1, ended=False))
-    (run / "metrics.jsonl").write_text("no metrics\n")
-    (run / "job.json").write_text(
-        '{"game": "Pong", "steps": 10000000, "seed": 1, "settings": {"envs": 8, "processes": true}}'
-    )
-    words = ["--learn", "--peers", "sb3-ppo", "--python", f"sb3={python}", "--cores", "1"]
-    assert compare_peers.main([*words, "--logdir", str(run.parent)]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("compare_peers.py: ") and error.count("\n") == 1 and "metrics.jsonl" in error
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--score 3", "--score needs --learn"),
-        ("--learn --rounds 3", "--rounds can't be used with --learn"),
-        ("--learn --env Pung", "did you mean Pong?"),
-        ("--learn --env Pong,Breakout", "unknown game 'Pong,Breakout'"),
-        ("--learn --seeds 0", "--seeds is 0"),
-        ("--learn --score nan", "--score is nan"),
-        ("--learn --minutes 0", "--minutes is 0"),
-        ("--learn --peers sb3", "unknown system 'sb3'"),
-        ("--learn --steps x", "--steps: 'x' is not a whole number"),
-        ("--learn --peers sb3-ppo --python sb3=/bin/true", "does not answer like a Python interpreter; check --python"),
-        ("--learn --peers sb3-ppo:envs=x", "its settings are whole numbers: envs=8, processes=1"),
-        ("--learn --peers sf --python sf=/bin/false", "sf can't be trained: exit code 1; pip install torch sample-f"),
-    ],
-)
-def test_bad_input(capsys, words, message):
-    assert compare_peers.main(words.split()) == 2
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1

@@ -60,17 +60,6 @@ def test_experiments_are_whole(tmp_path, measured, experiment):
     assert out.with_suffix(".md").read_text().startswith(f"**{experiment.title}**")
 
 
-def test_batches_are_equal_on_all_engines():
-    device, cpu = (Measurement("training", engine, "ALE/Pong-v5", 1200, "a3c").config() for engine in ("device", "cpu"))
-    assert (device.device_batches, cpu.device_batches, cpu.min_batch) == (
-        "auto",
-        "auto",
-        1200,
-    )  # 20 groups of 60 agents
-    assert cpu.emulator == "own" and cpu.agents_per_process == 75
-    assert Measurement("training", "cpu", "gunreal/Catch-v0", 24, "ppo").config().min_batch == 480
-
-
 def test_rounds_alternate_go_on_and_survive_failures(tmp_path, measured, capsys):
     pytest.importorskip("matplotlib")
     words = ["cule-table6", "--rounds", "2", "--tiny", "--logdir", "runs"]
@@ -108,14 +97,6 @@ def test_measurements_of_another_kind_are_rejected(tmp_path, measured, monkeypat
     assert len(measured.asked) == asked
 
 
-def test_a_file_is_replaced_as_a_whole(tmp_path, monkeypatch):
-    saved.save(tmp_path / "a.json", [1])
-    monkeypatch.setattr(saved.os, "replace", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        saved.save(tmp_path / "a.json", [2])
-    assert saved.load(tmp_path / "a.json", list) == [1]
-
-
 def test_curves_have_a_band_over_the_games():
     found = [
         (Measurement("emulation", engine, env, agents), {"steps": rate})
@@ -128,22 +109,6 @@ def test_curves_have_a_band_over_the_games():
     device, cpu = panel.curves
     assert device.x.tolist() == [8, 32] and device.y.tolist() == [5, 20]
     assert device.low.tolist() == [5, 10] and device.high.tolist() == [5, 30] and cpu.y.tolist() == [7]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("cule-fig2 --games Pongg", "cule-fig2 has no game 'Pongg'; available: Pong, Riverraid, Boxing"),
-        ("cule-fig2 --draw", "cule-fig2 has not been measured yet; run the command without --draw"),
-        ("cule-fig2 --env ALE/Pong-v5", "cule-fig2 has fixed settings; leave out --env and flags after --"),
-        ("fig9 --tiny", "--tiny can't be used with fig9, a speed experiment; leave it out"),
-    ],
-)
-def test_bad_input(tmp_path, measured, capsys, words, message):
-    assert reproduce.main(words.split()) == 2
-    out, err = capsys.readouterr()
-    assert err.startswith("reproduce.py: ") and err.count("\n") == 1 and message in err and out == ""
-    assert not list(tmp_path.iterdir()) and not measured.asked
 
 
 @pytest.mark.timeout(900)

@@ -31,16 +31,3 @@ def test_networks_side_by_side_have_different_addresses(tmp_path, monkeypatch):
 def interfaces_of(address):
     command = ["ip", "-oneline", "address", "show", "to", address]
     return len(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines())
-
-
-def test_too_many_networks_are_one_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(namespaces, "_NETWORKS", 1)
-    monkeypatch.setattr(namespaces.Network, "_start", lambda self, *what: None)
-    first, second = namespaces.Network(tmp_path), namespaces.Network(tmp_path)
-    try:
-        with pytest.raises(ConfigError, match="ip link del"):
-            first.make()
-            second.make()
-    finally:
-        first.close()
-        second.close()

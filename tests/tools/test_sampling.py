@@ -7,52 +7,6 @@ import time
 
 from measuring import sampling
 
-from gunreal.experience import queues
-from gunreal.runtime.crew import Crew
-
-
-def test_a_thread_is_where_it_waits():
-    pipe = queues.Pipe(queues.REQUEST)
-    crew = Crew("base", lambda timeout: pipe.get(1, timeout), print, print)
-    crew.resize(2)
-    with sampling.Sampler(hertz=500) as sampler:
-        while not sampler.shares().get("base"):
-            time.sleep(0.01)
-    crew.stop(), pipe.close()
-    shares = sampler.shares()
-    assert set(shares["base"]) <= {"queues.get", "queues.Pipe.get", "crew.Crew._run", "crew.Crew._turn", "elsewhere"}
-    assert sum(shares["base"].values()) == sum(shares["main"].values()) == 1
-    assert shares["main"] == {"elsewhere": 1} and "sampler" not in shares and 0 < sampler.cost < 1
-
-
-def test_roles():
-    names = {
-        "base-0": "base",
-        "trainer-12": "trainer",
-        "MainThread": "main",
-        "my-task-3": "my-task",
-        "x": "x",
-        "-1": "-1",
-    }
-    assert {name: sampling.role(name) for name in names} == names
-
-
-def test_a_place_is_the_innermost_function_of_this_library():
-    places = []
-
-    class Spy(Crew):
-        def resize(self, size):
-            places.append(sampling.place(sys._getframe()))
-            super().resize(size)
-
-    def fetch(timeout):
-        places.append(sampling.place(sys._getframe()))
-
-    crew = Spy("spy", fetch, print, print)
-    crew.resize(1)
-    crew.stop()
-    assert places[:2] == ["elsewhere", "crew.Crew._turn"] and sampling.place(None) == "elsewhere"
-
 
 def burn(seconds: float) -> None:
     start = time.thread_time()

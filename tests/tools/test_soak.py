@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import subprocess
 from types import SimpleNamespace
 
@@ -45,58 +44,6 @@ def test_processes_that_were_there_before_are_not_left_behind(monkeypatch):
             process.wait()
 
 
-def remote(process, end, answers):
-    counts = np.zeros((len(answers), 3), np.int64)
-    counts[:, 1] = answers
-    waits = SimpleNamespace(total=lambda: Waited(np.zeros(len(answers)), counts))
-    groups = [slice(index, index + 1) for index in range(len(end))]
-    return SimpleNamespace(process=process, groups=groups, segment=SimpleNamespace(end=np.array(end), waits=waits))
-
-
-def test_groups_with_missing_answers_are_reported():
-    watch = endurance.Watch(SimpleNamespace(), 1.0)
-    watch._last = {7: np.array([5, 5, 5, 5])}
-    run = SimpleNamespace(remotes=lambda: [remote(7, [9, 9, 5, 9], [9, 10, 6, 8]), remote(8, [3], [0])])
-    assert watch._wrong(run) == {
-        "process 7, group 2": "has been stuck for 20 s at step 5",
-        "process 7, group 3": "has sent 10 requests and received 8 answers",
-    }
-
-
-def test_spread_is_of_the_last_two_thirds():
-    looks = [{"server": size} for size in (50.0, 80.0, 100.0, 101.0, 99.0, 100.0)]
-    assert endurance.spread(looks, "server") == pytest.approx(0.02)
-    assert endurance.spread([{"agent": None}], "agent") == math.inf  # nothing seen is nothing shown
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--minutes", "0"], "must be positive"),
-        (["--serial"], "agent processes"),
-        (["--runner", "device"], "leave out --runner"),
-        (["--nosuch"], "unknown flag --nosuch"),
-        (["--json", "/nowhere/soak.json"], "can't write /nowhere/soak.json"),
-    ],
-)
-def test_bad_input(flags, said, capsys):
-    assert soak.main(flags) == 2
-    assert said in (error := capsys.readouterr().err) and error.count("\n") == 1
-
-
-def test_the_verdict_is_printed_before_it_is_written(tmp_path, monkeypatch, capsys):
-    (folder := tmp_path / "folder").mkdir()
-
-    def found(config, minutes):
-        folder.rmdir()
-        return {"looks": [{"steps": 5}], "spread": {"server": 0.01}, "groups": {}, "left": []}
-
-    monkeypatch.setattr(endurance, "soak", found)
-    with pytest.raises(FileNotFoundError):
-        soak.main(["--json", str(folder / "soak.json")])
-    assert "left behind: nothing" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -113,10 +60,19 @@ def test_a_run_that_fails_is_one_line(monkeypatch, capsys, error, said):
     assert capsys.readouterr() == ("", f"soak.py: {said}\n")
 
 
-def test_an_interrupted_run_is_no_result(monkeypatch, capsys):
-    def interrupted(config, watch):
-        raise KeyboardInterrupt
+def remote(process, end, answers):
+    counts = np.zeros((len(answers), 3), np.int64)
+    counts[:, 1] = answers
+    waits = SimpleNamespace(total=lambda: Waited(np.zeros(len(answers)), counts))
+    groups = [slice(index, index + 1) for index in range(len(end))]
+    return SimpleNamespace(process=process, groups=groups, segment=SimpleNamespace(end=np.array(end), waits=waits))
 
-    monkeypatch.setattr(endurance.measure, "watched", interrupted)
-    assert soak.main([]) == 130
-    assert capsys.readouterr() == ("", "soak.py: interrupted\n")
+
+def test_groups_with_missing_answers_are_reported():
+    watch = endurance.Watch(SimpleNamespace(), 1.0)
+    watch._last = {7: np.array([5, 5, 5, 5])}
+    run = SimpleNamespace(remotes=lambda: [remote(7, [9, 9, 5, 9], [9, 10, 6, 8]), remote(8, [3], [0])])
+    assert watch._wrong(run) == {
+        "process 7, group 2": "has been stuck for 20 s at step 5",
+        "process 7, group 3": "has sent 10 requests and received 8 answers",
+    }

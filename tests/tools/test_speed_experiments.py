@@ -71,29 +71,6 @@ def test_flags_override_the_papers_constants_but_not_the_compared_fields():
         speed_rounds.plan(experiment, ["--agents", "8"])
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("fig9 --rounds 0", "--rounds is 0, but must be at least 1"),
-        ("fig9 --seconds nan", "--seconds is nan, but must be positive"),
-        ("fig9 --settings nhcw", "fig9 has no setting 'nhcw'; available: base-nhwc, base-nchw"),
-        ("fig9 --draw", "runs/Pong-v5/fig9.rounds.json does not exist"),
-        ("fig9 -- --scheduler queue", "--serial and --scheduler can't be measured here"),
-        ("fig9 -- --runner device", "only agent processes on one machine can be measured here; leave out --runner"),
-        ("fig9 -- --layout nchw", "of fig9 has layout"),
-        ("multiverse --env gunreal/Catsh-v0", "unknown environment 'gunreal/Catsh-v0'"),
-        ("multiverse --env gunreal/Catch-v0 --logdir file", "can't write to file"),
-    ],
-)
-def test_bad_input(tmp_path, measured, capsys, words, message):
-    """One line, exit code 2, nothing measured and nothing left."""
-    (tmp_path / "file").touch()
-    assert reproduce.main(words.split()) == 2
-    out, err = capsys.readouterr()
-    assert err.startswith("reproduce.py: ") and err.count("\n") == 1 and message in err and out == ""
-    assert [path.name for path in tmp_path.iterdir()] == ["file"] and not measured.asked
-
-
 def test_rounds_alternate_and_go_on(tmp_path, measured, capsys):
     pytest.importorskip("matplotlib")
     words = MULTIVERSE.split()
@@ -180,30 +157,6 @@ def test_numbers_beside_the_papers():
         in text
     )
     assert experiment.shows in text
-
-
-def test_columns_that_only_the_paper_has():
-    experiment = speed.RATES["ga3c-table2"]
-    rows = {"small": [row(2000.0)], "stride1": [row(200.0, wait={"share": 0.5, "mean_ms": None})]}
-    text = speed_report.table(experiment, speed_report.measure(experiment, saved_rows(experiment, rows)))
-    lines = [line for line in text.splitlines() if line.startswith("| ")]
-    assert "paper: system I | paper: I, A3C | paper: system II" in lines[0]
-    assert lines[2].startswith(
-        "| large, stride 1 | 200 (0.10) | 5.0 (0.10) | 8.0 | 7.5 | - | 1 | 490 (0.36) | 11 (0.03)"
-    )
-
-
-def test_lines_over_the_agents():
-    experiment = speed.RATES["ga3c-fig3"]
-    rows = {name: [row(10.0 * int(name.split("-")[0]))] for name in ("8-1-1", "2-1-1", "4-1-1", "2-2-1")}
-    rows["4-1-1"].append(row(60.0))
-    panels = speed_report.lines(experiment, speed_report.measure(experiment, saved_rows(experiment, rows)))
-    assert [panel.y for panel in panels] == [speed.QUANTITIES[key].label for key in experiment.panels]
-    first, second = panels[0].curves
-    assert (first.label, second.label) == ("predictors 1, trainers 1", "predictors 2, trainers 1")
-    assert first.x.tolist() == [2, 4, 8] and first.y.tolist() == [20, 50, 80]
-    assert first.low.tolist() == [20, 40, 80] and first.high.tolist() == [20, 60, 80]
-    assert second.x.tolist() == [2]
 
 
 @pytest.mark.parametrize("name", speed.RATES)

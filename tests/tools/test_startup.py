@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 import startup
 
 
@@ -14,26 +13,3 @@ def test_milestones_are_reached_in_order(capfd):
     assert milestones[4:] == ["functions traced", "first agent step", "first trained step", "first line of metrics"]
     wall = [float(row.split()[0]) for row in rows]
     assert wall == sorted(wall) and wall[0] > 0
-
-
-def test_medians():
-    runs = [{"a": (1.0, 0.5), "b": (4.0, 2.0)}, {"a": (3.0, 0.7), "b": (9.0, 2.5)}, {"a": (2.0, 0.6), "b": (5.0, 2.6)}]
-    assert [row.split() for row in startup.table(runs).splitlines()[1:]] == [
-        ["2.0", "0.6", "0.6", "a"],
-        ["5.0", "2.5", "1.9", "b"],
-    ]
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["--repeats", "0"], "--repeats is 0"),
-        (["--env", "None-v0"], "unknown environment"),
-        (["--stesp", "3"], "unknown flag --stesp"),
-        (["--runner", "device"], "only agent processes on one machine"),
-    ],
-)
-def test_bad_input_is_one_line(capsys, words, reason):
-    assert startup.main(words) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"startup.py: {reason}") and error.count("\n") == 1

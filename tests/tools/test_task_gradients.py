@@ -1,6 +1,5 @@
 import dataclasses
 
-import numpy as np
 import pytest
 import task_gradients
 
@@ -8,16 +7,6 @@ import gunreal
 from gunreal.config.derived import rates
 from gunreal.config.files import save
 from gunreal.learning.learner import Learner
-
-
-def test_medians_by_hand():
-    base, same, other = np.array([3.0, 4.0]), np.array([0.3, 0.4]), np.array([-8.0, 6.0])
-    lines = task_gradients.table([{"base": base, "pc": same, "vr": other}] * 3).splitlines()[2:]
-    assert lines == [
-        "| base | 5.0000 | 1.000 | 1.00 |",
-        "| pc | 0.5000 | 0.100 | 1.00 |",
-        "| vr | 10.0000 | 2.000 | 0.00 |",
-    ]
 
 
 @pytest.mark.timeout(300)
@@ -48,10 +37,3 @@ def test_a_run_is_taken_apart_and_stays_as_it_is(tmp_path, capsys, monkeypatch):
     assert rows["vr"][0] > 0 and rows["rp"][0] == 0
     assert sorted(path.name for path in run.path.rglob("*")) == before
     assert used == {rates(run.config, run.step)}
-
-
-def test_bad_input_is_one_line(tmp_path, capsys):
-    assert task_gradients.main([str(tmp_path / "nothing")]) == 2
-    assert task_gradients.main(["x", "--updates", "0"]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 2 and "--updates is 0" in error

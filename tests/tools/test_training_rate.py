@@ -6,7 +6,6 @@ import sys
 
 import pytest
 from measuring import training_rate
-from measuring.machine import nvidia_smi
 
 PROGRAM = """#!{python}
 import json, pathlib, sys, time
@@ -33,29 +32,7 @@ def test_the_rate_is_that_after_the_first_lines(tmp_path, monkeypatch):
     assert found == {"steps": 400.0, "updates": 2.0, "start": 1.5, "gpu": [80.0, 80.0]}
 
 
-def test_the_run_writes_no_checkpoint(monkeypatch):
-    left, metrics = [], training_rate._metrics
-
-    def watched(path):
-        left.extend(path.parent.glob("checkpoints/*"))
-        return metrics(path)
-
-    monkeypatch.setattr(training_rate, "_metrics", watched)
-    fields = {"env": "CartPole-v1", "serial": True, "agents": 2, "hidden": 8}
-    assert training_rate.training_rate(fields, 0.5, 120.0)["steps"] > 0 and not left
-
-
 def test_a_run_that_fails_tells_its_last_line():
     pytest.importorskip("jax")
     with pytest.raises(RuntimeError, match="NoSuchGame"):
         training_rate.training_rate({"runner": "device", "env": "ALE/NoSuchGame-v5", "agents": 4}, 1.0, 120.0)
-
-
-def test_nvidia_smi_answers_with_a_line_for_each_gpu(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert nvidia_smi("name") == []
-    program = tmp_path / "nvidia-smi"
-    program.write_text('#!/bin/sh\n[ "$1" = --query-gpu=name ] && echo "NVIDIA A" && echo "NVIDIA B"\n')
-    program.chmod(0o755)
-    assert nvidia_smi("name") == ["NVIDIA A", "NVIDIA B"]
-    assert nvidia_smi("utilization.gpu") == []  # it has failed

@@ -229,13 +229,6 @@ def test_action_sets_are_equal(game):
     assert VectorAtari(game, full_action_space=True).single_action_space.n == len(theirs.getLegalActionSet())
 
 
-@pytest.mark.parametrize("name", ["pitfall2", "no_such_game"])
-def test_an_unsupported_game_is_an_error_of_one_line(name, capsys):
-    assert main(["verify", "--games", name, "--frames", "1"]) == 2
-    error = capsys.readouterr().err.strip()
-    assert name in error and "\n" not in error
-
-
 def test_a_difference_is_found_and_fails_the_command(monkeypatch, capsys):
     from gunreal_emulator import console
 

@@ -1,0 +1,147 @@
+"""Command lines that the tools refuse: one line, exit code 2, nothing measured and nothing written."""
+
+from __future__ import annotations
+
+import importlib
+import os
+
+import pytest
+from wording import MEAN
+
+BACKEND = os.environ.get("KERAS_BACKEND", "tensorflow")  # this process may have loaded Keras
+
+BAD = {  # the words after a command, and what the line has to say
+    "benchmark": [
+        ("--env gunreal/Catsh-v0", "unknown environment 'gunreal/Catsh-v0'"),
+        ("--agnets 3", f"unknown flag --agnets; {MEAN} --agents?"),
+        ("--runner device", "only agent processes on one machine can be measured here; leave out --runner"),
+        ("--seconds 0", "--seconds is 0, but must be positive"),
+        ("--seconds soon", "argument --seconds: invalid float value: 'soon'"),
+        ("--json", "argument --json: expected one argument"),
+        ("--tune --env gunreal/Catsh-v0", MEAN),
+        ("--tune --lag nan", "--lag is nan"),
+        ("--tune --json x.json", "leave out --task_sets, --json and --png"),
+        ("--json nowhere/x.json", "can't write nowhere/x.json; choose a file"),
+        ("--json folder", "can't write folder"),
+        ("--png summary.jpg", "--png summary.jpg: the name must end with .png"),
+        ("--serial", "--serial and --scheduler can't be measured here"),
+        ("--resume x", "run 'x' not found"),
+        ("--task_sets pc,pc --env gunreal/Catch-v0", "task pc is named twice"),
+        ("rates", "unexpected argument 'rates'"),
+    ],
+    "cluster_faults": [
+        ("--faults node-kiled", f"{MEAN} node-killed?"),
+        ("--repeats 0", "--repeats is 0"),
+        ("--nosuch", "--nosuch"),
+    ],
+    "cluster_rounds": [
+        ("--nodes foo", "--nodes: 'foo' is not a whole number"),
+        ("--nodes 2,0", "--nodes is 0, but must be positive"),
+        ("--nodes 1 --quorum 3", "quorum is 3.0, but must be"),
+        ("--mbit -3", "--mbit is -3, but must be positive"),
+    ],
+    "compare_peers": [
+        ("--peers sb4", f"{MEAN} sb3?"),
+        ("--peers sb3,sb3", "sb3 is listed twice"),
+        ("--peers sb3:depth=3", "invalid setting 'depth=3'"),
+        ("--peers gunreal:agentz=3", f"{MEAN} --agents?"),
+        ("--python sb3=/nowhere/python", "interpreter not found; use --python sb3="),
+        ("--python keras=/bin/sh", "unknown system 'keras'"),
+        ("--rounds 0", "--rounds must be at least 1"),
+        ("--warmup inf", "and all finite"),
+        ("--cores 4096", "--cores is 4096, but must be between 1 and"),
+        ("--json /nowhere/out.json", "can't write /nowhere/out.json"),
+        ("-- --agents 0", "agents is 0"),
+        ("--score 3", "--score needs --learn"),
+        ("--learn --rounds 3", "--rounds can't be used with --learn"),
+        ("--learn --env Pong,Breakout", "unknown game 'Pong,Breakout'"),
+        ("--learn --seeds 0", "--seeds is 0"),
+        ("--learn --score nan", "--score is nan"),
+        ("--learn --peers sb3", "unknown system 'sb3'"),
+        ("--learn --steps x", "--steps: 'x' is not a whole number"),
+        ("--learn --peers sb3-ppo --python sb3=/bin/true", "does not answer like a Python interpreter; check --python"),
+        ("--learn --peers sb3-ppo:envs=x", "its settings are whole numbers: envs=8, processes=1"),
+        ("--learn --peers sf --python sf=/bin/false", "sf can't be trained: exit code 1; pip install torch sample-f"),
+        ("--learn --peers gunreal -- --seed 5", "--seed is set by this command"),
+    ],
+    "continuation": [
+        ("--env gunreal/Catch-v0 --train 10 --predict 4", "a multiple of --predict"),
+        ("--env gunreal/Catch-v0 --rounds 0", "at least 1"),
+        ("--env gunreal/Catch-v0 --network lstm", "use --network small or large"),
+    ],
+    "device_cost": [
+        ("--algorithm dqn", "dqn cannot be analyzed; use --algorithm a3c or ppo"),
+        ("--tflops 0", "--tflops is 0, but must be positive"),
+        ("--turns -1", "--turns is -1, but must be at least 0"),
+    ],
+    "emulators": [
+        ("bench --frames 0", "--frames is 0, but must be positive"),
+        ("verify --seed -1", "--seed is -1, but must not be negative"),
+        ("verify --games nosuch", "unknown game 'nosuch'"),
+        ("verify --games pitfall2 --frames 1", "pitfall2"),
+        ("verify --rounds 3", "unrecognized arguments: --rounds 3"),
+    ],
+    "env_rate": [
+        ("--env ALE/Pong-v5", "ALE/Pong-v5 is not one of gunreal's ViZDoom environments"),
+        ("--env gunreal.envs.catch:Catch", "catch:Catch is not one of gunreal's ViZDoom environments"),
+        ("--seconds 0", "--seconds is 0"),
+    ],
+    "gpu": [
+        ("", "no CUDA GPU"),
+        ("--dry --minutes 0", "--minutes is 0"),
+        ("--dry --games pitfall2", "special chip"),
+        ("--dry --json nowhere/x.json", "can't write"),
+        ("--dry --backend torch", "must be jax or tensorflow"),
+        (f"--dry --backend {BACKEND} --env CartPole-v1", "does not fit"),
+    ],
+    "reproduce": [
+        ("", "required: EXPERIMENT"),
+        ("ga3c-fig31", f"unknown experiment 'ga3c-fig31'; {MEAN} ga3c-fig3?; available: ga3c-fig3, "),
+        ("ga3c-fig3 --games Pong", "ga3c-fig3 does not use several games"),
+        ("ga3c-fig3 -- --seed 3", "--seed is set by the experiment; leave it out after --"),
+        ("ga3c-fig3 -- --agents 3", "of ga3c-fig3 has agents"),
+        ("ba3c-fig6 --env ALE/Pong-v5", "ba3c-fig6 has fixed settings; leave out --env and flags after --"),
+        ("ba3c-fig6 --rounds 3", "--rounds can't be used with ba3c-fig6, a cluster experiment; leave it out"),
+        ("cule-fig2 --games Pongg", "cule-fig2 has no game 'Pongg'; available: Pong, Riverraid, Boxing"),
+        ("cule-fig2 --draw", "cule-fig2 has not been measured yet; run the command without --draw"),
+        ("cule-fig2 --env ALE/Pong-v5", "cule-fig2 has fixed settings; leave out --env and flags after --"),
+        ("fig9 --env CartPole-v1", "task 'pc' does not fit CartPole-v1"),
+        ("fig9 --tiny", "--tiny can't be used with fig9, a speed experiment; leave it out"),
+        ("fig9 --rounds 0", "--rounds is 0, but must be at least 1"),
+        ("fig9 --seconds nan", "--seconds is nan, but must be positive"),
+        ("fig9 --settings nhcw", "fig9 has no setting 'nhcw'; available: base-nhwc, base-nchw"),
+        ("fig9 --draw", "runs/Pong-v5/fig9.rounds.json does not exist"),
+        ("fig9 -- --layout nchw", "of fig9 has layout"),
+        ("multiverse --env gunreal/Catch-v0 --logdir file", "can't write to file"),
+    ],
+    "soak": [
+        ("--minutes 0", "must be positive"),
+        ("--serial", "agent processes"),
+        ("--runner device", "leave out --runner"),
+        ("--json nowhere/soak.json", "can't write nowhere/soak.json"),
+    ],
+    "startup": [
+        ("--repeats 0", "--repeats is 0"),
+        ("--env None-v0", "unknown environment"),
+        ("--runner device", "only agent processes on one machine"),
+    ],
+    "task_gradients": [
+        ("nothing", "run 'nothing' not found"),
+        ("x --updates 0", "--updates is 0"),
+    ],
+}
+NEEDS = {"device_cost": "jax", "env_rate": "vizdoom", "gpu": "jax"}
+
+
+@pytest.mark.parametrize(("tool", "words", "message"), [(tool, *line) for tool, lines in BAD.items() for line in lines])
+def test_bad_input(tmp_path, monkeypatch, capsys, tool, words, message):
+    if tool in NEEDS:
+        pytest.importorskip(NEEDS[tool])
+    module = importlib.import_module(tool)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    assert module.main(words.split()) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith(f"{tool}.py: ") and err.count("\n") == 1 and message in err and out == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
