@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gunreal.config.schema import ConfigError
 from gunreal.envs import catch_functional
 from gunreal.envs.catch import Catch
 
@@ -36,8 +35,3 @@ def test_it_plays_as_the_other(options):
         reward, ended, truncated = (np.asarray(x) for x in results)
         assert not truncated.any()
     assert len(balls) > 2
-
-
-def test_it_refuses_what_the_other_refuses():
-    with pytest.raises(ConfigError, match="rows is 9.5"):
-        catch_functional.make(rows=9.5)

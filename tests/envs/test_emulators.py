@@ -63,12 +63,6 @@ def test_a_serial_run_has_the_same_weights(tmp_path):
     assert lines[0]["weights_sha256"] == lines[1]["weights_sha256"]
 
 
-def test_an_unsupported_game_is_an_error_of_one_line():
-    with pytest.raises(ConfigError, match="--emulator ale") as error:
-        make(Config(env="ALE/Pitfall2-v5", emulator="own"), 1)
-    assert "\n" not in str(error.value)
-
-
 @pytest.mark.parametrize(("env", "reason"), [("ALE/Pong-v5", ""), ("ALE/Pitfall2-v5", "pitfall2 is not supported.*")])
 def test_auto_uses_the_own_emulator_where_it_can(env, reason):
     """Otherwise ale-py, and says why in one line."""
@@ -91,10 +85,3 @@ def test_auto_uses_ale_py_without_a_compiler(tmp_path, monkeypatch):
             make(dataclasses.replace(config, emulator="own"), 1)
     finally:
         build.library.cache_clear()
-
-
-@pytest.mark.parametrize("args", [{"mode": 99}, {"difficulty": 7}])
-def test_a_mode_or_difficulty_that_is_not_reproduced_is_one_line(args):
-    with pytest.raises(ConfigError, match=f"{next(iter(args))} .*{next(iter(args.values()))}") as error:
-        make(Config(env="ALE/Pong-v5", emulator="own", env_args=args), 1)
-    assert "\n" not in str(error.value)

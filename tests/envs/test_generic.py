@@ -4,15 +4,13 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from wording import MEAN
 
-from gunreal.config.schema import Config, ConfigError
+from gunreal.config.schema import Config
 from gunreal.envs.generic import GenericEnv
 from gunreal.envs.make import describe, make
 
 IMAGE = spaces.Box(0, 255, (20, 30, 3), np.uint8)
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
-TWO_IMAGES = spaces.Dict({"a": IMAGE, "b": IMAGE, "compass": VECTOR})
 
 
 class Fake(gymnasium.Env):
@@ -45,24 +43,7 @@ class Closing(Fake):
         self.closed = True
 
 
-class WithoutActions(gymnasium.Env):
-    observation_space = IMAGE
-
-
-class WithoutObservations(gymnasium.Env):
-    action_space = spaces.Discrete(2)
-
-
-class FunctionalWithoutSpaces:
-    def init(self, seeds):
-        """Never called."""
-
-    def step(self, state, actions):
-        """Never called."""
-
-
 gymnasium.register("Fake-v0", Fake)
-gymnasium.register("NeedsNothingThere-v0", "nothing_there.env:Env")
 
 
 def fake(space=IMAGE, action=None, **options):
@@ -214,66 +195,3 @@ def test_environments_that_were_opened_before_one_that_fails_are_closed(monkeypa
     with pytest.raises(OSError, match="too many open files"):
         GenericEnv(fake(VECTOR), 3)
     assert [env.closed for env in opened] == [True, True]
-
-
-def test_missing_extra_is_named():
-    env = make(Config(env="CartPole-v1"), 1, ("depth",))
-    with pytest.raises(ConfigError, match="'depth'"):
-        step(env, reset=True)
-    env.close()
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        (Config(env="CartPol-v1"), f"unknown environment 'CartPol-v1': {MEAN} CartPole-v1"),
-        (Config(env="Pong-v5"), f"{MEAN} .*ALE/Pong-v5"),
-        (Config(env="gunreal/Cach-v0"), f"{MEAN} gunreal/Catch-v0"),
-        (Config(env="nomodule:Id-v0"), "no module 'nomodule'"),
-        (Config(env="gunreal.envs.catch:Catch", env_args={"gravity": 1}), "env_args do not fit gunreal.*'gravity'"),
-        (
-            Config(env="gunreal.envs.catch:Catch", env_args={"rows": 1}),
-            "env_args do not fit .*rows is 1, but must be 2",
-        ),
-        (Config(env="gunreal/Catch-v0", env_args={"rows": 9.5}), "rows is 9.5, but must be 2 to 84"),
-        (Config(env="CartPole-v1", env_args={"max_episode_steps": "a"}), "env_args do not fit CartPole-v1: .*'str'"),
-        (Config(env="FrozenLake-v1", env_args={"map_name": "none"}), "env_args do not fit FrozenLake.*'none'"),
-        (Config(env=".mine:make"), "no module '.mine'"),
-        (Config(env="subprocess:run", env_args={"args": "true"}), "belongs to Python itself"),
-        (Config(env="numpy:zeros", env_args={"shape": 3}), "returned a numpy.ndarray; return a gymnasium.Env"),
-        (
-            Config(env="gunreal.envs.catch:Cach"),
-            f"has no environment, function or class 'Cach'; {MEAN} .*catch:Catch",
-        ),
-        (Config(env="Pong"), rf"unknown environment 'Pong': {MEAN} ALE/Pong-v5\?"),
-        (
-            fake(spaces.Box(0, 1, (20, 30, 3), np.float32)),
-            "as uint8 from 0 to 255, or .*FlattenObservation",
-        ),
-        (Config(env=f"{__name__}:WithoutActions"), "WithoutActions has no action_space; set it in"),
-        (Config(env=f"{__name__}:WithoutObservations"), "WithoutObservations has no observation_space; set it in"),
-        (Config(env=f"{__name__}:FunctionalWithoutSpaces"), "FunctionalWithoutSpaces has no action_space; set it in"),
-        (Config(env="NeedsNothingThere-v0"), "^NeedsNothing.* needs a missing package: .*'nothing_there'; install it$"),
-        (Config(env="GymV21Environment-v0"), "^GymV21.* cannot be imported: .*pip install .*shimmy"),
-        (Config(env="CartPole-v1", env_args={"gravity": 1}), "env_args do not fit CartPole-v1: .*'gravity'"),
-        (Config(env="Pendulum-v1"), "continuous actions; wrap it"),
-        (fake(action=spaces.MultiDiscrete([10, 101])), "1,010 combinations of actions; wrap it .* at most 1,000$"),
-        (fake(action=spaces.Tuple([spaces.Discrete(2)])), "Tuple actions; wrap it"),
-        (fake(spaces.Box(0, 255, (20, 30, 4), np.uint8)), "single images, gray or RGB, which .*--frame_stack"),
-        (fake(spaces.Tuple([IMAGE, IMAGE])), "observes Tuple"),
-        (fake(TWO_IMAGES), r"several image observations \['a', 'b'\]; choose one with --image_key"),
-        (
-            fake(TWO_IMAGES, image_key="c"),
-            r"image_key 'c' is not an image observation of .*; choose one of \['a', 'b'\]",
-        ),
-        (fake(TWO_IMAGES, image_key="compass"), r"image_key 'compass' is not an image"),
-        (fake(spaces.Dict({"name": spaces.Text(9)})), "none a uint8 image; wrap it to give an image or numbers$"),
-        (fake(spaces.Dict({"compass": VECTOR}), image_key="compass"), "none a uint8 image; leave out image_key$"),
-        (fake(image_key="rgb"), "image_key 'rgb': Fake-v0 has no Dict observation; leave it out"),
-        (Config(env="CartPole-v1", observation="rgb"), "CartPole-v1 does not observe a uint8 image; leave it out"),
-    ],
-)
-def test_errors_name_the_fix(config, message):
-    with pytest.raises(ConfigError, match=message) as error:
-        describe(config)
-    assert "\n" not in str(error.value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gunreal.config.schema import ConfigError
 from gunreal.envs import maze_functional
 from gunreal.envs.maze import RareGoalMaze
 
@@ -40,8 +39,3 @@ def test_it_plays_as_the_other(options):
         results = [(float(r), bool(e), bool(c)) for r, e, c in zip(*map(np.asarray, now), strict=True)]
     assert len(starts) > 2 and ends[1] > 0
     assert ends[0] > 0 or options.get("size") != 5
-
-
-def test_it_refuses_what_the_other_refuses():
-    with pytest.raises(ConfigError, match="openings is 2"):
-        maze_functional.make(openings=2)

@@ -7,9 +7,9 @@ from doom_walker import FORWARD, LEFT, RIGHT, by_chance, play, to_the_apples, to
 
 import gunreal.envs  # noqa: F401  (registers the ids)
 from gunreal.config.schema import Config, ConfigError
+from gunreal.envs import vizdoom_art as art
 from gunreal.envs.make import describe, make
 from gunreal.envs.mazes import distances
-from gunreal.envs.vizdoom_art import GRAY
 from gunreal.envs.vizdoom_maze import ACTIONS, NavMaze, SeekAvoid
 
 pytest.importorskip("vizdoom")
@@ -63,7 +63,7 @@ def test_gray_is_the_brightness_of_the_colors(opened):
     env = gymnasium.make("gunreal/NavMazeStatic-v0", render_mode="rgb_array")
     for seed in range(3):
         rgb, gray = env.reset(seed=seed)[0], opened["NavMazeStatic"].reset(seed=seed)[0]
-        assert np.abs(rgb @ GRAY - gray[:, :, 0]).max() <= 2
+        assert np.abs(rgb @ art.GRAY - gray[:, :, 0]).max() <= 2
         assert (env.render() == rgb).all()
     env.close()
 
@@ -259,26 +259,6 @@ def test_training_gets_the_frames_as_they_are_drawn(observation, stack, size):
     alone.close()
 
 
-@pytest.mark.parametrize(
-    ("make", "options", "message"),
-    [
-        (NavMaze, {"rows": 8}, "rows is 8, but must be odd and 5 to 25"),
-        (NavMaze, {"columns": 27}, "columns is 27, but must be odd and 5 to 25"),
-        (NavMaze, {"openings": 1.5}, "openings is 1.5, but must be 0 to 1"),
-        (NavMaze, {"num_apples": 9}, "num_apples is 9, but must be 0 to 8"),
-        (NavMaze, {"max_steps": 0}, "max_steps is 0"),
-        (NavMaze, {"pixels": "grey"}, "pixels is 'grey', but must be rgb or gray"),
-        (NavMaze, {"size": 481}, r"the image size \(frame_size\) is 481, but must be 20 to 480"),
-        (NavMaze, {"size": 241, "depth": True}, r"size \(frame_size\) with depth is 241, but must be 20 to 240"),
-        (SeekAvoid, {"rows": 4}, "rows is 4, but must be 5 to 25"),
-        (SeekAvoid, {"num_lemons": 40}, "num_lemons is 40, but must be 0 to 39"),
-    ],
-)
-def test_arguments_that_make_no_map_are_one_line(make, options, message):
-    with pytest.raises(ConfigError, match=message):
-        make(**options)
-
-
 def test_the_smallest_and_the_largest_maze_and_arena_can_be_played():
     for env in (
         NavMaze(rows=5, columns=5, openings=0.0, num_apples=2, size=20),
@@ -297,3 +277,13 @@ def test_the_goal_can_be_reached_from_everywhere(opened):
     for seed in range(20):
         env.reset(seed=seed)
         assert (distances(env.free, env.goal)[env.free] < env.free.size).all()
+
+
+def test_walls_differ_in_gray_too_and_darken_from_side_to_side():
+    gray = np.array([[art.wall(pattern, side) @ art.GRAY for side in range(4)] for pattern in range(art.PATTERNS)])
+    brightness = gray.mean((2, 3))
+    assert (np.diff(brightness, axis=1) < -5).all()
+    for side in range(4):
+        flat = gray[:, side].reshape(art.PATTERNS, -1)
+        apart = np.abs(flat[:, None] - flat[None]).mean(2) + 1000 * np.eye(art.PATTERNS)
+        assert apart.min() > 8
