@@ -76,10 +76,6 @@ def test_environments_load_no_framework(env: str):
     assert not loaded(f"{program}; make(Config(env={env!r}), 1).close()")
 
 
-def test_tasks_load_no_framework():
-    assert not loaded("from gunreal.tasks.registry import load_tasks; load_tasks(('pc', 'vr', 'rp'))")
-
-
 def test_the_check_itself_sees_a_framework():
     assert loaded("import keras") != []
 

@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import pytest
-from wording import MEAN
 
 import gunreal.__main__ as command
 from gunreal.config import folders
@@ -25,33 +24,6 @@ def test_without_a_command_it_lists_the_commands(capsys):
 def test_version(capsys):
     assert command.main(["/bin/gunreal", "--version"]) == 0
     assert capsys.readouterr().out == f"gunreal {importlib.metadata.version('gunreal')}\n"
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["trian"], f"unknown command 'trian'; {MEAN} train?"),
-        (["xyz"], "unknown command 'xyz'; use one of train, "),
-        (["resume"], "name the run first, as in gunreal resume NAME"),
-        (["resume", "--steps", "9"], "name the run first"),
-        (["envs", "Pong"], "unexpected argument 'Pong'"),
-        (["tasks", "--evn", "Pong"], f"unknown flag --evn; {MEAN} --env?"),
-        (["evaluate", "--helpfull"], f"unknown flag --helpfull; {MEAN} --help?"),
-        (["evaluate", "--qqq"], "unknown flag --qqq; use --help to list all flags"),
-        (["plot"], "the following arguments are required: RUN; use --help to list all arguments"),
-        (["plot", "a", "--smooth", "x"], "argument --smooth: invalid int value: 'x'; use --help"),
-        (["export", "a"], "the following arguments are required: FILE"),
-        (["export", "a", "b.onnx", "--check", "best"], f"arguments: --check best; {MEAN} --checkpoint?"),
-        (["runs", "--jsn"], f"unrecognized arguments: --jsn; {MEAN} --json?"),
-        (["runs", "extra"], "unrecognized arguments: extra; use --help to list all arguments"),
-        (["evaluate"], "give one run, as in `gunreal evaluate runs/NAME`"),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_code_2(capsys, words, message):
-    assert command.main(["/bin/gunreal", *words]) == 2
-    output = capsys.readouterr()
-    assert output.out == "" and output.err.count("\n") == 1
-    assert output.err.startswith("gunreal: ") and message in output.err
 
 
 def test_the_exit_code_of_a_training_reaches_the_shell():

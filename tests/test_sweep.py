@@ -10,7 +10,6 @@ import sys
 
 import pytest
 from training import wait_until
-from wording import MEAN
 
 from gunreal.__main__ import main
 from gunreal.config import folders, sweeps
@@ -85,29 +84,6 @@ def test_it_trains_evaluates_and_compares_and_goes_on_after_a_kill_and_ctrl_c(tm
     assert "vr-s1: evaluating" in out and "running" not in out
     assert "gunreal/Catch-v0, score of evaluation" in out and "vr over base: undecided" in out
     assert len(json.loads((vr / comparison.EVALUATION).read_text())["scores"]) == 3
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--steps", "0"], "steps is 0"),
-        (["--settings", "bse"], f"has no setting bse; {MEAN} base?"),
-        (["--episodes", "0"], "episodes is 0, but must be"),
-        (["--sedes", "3"], "unknown flag --sedes"),
-        (["--seed", "3"], "write seeds = 3"),
-        (["--resume", "x"], "--resume cannot be used here"),
-        (["--env", "gunreal/Katch-v0"], "base-s1: "),
-        (["--tasks", "vrr"], f"{MEAN} vr?"),
-        (["--task", "vr.wait=2"], "vr-s1: "),
-    ],
-)
-def test_bad_input_is_one_line_before_anything_starts(tmp_path, monkeypatch, capsys, flags, message):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "tiny.toml").write_text(TINY.format(steps=400))
-    assert main(["gunreal", "sweep", "tiny.toml", *flags]) == 2
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1
-    assert not (tmp_path / "runs" / "tiny").exists()
 
 
 @pytest.fixture

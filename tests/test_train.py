@@ -21,7 +21,7 @@ from gunreal.config.schema import Config
 from gunreal.records import checkpoint, interface
 from gunreal.runtime import signals
 from gunreal.runtime.base import BaseSystem
-from gunreal.train import _close, _run, command, main, prepare
+from gunreal.train import _run, command, main, prepare
 
 CARTPOLE = "--env CartPole-v1"
 SIL = {"tasks": ("sil",), "task": {"sil": {"value_weight": 0.01}}}
@@ -159,14 +159,6 @@ def test_a_second_ctrl_c_does_not_wait_for_the_checkpoint(monkeypatch, signals_b
         interruption.stops(system.stop)
         _run(system, False, None)
     assert calls == [*["checkpoint", "last line"] * (not signals_before), "close"]
-
-
-def test_everything_is_closed_if_the_ticker_cannot_be():
-    closed = []
-    system = SimpleNamespace(metrics=SimpleNamespace(step=0), failure=KeyError(), close=lambda: closed.append(1))
-    with pytest.raises(ZeroDivisionError):
-        _close(system, None, SimpleNamespace(close=lambda: 1 / 0))
-    assert closed == [1]
 
 
 def test_a_run_that_was_killed_before_its_first_checkpoint_starts_at_step_0(tmp_path, capfd):

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from types import MappingProxyType
 
@@ -14,6 +12,8 @@ from wording import MEAN
 from gunreal.config.checks import check
 from gunreal.config.files import load, save
 from gunreal.config.schema import FIELDS, Config, ConfigError, close_match
+
+DQN = {"env": "gunreal/Catch-v0", "runner": "device", "algorithm": "dqn"}
 
 
 def error(**values) -> str:
@@ -103,6 +103,19 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"logdir": ""}, "give a folder"),
         ({"agents": 5000}, "processes take at most 4096; use --runner device"),
         ({"device_batches": 2}, "no effect outside of device runs; leave it out or use --runner device"),
+        (DQN | {"dqn_steps": 21}, "dqn_steps 21 is above t_max 20; use --dqn_steps 20, or raise t_max"),
+        (DQN | {"t_max": 2, "device_batches": 1}, "dqn_steps 3 is above t_max 2; use --dqn_steps 2, or raise t_max"),
+        (DQN | {"normalize_returns": False, "tasks": ("rp",)}, "no effect on dqn without the task vr; leave it out or"),
+        ({"name": "caf\udce9"}, "name contains 'caf\\udce9', which is not Unicode text; write it in UTF-8"),
+        ({"tasks": ("a:\udce9",)}, "tasks contains 'a:\\udce9', which is not Unicode text; write it in UTF-8"),
+        ({"env_args": {"\udce9": 1}}, "env_args contains '\\udce9', which is not Unicode text; write it in UTF-8"),
+        ({"env_args": {"size": {1: 2}}}, "env_args.size has the key 1, which TOML cannot hold; use strings as keys"),
+        ({"logdir": "a\0b"}, "logdir 'a\\x00b' is not the path of a folder; remove the null character"),
+        ({"tasks": ("pc", "./mine:T")}, "task './mine:T' names a file; write mine:T, without a path and .py"),
+        ({"network": "mine.py:Net"}, "network 'mine.py:Net' names a file; write mine:Net, without a path and .py"),
+        ({"env": "/a/mine.py:make"}, "write mine:make, without a path and .py, and run the command in the folder /a"),
+        ({"tasks": ("there/mine:T",)}, "write mine:T, without a path and .py, and run the command in the folder there"),
+        ({"env": f"{Path.cwd()}/mine.py:make"}, "mine.py:make' names a file; write mine:make, without a path and .py"),
         ({"runner": "device", "trainers": 2}, "no effect in device runs; leave it out or use --runner parallel"),
         ({"runner": "device", "serial": True}, "no effect in device runs"),
         ({"runner": "device", "devices": "two"}, "a number of at least 1, or all"),
@@ -114,7 +127,7 @@ def test_defaults_are_good_and_every_field_has_help():
 def test_bad_values_are_named_with_their_fix(values, fix):
     text = error(**values)
     assert fix in text
-    assert any(name in text for name in values)
+    assert any(name.removesuffix("s") in text for name in values)
 
 
 def test_device_runs_name_the_package_that_they_need(monkeypatch):
@@ -214,16 +227,6 @@ def test_load_of_a_missing_file(tmp_path):
 
 def test_numpy_numbers_pass():
     check(Config(seed=np.int64(3), discount=np.float32(0.5)))
-
-
-def test_imports_are_light():
-    code = (
-        "import sys; import gunreal.config.schema, gunreal.config.flags, gunreal.config.folders\n"
-        "import gunreal.records.metrics, gunreal.records.checkpoint, gunreal.records.display; from absl import flags\n"
-        "heavy = {'tensorflow', 'keras', 'jax', 'torch'} & set(sys.modules); assert not heavy, heavy\n"
-        "assert 'agents' not in flags.FLAGS"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
 
 
 def test_values_get_their_fields_types():
