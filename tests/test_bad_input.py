@@ -136,7 +136,8 @@ def test_bad_input(tmp_path, monkeypatch, capfd, words, message):
     out, err = capfd.readouterr()
     assert err.startswith("gunreal: ") and err.count("\n") == 1 and message in err
     assert out == "" or words.startswith("sweep ") and out.endswith(" checking 2 configurations\n")
-    assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == {*TOML, *PLUGINS, "a_file"}
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if "__pycache__" not in path.parts}
+    assert left - ({"runs"} if words.startswith("sweep ") else set()) == {*TOML, *PLUGINS, "a_file"}
 
 
 def test_a_network_that_breaks_a_rule_is_one_line(tmp_path, monkeypatch, capfd):
