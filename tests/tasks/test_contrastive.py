@@ -1,9 +1,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from gradients import batch_of, reached
-from rings import VECTOR
-from trained import short_run
+from gradients import batch_of
 
 import gunreal
 from gunreal.experience.spec import Spec
@@ -12,7 +10,6 @@ from gunreal.learning.backend import make_learner
 from gunreal.learning.network import Features, Network
 from gunreal.learning.registry import named
 from gunreal.tasks.contrastive import Contrastive
-from gunreal.testing import check_task
 
 FRAMES = Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6)
 TASK = Contrastive(steps=3, units=4)
@@ -106,11 +103,6 @@ def test_episodes_are_kept_apart():
     assert float(TASK.loss(outputs, {"mask": mask})) != pytest.approx(loss, rel=1e-3)
 
 
-def test_gradient_reaches_the_whole_torso_and_not_the_actor_critic():
-    segment = synthetic_segment(FRAMES, {}, 200)
-    assert reached(TASK, segment) == ({"torso/conv1", "torso/conv2", "torso/fc3", "cpc"}, {"policy", "value"})
-
-
 def test_both_sides_of_a_score_are_learned():
     outputs = {name: tf.nest.map_structure(tf.Variable, x) for name, x in outputs_of(np.random.default_rng(0)).items()}
     with tf.GradientTape() as tape:
@@ -130,15 +122,3 @@ def test_frames_are_told_apart_after_some_updates():
     losses = [learner.train(batch, 3e-3)["loss_cpc"] for _ in range(60)]
     assert losses[0] > 2.5  # of ln 20 or so
     assert losses[-1] < 0.5
-
-
-@pytest.mark.parametrize("spec", [FRAMES, VECTOR])
-def test_keeps_the_contract(spec):
-    check_task(Contrastive, spec, steps=3)
-
-
-def test_it_trains_with_a_recurrent_network(tmp_path):
-    lines = short_run(tmp_path, "cpc", steps=500, tasks=("cpc",), network="lstm").metrics
-    assert lines[-1]["stopped_by"] == "steps" and lines[-1]["skipped"] == 0
-    (loss, *_) = [line["loss_cpc"] for line in lines if line["loss_cpc"] is not None]
-    assert 0 < loss < 10

@@ -3,7 +3,6 @@ import pickle
 import numpy as np
 import pytest
 import tensorflow as tf
-from gradients import reached
 
 import gunreal
 from gunreal.config.schema import ConfigError
@@ -11,7 +10,6 @@ from gunreal.experience.replay import RESET
 from gunreal.experience.spec import Spec
 from gunreal.experience.synthetic import synthetic_segment
 from gunreal.tasks.depth_prediction import LINEAR, Z_BUFFER, DepthPrediction, subsample
-from gunreal.testing import check_task
 from gunreal.train import prepare
 
 FRAMES = Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6)
@@ -114,36 +112,6 @@ def test_head_has_128_units_and_a_softmax_for_each_point():
     logits = head(np.ones((5, 6, 32), np.float32))
     assert logits.shape == (5, 6, 2, 3, 4)
     assert [tuple(v.shape) for v in head.trainable_variables] == [(32, 128), (128,), (128, 24), (24,)]
-
-
-def test_gradient_reaches_the_whole_torso_and_nothing_else():
-    segment = synthetic_segment(FRAMES, TASK.record(FRAMES), 200)
-    assert reached(TASK, segment) == ({"torso/conv1", "torso/conv2", "torso/fc3", "depth"}, {"policy", "value"})
-
-
-@pytest.mark.parametrize(
-    ("spec", "options", "message"),
-    [
-        (
-            Spec((4,), 1, "float32", 2),
-            {},
-            "depth needs image observations and a uint8 map 'depth'.* float32 4: leave depth",
-        ),
-        (FRAMES, {"rows": 19}, "depth.rows is 19: choose 1 to 18 for frames of 36x36 pixels"),
-        (FRAMES, {"columns": 0}, "depth.columns is 0: choose 1 to 36"),
-        (FRAMES, {"edges": ()}, r"depth.edges is \[\]: give ascending numbers from 1 to 255"),
-        (FRAMES, {"edges": [5, 5]}, r"depth.edges is \[5, 5\]"),
-        (FRAMES, {"edges": (0, 5)}, "depth.edges"),
-        (FRAMES, {"edges": (5, 256)}, "depth.edges"),
-    ],
-)
-def test_check_names_the_fix(spec, options, message):
-    with pytest.raises(ValueError, match=message):
-        DepthPrediction(**options).check(spec)
-
-
-def test_keeps_the_contract():
-    check_task(DepthPrediction, rows=2, columns=5, edges=[64, 128])
 
 
 def test_observations_that_nothing_learns_from_are_named(capsys):

@@ -1,16 +1,12 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from gradients import reached
 from rings import VECTOR, episodes, make_replay
-from trained import short_run
 
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED
-from gunreal.experience.spec import Spec
 from gunreal.experience.synthetic import synthetic_segment
 from gunreal.tasks.base import ReplaySequence
 from gunreal.tasks.feature_control import FeatureControl
-from gunreal.testing import check_task
 
 UNITS = 5
 TASK = FeatureControl(discount=0.5)
@@ -158,37 +154,3 @@ def test_no_gradient_flows_into_the_targets():
         through_q = TASK.loss(outputs, batch)
     assert tape.gradient(through_targets, features) is None
     assert np.abs(tape.gradient(through_q, features)).max() > 0
-
-
-def test_gradient_reaches_the_whole_torso_and_not_the_actor_critic():
-    segment = synthetic_segment(Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6), {}, 200)
-    assert reached(TASK, segment) == ({"torso/conv1", "torso/conv2", "torso/fc3", "fc"}, {"policy", "value"})
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"discount": 1}, "fc.discount is 1: choose a value from 0 to 1, below 1"),
-        ({"reward": "novelty"}, "fc.reward is 'novelty': choose activation or change"),
-    ],
-)
-def test_check_names_the_fix(options, message):
-    with pytest.raises(ValueError, match=message):
-        FeatureControl(**options).check(VECTOR)
-
-
-def test_defaults_are_the_papers():
-    task = FeatureControl()
-    assert (task.name, task.features, task.discount, task.reward) == ("fc", "hidden", 0.9, "activation")
-
-
-@pytest.mark.parametrize("reward", ["activation", "change"])
-def test_keeps_the_contract(reward):
-    check_task(FeatureControl, reward=reward)
-
-
-def test_it_trains_with_a_recurrent_network(tmp_path):
-    lines = short_run(tmp_path, "fc", steps=500, tasks=("fc",), network="lstm").metrics
-    assert lines[-1]["stopped_by"] == "steps" and lines[-1]["skipped"] == 0
-    assert all(line["loss_fc"] > 0 for line in lines if line["loss_fc"] is not None)
-    assert any(line["loss_fc"] for line in lines)

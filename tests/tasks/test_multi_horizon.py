@@ -1,16 +1,11 @@
 import numpy as np
 import pytest
-from gradients import reached
 from rings import VECTOR, episodes, make_replay
 
-from gunreal.experience.spec import Spec
-from gunreal.experience.synthetic import synthetic_segment
 from gunreal.tasks.base import ReplaySequence
 from gunreal.tasks.multi_horizon import MultiHorizon
 from gunreal.tasks.value_replay import ValueReplay
-from gunreal.testing import check_task
 
-FRAMES = Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6)
 TASK = MultiHorizon(discounts=(0.0, 0.5, 0.9))
 
 
@@ -53,20 +48,3 @@ def test_returns_that_hardly_differ_do_not_dominate():
 
 def test_bootstrap_has_one_value_per_discount():
     assert TASK.bootstrap(np.arange(6).reshape(2, 1, 3)).tolist() == [[0, 1, 2], [3, 4, 5]]
-
-
-def test_gradient_reaches_the_whole_torso_and_not_the_actor_critic():
-    segment = synthetic_segment(FRAMES, {}, 200)
-    layers = {"torso/conv1", "torso/conv2", "torso/fc3", "mh"}
-    assert reached(MultiHorizon(discounts=(0.9,)), segment, bootstrap_shape=(1,)) == (layers, {"policy", "value"})
-
-
-@pytest.mark.parametrize("discounts", [(), (1.0,), (0.9, -0.1)])
-def test_check_names_the_fix(discounts):
-    with pytest.raises(ValueError, match=r"mh.discounts is \[.*\]: choose one or more values from 0 to 1, below 1"):
-        MultiHorizon(discounts=discounts).check(VECTOR)
-
-
-@pytest.mark.parametrize("spec", [FRAMES, VECTOR])
-def test_keeps_the_contract(spec):
-    check_task(MultiHorizon, spec)

@@ -9,7 +9,6 @@ from gunreal.experience.spec import Spec
 from gunreal.experience.synthetic import synthetic_segment
 from gunreal.tasks.base import ReplaySequence
 from gunreal.tasks.pixel_control import PixelControl, pixel_change
-from gunreal.testing import check_task
 
 ATARI = Spec((1, 84, 84), 4, "uint8", num_actions=6)
 TINY = Spec((1, 4, 4), 1, "uint8", num_actions=2, t_max=4)  # with cell=1, a grid of 4x4 pixels
@@ -228,33 +227,3 @@ def test_head_for_atari_makes_the_papers_shapes():
     assert shapes["kernel"] == (256, 9 * 9 * 32)
     assert shapes["value_kernel"] == (4, 4, 1, 32) and shapes["advantage_kernel"] == (4, 4, 6, 32)
     assert head.compute_output_shape((None, 20, 256)) == (None, 20, 6, 20, 20)
-
-
-@pytest.mark.parametrize(
-    ("spec", "options", "message"),
-    [
-        (Spec((4,), 1, "float32", 2), {}, "pc needs image observations .* float32 4: leave pc out"),
-        (Spec((1, 84, 84), 4, "float32", 2), {}, "pc needs image observations"),
-        (Spec((1, 3, 84), 4, "uint8", 2), {}, "pc needs frames of 4x4 pixels or more, but these are 3x84"),
-        (
-            Spec((1, 12, 84), 4, "uint8", 2),
-            {"cell": 4},
-            "pc.cell is 4: leave it out, or choose 1 to 3 for frames of 12x84",
-        ),
-        (ATARI, {"cell": -1}, "pc.cell is -1: leave it out, or choose 1 to 21"),
-        (ATARI, {"discount": 1.5}, "pc.discount is 1.5"),
-    ],
-)
-def test_check_names_the_fix(spec, options, message):
-    with pytest.raises(ValueError, match=message):
-        PixelControl(**options).check(spec)
-
-
-def test_contract_on_stacked_rgb():
-    check_task(PixelControl, Spec((3, 44, 44), 4, "uint8", num_actions=3, t_max=6))
-
-
-def test_defaults_are_the_papers():
-    task = PixelControl()
-    assert (task.name, task.features, task.discount, task.weight) == ("pc", "hidden", 0.9, 0.01)
-    assert task.length(20) == 20

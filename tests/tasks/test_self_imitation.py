@@ -1,17 +1,12 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from gradients import reached
 from rings import VECTOR, episodes, make_replay
 
-from gunreal.experience.spec import Spec
-from gunreal.experience.synthetic import synthetic_segment
 from gunreal.tasks.base import ReplaySequence
 from gunreal.tasks.self_imitation import SelfImitation
 from gunreal.tasks.value_replay import ValueReplay
-from gunreal.testing import check_task
 
-FRAMES = Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6)
 TASK = SelfImitation(value_weight=0.5)
 
 
@@ -48,19 +43,3 @@ def test_only_what_went_better_than_expected_is_repeated():
     to_logits, to_value = tape.gradient(loss, [logits, value])
     np.testing.assert_allclose(to_logits[0], [[-1 / 3, 1 / 6, 1 / 6], [0, 0, 0]], rtol=1e-5)  # (pi - onehot) / 2
     np.testing.assert_allclose(to_value, [[-0.25, 0]], rtol=1e-5)  # the value's part only
-
-
-def test_gradient_reaches_the_policy_and_the_value():
-    segment = synthetic_segment(FRAMES, {}, 200)
-    layers = {"torso/conv1", "torso/conv2", "torso/fc3", "policy", "value"}
-    assert reached(TASK, segment, bootstrap_shape=()) == (layers, set())
-
-
-def test_a_negative_weight_of_the_value_is_refused():
-    with pytest.raises(ValueError, match="sil.value_weight is -1.0: choose 0 or more"):
-        SelfImitation(value_weight=-1.0).check(FRAMES)
-
-
-@pytest.mark.parametrize("spec", [FRAMES, VECTOR])
-def test_keeps_the_contract(spec):
-    check_task(SelfImitation, spec)

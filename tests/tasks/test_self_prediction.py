@@ -1,9 +1,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from gradients import batch_of, reached
-from rings import VECTOR
-from trained import short_run
+from gradients import batch_of
 
 import gunreal
 from gunreal.experience.spec import Spec
@@ -12,7 +10,6 @@ from gunreal.learning.backend import make_learner
 from gunreal.learning.network import Network
 from gunreal.learning.registry import named
 from gunreal.tasks.self_prediction import SelfPrediction
-from gunreal.testing import check_task
 
 FRAMES = Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6)
 TASK = SelfPrediction(steps=3, units=4)
@@ -83,11 +80,6 @@ def test_no_gradient_flows_into_the_targets():
     assert np.abs(tape.gradient(predictions, features)[:, :-1]).min() > 0
 
 
-def test_gradient_reaches_the_whole_torso_and_not_the_actor_critic():
-    segment = synthetic_segment(FRAMES, {}, 200)
-    assert reached(TASK, segment) == ({"torso/conv1", "torso/conv2", "torso/fc3", "spr"}, {"policy", "value"})
-
-
 def test_features_become_predictable_and_do_not_collapse():
     task = SelfPrediction(weight=1.0, steps=3, units=16)
     observations, batch = batch_of(task, synthetic_segment(FRAMES, {}, 200), 4)
@@ -106,15 +98,3 @@ def spread(network, observations):
     """The standard deviation of the features between observations, relative to their mean. 0 if they collapsed."""
     hidden = network.torso.features(observations).hidden.numpy()
     return hidden.std(axis=0).mean() / hidden.mean()
-
-
-@pytest.mark.parametrize("spec", [FRAMES, VECTOR])
-def test_keeps_the_contract(spec):
-    check_task(SelfPrediction, spec, steps=3)
-
-
-def test_it_trains_with_a_recurrent_network(tmp_path):
-    lines = short_run(tmp_path, "spr", steps=500, tasks=("spr",), network="lstm").metrics
-    assert lines[-1]["stopped_by"] == "steps" and lines[-1]["skipped"] == 0
-    (loss, *_) = [line["loss_spr"] for line in lines if line["loss_spr"] is not None]
-    assert 0 < loss < 2

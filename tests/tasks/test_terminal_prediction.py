@@ -1,15 +1,10 @@
 import numpy as np
 import pytest
-from gradients import reached
 from rings import VECTOR, episodes, make_replay
 
-from gunreal.experience.spec import Spec
-from gunreal.experience.synthetic import synthetic_segment
 from gunreal.tasks.base import ReplaySequence
 from gunreal.tasks.terminal_prediction import TerminalPrediction
-from gunreal.testing import check_task
 
-FRAMES = Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6)
 TASK = TerminalPrediction(discount=0.5)
 
 
@@ -37,20 +32,3 @@ def test_loss_is_the_cross_entropy():
 
 def test_bootstrap_is_a_probability():
     np.testing.assert_allclose(TASK.bootstrap(np.float32([[[0]], [[np.log(3)]]])), [0.5, 0.75], rtol=1e-6)
-
-
-def test_gradient_reaches_the_whole_torso_and_not_the_actor_critic():
-    segment = synthetic_segment(FRAMES, {}, 200)
-    layers = {"torso/conv1", "torso/conv2", "torso/fc3", "tp"}
-    assert reached(TASK, segment, bootstrap_shape=()) == (layers, {"policy", "value"})
-
-
-@pytest.mark.parametrize("discount", [1.0, -0.1])
-def test_check_names_the_fix(discount):
-    with pytest.raises(ValueError, match=f"tp.discount is {discount}: choose a value from 0 to 1, below 1"):
-        TerminalPrediction(discount=discount).check(VECTOR)
-
-
-@pytest.mark.parametrize("spec", [FRAMES, VECTOR])
-def test_keeps_the_contract(spec):
-    check_task(TerminalPrediction, spec)
