@@ -9,19 +9,14 @@ import threading
 import keras
 import numpy as np
 import pytest
-from learners import BACKEND, CONFIG, assert_equal_states, gradients, make_batch, make_learner, with_vtrace
+from learners import CONFIG, assert_equal_states, gradients, make_batch, make_learner, shared, with_vtrace  # noqa: F401
 
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
-from gunreal.learning import backend, devices
+from gunreal.learning import backend
 from gunreal.learning.learner import epsilon_greedy
 from gunreal.learning.optimizer import make_optimizer
 from gunreal.learning.registry import named
-
-
-@pytest.fixture(scope="module", autouse=True)
-def selected():
-    devices.select(BACKEND)
 
 
 @pytest.mark.parametrize("initial", [0.0, 1.0])
@@ -101,7 +96,8 @@ def test_the_policy_loss_is_of_the_ratio_of_the_learned_to_the_acting_policy(alg
     """PPO clips it to the range of the configuration. V-trace corrects the advantages by it."""
     from gunreal.learning.losses import vtrace
 
-    learner, batch = make_learner(Config(ppo_clip=0.3, normalize_returns=False), tasks=()), make_batch()
+    config = Config(ppo_clip=0.3, normalize_returns=False)
+    learner, batch = make_learner(config, tasks=(), new=True), make_batch()  # of other arrays with each algorithm
     base, observations, mask = batch["base"], batch["observations"][:12], batch["base"]["mask"] > 0
     logits, value = (x.reshape(3, 4, *x.shape[1:]) for x in learner.predict("base", observations))
     taken = np.take_along_axis(logits, base["action"][..., None], -1)[..., 0]
@@ -309,7 +305,7 @@ def test_global_settings_of_keras_change_nothing(optimizer, request):
     config, batch = Config(optimizer=optimizer), make_batch()
 
     def trained():
-        learner = make_learner(config)
+        learner = make_learner(config, new=True)
         learner.train(batch, 0.01)
         return learner.get_state(), learner.predict("base", batch["observations"])
 

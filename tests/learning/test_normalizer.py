@@ -6,16 +6,10 @@ import dataclasses
 
 import numpy as np
 import pytest
-from learners import BACKEND, CONFIG, SPEC, make_batch, make_learner
+from learners import CONFIG, SPEC, make_batch, make_learner, shared  # noqa: F401
 
-from gunreal.learning import devices
 from gunreal.learning.normalizer import Moments, Statistics, merge, moments
 from gunreal.learning.registry import named
-
-
-@pytest.fixture(scope="module", autouse=True)
-def selected():
-    devices.select(BACKEND)
 
 
 def numpy(x):

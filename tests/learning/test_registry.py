@@ -77,13 +77,6 @@ def test_mistakes_are_one_line_that_names_the_fix(spec, options, message):
     assert "\n" not in str(error.value)
 
 
-def test_a_mistake_is_found_before_anything_starts(tmp_path):
-    for options in ({"network": "smal"}, {"env": "CartPole-v1", "network": "small"}):
-        with pytest.raises(ConfigError):
-            gunreal.train(Config(logdir=str(tmp_path / "runs"), **options), show=False)
-    assert not (tmp_path / "runs").exists()
-
-
 def test_built_in_networks_load_no_framework():
     code = (
         "import sys; from gunreal.learning.registry import named\n"

@@ -1,4 +1,8 @@
-"""A small learner with one task, and batches for it."""
+"""A small learner with one task, and batches for it.
+
+A learner is compiled once per configuration in a file that imports the fixture `shared`: the next test gets it with its
+first state.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import os
 from typing import ClassVar
 
 import numpy as np
+import pytest
 
 from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config
@@ -50,7 +55,32 @@ class Fit(AuxiliaryTask):
         return ops.max(outputs[:, 0], axis=-1)
 
 
-def make_learner(config=CONFIG, tasks=(Fit(),), seed=3, layout="nhwc", kind="small"):
+_free: dict[str, list] = {}
+_used: list[tuple] = []
+
+
+@pytest.fixture(autouse=True)
+def shared():
+    devices.select(BACKEND)
+    _used.clear()
+    yield
+    for key, learner, state in _used:
+        learner.set_state(state)
+        _free.setdefault(key, []).append((learner, state))
+
+
+def make_learner(config=CONFIG, tasks=(Fit(),), seed=3, layout="nhwc", kind="small", new=False):
+    """A learner that nothing else uses now. `new` compiles it anew, as other arrays in a batch need."""
+    key = repr((resolved(config), tasks, seed, layout, kind))
+    if new or not _free.get(key):
+        made = _make_learner(config, tasks, seed, layout, kind)
+        _free.setdefault(key, []).append((made, made.get_state()))
+    learner, state = _free[key].pop()
+    _used.append((key, learner, state))
+    return learner
+
+
+def _make_learner(config, tasks, seed, layout, kind):
     from gunreal.learning.network import Network
 
     spec = SPEC._replace(state=32) if kind == "lstm" else SPEC
