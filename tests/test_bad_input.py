@@ -67,7 +67,10 @@ BAD = [  # flags of `gunreal train`, and what the line has to say
     (f"{CARTPOLE} --emulator own", "emulator has no effect on CartPole-v1; leave it out or choose an Atari game"),
     (f"{CARTPOLE} --frame_size 64", "frame_size has no effect on CartPole-v1, which has no images; leave it out"),
     (f"{CARTPOLE} --layout nchw", "layout has no effect on CartPole-v1, which has no images; leave it out"),
-    (f"{CARTPOLE} --scheduler_seconds 5", "scheduler_seconds has no effect without the scheduler; leave it out or"),
+    (
+        f"{CARTPOLE} --scheduler_seconds 5",
+        "scheduler_seconds has no effect without the scheduler; leave it out or add --scheduler queue",
+    ),
     (f"{CARTPOLE} --replay_fill full", "replay_fill has no effect without tasks; leave it out or add --tasks"),
     (
         f"{CARTPOLE} --serial --run_ahead 2",

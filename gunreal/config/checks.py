@@ -211,7 +211,7 @@ def _without_effect(config: Config) -> Iterator[tuple[Sequence[str], str, str]]:
     if not config.env.startswith("ALE/"):
         yield ("protocol", "emulator"), f"on {config.env}", "choose an Atari game, such as ALE/Pong-v5"
     if config.scheduler == "off":
-        yield ("scheduler_seconds",), "without the scheduler", "add --scheduler on"
+        yield ("scheduler_seconds",), "without the scheduler", "add --scheduler queue"
     if config.serial:
         yield ("run_ahead",), "in serial runs", "leave out --serial"
     for setting, choices in _OF_CHOICES.items():

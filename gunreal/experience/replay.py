@@ -126,7 +126,8 @@ class Replay:
         if name not in self._arrays:
             raise KeyError(f"the replay has no {name!r}{close_match(name, self._arrays)}")
         array = self._arrays[name][self._index]
-        held = max(0, self.end - len(array) + 1), self.end + (name not in _OF_ACTIONS)
+        newest = int(self._arrays["end"][self._index])
+        held = max(0, newest - len(array) + 1), self.end + (name not in _OF_ACTIONS)
         if not held[0] <= first <= first + length <= held[1]:
             raise IndexError(
                 f"steps {first} to {first + length - 1} of {name!r} are not in the ring, which holds {held[0]} to "
