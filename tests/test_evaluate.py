@@ -144,12 +144,6 @@ def test_a_run_without_a_checkpoint(folder, tmp_path, capsys):
     )
 
 
-def test_steps_are_reported(folder):
-    steps = []
-    assert main(["evaluate", str(folder), "--episodes", "2"], on_step=lambda: steps.append(1)) == 0
-    assert len(steps) == 2 * 9
-
-
 def test_games_are_played_with_the_protocol_that_is_asked_for(folder, tmp_path, capsys, monkeypatch):
     run_dir, seen = shutil.copytree(folder, tmp_path / "run"), []
     save(replace(Config(**load(folder / "config.toml")), env="ALE/Pong-v5"), run_dir / "config.toml")

@@ -37,7 +37,7 @@ def test_nothing_is_compiled_twice(monkeypatch):
 
     for method in (Network.predict, Network.loss):
         monkeypatch.setattr(Network, method.__name__, counted(method))
-    learner = make_learner()
+    learner = make_learner(new=True)
     for count in (3, 2, 5):
         batch = make_batch(count)
         learner.train(batch, 0.01)

@@ -105,7 +105,7 @@ BAD = {  # the words after a command, and what the line has to say
         ("cule-fig2 --games Pongg", "cule-fig2 has no game 'Pongg'; available: Pong, Riverraid, Boxing"),
         ("cule-fig2 --draw", "cule-fig2 has not been measured yet; run the command without --draw"),
         ("cule-fig2 --env ALE/Pong-v5", "cule-fig2 has fixed settings; leave out --env and flags after --"),
-        ("fig9 --env CartPole-v1", "task 'pc' does not fit CartPole-v1"),
+        ("fig9 --env CartPole-v1", "layout has no effect on CartPole-v1, which has no images; leave it out"),
         ("fig9 --tiny", "--tiny can't be used with fig9, a speed experiment; leave it out"),
         ("fig9 --rounds 0", "--rounds is 0, but must be at least 1"),
         ("fig9 --seconds nan", "--seconds is nan, but must be positive"),
