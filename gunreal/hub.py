@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import json
 import shutil
 import tempfile
@@ -128,9 +127,10 @@ def write(run: Run, folder: Path, repo_id: str, played: Iterator[Episode]) -> No
 
 
 def _hub() -> Any:
-    hub = package("huggingface_hub", 'the Hub needs the package huggingface_hub; run pip install "gunreal[hub]"')
-    importlib.import_module("huggingface_hub.errors")
-    return hub
+    package("huggingface_hub", 'the Hub needs the package huggingface_hub; run pip install "gunreal[hub]"')
+    import huggingface_hub.errors
+
+    return huggingface_hub
 
 
 @contextlib.contextmanager

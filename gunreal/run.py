@@ -21,7 +21,6 @@ from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
 from gunreal.learning.learner import Learner
-from gunreal.learning.registry import interface
 from gunreal.records import checkpoint, metrics
 from gunreal.records import interface as saved_interface
 from gunreal.records.checkpoint import Checkpoint
@@ -65,8 +64,7 @@ class Run:
 
     @cached_property
     def _interface(self) -> tuple[Spec, Raw]:
-        """The interface that the run saved. If its folder has none, the environment is opened once."""
-        return saved_interface.load(self.path) or interface(self.config)[:2]
+        return saved_interface.of(self.path, self.config)
 
     @property
     def checkpoint(self) -> Path:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import pickle
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -19,7 +17,7 @@ import numpy as np
 from gunreal.acting.agent import Outbox, Worker, group_slices
 from gunreal.acting.process import Assignment
 from gunreal.config.plugins import place
-from gunreal.config.process import python
+from gunreal.config.process import python, told
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs import process_groups
 from gunreal.envs.step import AgentFailure
@@ -163,7 +161,7 @@ class Remote(Member):
     def start(self) -> None:
         """Lets the agents begin. Requests of a process that is not in the pool are dropped, so add it before."""
         with contextlib.suppress(BrokenPipeError):  # it died immediately; `exited` reports this
-            self.popen.stdin.write(pickle.dumps(sys.path) + pickle.dumps(self._assignment))  # type: ignore[union-attr]
+            self.popen.stdin.write(told(self._assignment))  # type: ignore[union-attr]
             self.popen.stdin.flush()  # type: ignore[union-attr]
 
     def exited(self) -> bool:

@@ -147,31 +147,31 @@ def locked(run_dir: str | Path) -> Iterator[None]:
     Raises:
       ConfigError: another process holds it.
     """
-    folder = os.open(run_dir, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigError(
-                f"{run_dir} is being trained by another process; stop that one first, or start a new run"
-            ) from None
-        except OSError:
-            pass  # some network file systems have no locks
+    with _lock(run_dir, fcntl.LOCK_EX) as taken:
+        if taken is False:
+            raise ConfigError(f"{run_dir} is being trained by another process; stop that one first, or start a new run")
         yield
-    finally:
-        os.close(folder)
 
 
 def is_busy(run_dir: str | Path) -> bool | None:
     """Whether a process trains the run. None if the file system has no locks. Raises OSError if there is no folder."""
+    with _lock(run_dir, fcntl.LOCK_SH) as taken:
+        return None if taken is None else not taken
+
+
+@contextlib.contextmanager
+def _lock(run_dir: str | Path, kind: int) -> Iterator[bool | None]:
+    """Tries to lock a folder meanwhile. Gives whether it did, or None: some network file systems have no locks."""
     folder = os.open(run_dir, os.O_RDONLY)
     try:
-        fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return False
-    except BlockingIOError:
-        return True
-    except OSError:
-        return None
+        taken: bool | None = True
+        try:
+            fcntl.flock(folder, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            taken = False
+        except OSError:
+            taken = None
+        yield taken
     finally:
         os.close(folder)
 

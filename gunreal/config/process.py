@@ -18,8 +18,15 @@ _SEARCH = "import pickle, sys\nsys.path[:] = pickle.load(sys.stdin.buffer)\n"
 
 
 def python(program: str) -> list[str]:
-    """The command of a child process. It reads `pickle.dumps(sys.path)` from its standard input, and runs `program`."""
+    """The command of a child process that runs `program`, once its standard input has what `told` gives."""
     return [sys.executable, "-P", "-c", _SEARCH + program]
+
+
+def told(*values: object) -> bytes:
+    """What a child process reads first: where to look for modules, and for its program each of `values`, pickled."""
+    import pickle
+
+    return b"".join(map(pickle.dumps, (sys.path, *values)))
 
 
 def set_up() -> None:

@@ -26,7 +26,7 @@ import numpy as np
 
 from gunreal.config.derived import is_device
 from gunreal.config.plugins import place
-from gunreal.config.process import python
+from gunreal.config.process import python, told
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs import process_groups
 from gunreal.envs.make import erring, is_foreign, look, make
@@ -59,7 +59,7 @@ class Host:
         )
         assert self._popen.stdin
         with contextlib.suppress(BrokenPipeError):  # it died immediately; the first call reports this
-            self._popen.stdin.write(pickle.dumps(sys.path) + pickle.dumps(theirs.fileno()))
+            self._popen.stdin.write(told(theirs.fileno()))
             self._popen.stdin.flush()
         theirs.close()
 

@@ -6,15 +6,13 @@ import contextlib
 import ctypes
 import importlib
 import os
-import pickle
 import resource
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from gunreal.config.process import python
+from gunreal.config.process import python, told
 from gunreal.config.schema import Config, ConfigError
 
 _ENGINES = {"software": "_sw", "hardware": "_hw"}  # endings of the names of Lab's own libraries
@@ -93,9 +91,7 @@ def try_reset(config: Config) -> None:
     Raises:
       ConfigError: the reset failed. The message is one line with the reason.
     """
-    done = subprocess.run(
-        python(_TRIAL), input=pickle.dumps(sys.path) + pickle.dumps(config), capture_output=True, check=False
-    )
+    done = subprocess.run(python(_TRIAL), input=told(config), capture_output=True, check=False)
     if not done.returncode:
         return
     lines = done.stderr.decode(errors="replace").strip().splitlines()

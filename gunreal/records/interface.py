@@ -7,9 +7,10 @@ import os
 from pathlib import Path
 
 from gunreal.config.folders import unwritable
-from gunreal.config.schema import ConfigError
+from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec
+from gunreal.learning import registry
 
 FILE = "spec.json"
 
@@ -28,6 +29,15 @@ def save(run_dir: Path, spec: Spec, raw: Raw) -> None:
         raise unwritable(run_dir, error) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def of(run_dir: Path, config: Config) -> tuple[Spec, Raw]:
+    """The interface that a run saved. If its folder has none, the environment is opened once.
+
+    Raises:
+      ConfigError: the file cannot be read, or as `gunreal.learning.registry.interface`.
+    """
+    return load(run_dir) or registry.interface(config)[:2]
 
 
 def load(run_dir: Path) -> tuple[Spec, Raw] | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pickle
 import shutil
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from typing import IO, Any
 
 from gunreal.config.derived import is_device
 from gunreal.config.folders import command, remedy
-from gunreal.config.process import python
+from gunreal.config.process import python, told
 from gunreal.config.warning import warn
 from gunreal.envs import process_groups
 from gunreal.records import checkpoint, metrics
@@ -40,7 +39,7 @@ class Evaluation:
     """Starts evaluations when they are due, and collects their scores.
 
     With `eval_steps` they are due at multiples of it, also after a resume, which makes up for one that the end of the
-    run has cut off. An evaluation that is due while another one runs waits for it. Both then use the newest weights.
+    run has cut off. An evaluation that is due while another one runs waits for it, and then uses the newest weights.
     One that takes no step for too long is killed.
     """
 
@@ -143,9 +142,9 @@ class Evaluation:
         except OSError as error:
             warn(f"no evaluation at step {self._step}: {error}; free some memory, or stop other processes")
             return
-        told = pickle.dumps((system.run_dir, path, self._alive.fileno(), self._scores.fileno()))
+        order = told((system.run_dir, path, self._alive.fileno(), self._scores.fileno()))
         with contextlib.suppress(BrokenPipeError):  # it died immediately, which `tick` reports
-            self._popen.stdin.write(pickle.dumps(sys.path) + told)  # type: ignore[union-attr]
+            self._popen.stdin.write(order)  # type: ignore[union-attr]
             self._popen.stdin.flush()  # type: ignore[union-attr]
 
     def _process(self) -> subprocess.Popen[bytes]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import pickle
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from gunreal.config.packages import is_installed
-from gunreal.config.process import python
+from gunreal.config.process import python, told
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.spec import Spec
 from gunreal.records.writable import check_writable
@@ -94,7 +92,7 @@ def _convert(source: Path, about: Mapping[str, str]) -> Path:
     target = source.with_suffix(".onnx")
     done = subprocess.run(
         [*python(_CONVERT), str(source), str(target), json.dumps(about)],
-        input=pickle.dumps(sys.path),
+        input=told(),
         capture_output=True,
         check=False,
     )

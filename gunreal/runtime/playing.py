@@ -13,9 +13,7 @@ from gunreal.config import folders
 from gunreal.config.schema import ConfigError
 from gunreal.envs.process_groups import exit_with_the_server
 from gunreal.envs.step import AgentFailure
-from gunreal.learning.registry import interface
-from gunreal.records import checkpoint
-from gunreal.records import interface as saved_interface
+from gunreal.records import checkpoint, interface
 from gunreal.runtime.system import build_learner, on_this_machine
 
 
@@ -30,7 +28,7 @@ def main() -> None:
     threading.Thread(target=exit_with_the_server, daemon=True).start()
     try:
         config = on_this_machine(folders.saved_config(run_dir))
-        spec, _ = saved_interface.load(run_dir) or interface(config)[:2]
+        spec, _ = interface.of(run_dir, config)
         learner = build_learner(config, spec, ())
         learner.set_weights(checkpoint.load(run_dir, path).learned())
         played = play(learner, config, spec, config.eval_episodes, on_step=lambda: os.utime(alive))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pickle
 import subprocess
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from gunreal.config.plugins import calling, lost_option
-from gunreal.config.process import python
+from gunreal.config.process import python, told
 from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import TERMINATED, TRUNCATED
 from gunreal.experience.segment import Segment
@@ -182,7 +181,7 @@ def _check_episode_end(task: AuxiliaryTask, segment: Segment, sequence: ReplaySe
 
 
 def _check_agent_process(task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple[int, ...] | None) -> None:
-    given = pickle.dumps(sys.path) + pickle.dumps((task, spec, bootstrap_shape))
+    given = told((task, spec, bootstrap_shape))
     done = subprocess.run(python(_AGENT), input=given, capture_output=True, check=False)
     *_, error = done.stderr.decode(errors="replace").splitlines() or ["no error message"]
     fix = "; import Keras inside head, loss and bootstrap" if "halted" in error else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from training import is_gone, use_dead_python, wait_until
 
 import gunreal
 from gunreal.acting.episodes import play
-from gunreal.config.process import python
+from gunreal.config.process import python, told
 from gunreal.config.schema import Config
 from gunreal.records.tensorboard import tag
 from gunreal.runtime import evaluation
@@ -281,7 +280,7 @@ def test_the_process_shows_each_step(tmp_path):
         os.utime(alive.fileno(), (1, 1))
         files = alive.fileno(), scores.fileno()
         process = subprocess.Popen(python(BOOT), stdin=subprocess.PIPE, pass_fds=files)
-        process.stdin.write(pickle.dumps(sys.path) + pickle.dumps((run.path, run.checkpoint, *files)))
+        process.stdin.write(told((run.path, run.checkpoint, *files)))
         process.stdin.flush()
         assert process.wait() == 0 and os.fstat(alive.fileno()).st_mtime > 1
         process.stdin.close()
