@@ -28,7 +28,7 @@ ROOMS = (gunreal.config, gunreal.experience, gunreal.envs, gunreal.tasks, gunrea
 def modules(package: ModuleType) -> list[str]:
     """Names of a package's modules, without those that tasks import inside their methods for the server."""
     names = [f"{package.__name__}.{module.name}" for module in pkgutil.iter_modules(package.__path__)]
-    return [name for name in names if not name.endswith(("_head", ".batched"))]
+    return [name for name in names if not name.endswith("_head")]
 
 
 AGENT_SIDE = [

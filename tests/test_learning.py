@@ -1,5 +1,6 @@
 """What must be learned, not only run: Catch, and a maze where the auxiliary tasks must pay. Minutes on two cores."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -64,7 +65,8 @@ def test_device_runs_solve_recall(tmp_path, steps, flags):
 @pytest.mark.timeout(600)
 def test_two_nodes_solve_catch(tmp_path):
     """With tasks. Chance has a mean of -1/3."""
-    pytest.importorskip("ray")
+    if importlib.util.find_spec("ray") is None:  # not imported: that would fix its authentication for this process
+        pytest.skip("needs Ray")
     flags = ("--env", "gunreal/Catch-v0", "--env_args", "rows=4,columns=3", "--nodes", "2", "--tasks", "vr,rp", *SMALL)
     flags += ("--agents", "8", "--agents_per_process", "8", "--min_batch", "160", "--entropy", "0.01")
     run = train(tmp_path, "cluster", *flags, "--steps", "16000")

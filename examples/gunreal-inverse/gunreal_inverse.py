@@ -15,13 +15,8 @@ class InverseDynamics(AuxiliaryTask):
     weight: float = 0.1
     units: int = 128
 
-    def targets(self, replay, sequence, bootstrap):
-        return {"action": pad(replay.get("action", *sequence), replay.spec.t_max)}
-
-    def targets_batch(self, replay, sequences, bootstraps):
-        from gunreal.tasks.batched import pad_batch
-
-        return {"action": pad_batch(replay.get("action", sequences.first, replay.spec.t_max), sequences.length)}
+    def targets(self, replay, sequences, bootstraps):
+        return {"action": pad(replay.get("action", sequences.first, replay.spec.t_max), sequences.length)}
 
     def head(self, spec):
         from keras import Sequential, layers, ops

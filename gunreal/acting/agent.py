@@ -16,11 +16,12 @@ from gunreal.config.schema import Config
 from gunreal.envs.make import make, restore
 from gunreal.envs.step import Step
 from gunreal.experience import queues
-from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED
+from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Replay
 from gunreal.experience.segment import Layout, Segment
+from gunreal.experience.sequences import DRAWS, Sequences
 from gunreal.learning.task import BASE, prediction_heads
-from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
-from gunreal.tasks.calls import draw, write_targets
+from gunreal.tasks.base import AuxiliaryTask
+from gunreal.tasks.calls import sample, write_targets
 
 
 class Outbox(NamedTuple):
@@ -45,7 +46,7 @@ class Group:
       first: step at which the current rollout started.
       answered: whether the base queue has answered for row `end`, which has not been stepped yet.
       awaited: prediction queues that have not yet answered for the last finished rollout.
-      sequences: sequences sampled for the last finished rollout, by task name, one per agent.
+      sequences: sequences sampled for the last finished rollout, by task name.
       closed: number of full rollouts.
     """
 
@@ -54,12 +55,12 @@ class Group:
         self.first = 0
         self.answered = False
         self.awaited: set[int] = set()
-        self.sequences: dict[str, list[ReplaySequence | None]] = {}
+        self.sequences: dict[str, Sequences] = {}
         self.closed = 0
 
     def get_state(self) -> dict[str, Any]:
         """The state except `agents`, as plain values."""
-        sequences = {task: [one and tuple(one) for one in drawn] for task, drawn in self.sequences.items()}
+        sequences = {task: tuple(drawn) for task, drawn in self.sequences.items()}
         return {name: getattr(self, name) for name in ("first", "answered", "awaited", "closed")} | {
             "sequences": sequences
         }
@@ -68,9 +69,7 @@ class Group:
         """Restores a state returned by `get_state`."""
         for name in ("first", "answered", "awaited", "closed"):
             setattr(self, name, state[name])
-        self.sequences = {
-            task: [one and ReplaySequence(*one) for one in drawn] for task, drawn in state["sequences"].items()
-        }
+        self.sequences = {task: Sequences(*drawn) for task, drawn in state["sequences"].items()}
 
 
 class Worker:
@@ -89,7 +88,6 @@ class Worker:
         self.segment, self.outbox = segment, outbox
         self.heads = prediction_heads(tasks)
         self.groups = [Group(agents) for agents in group_slices(layout.agents)]
-        self.replays = [segment.agent(i) for i in range(layout.agents)]
         self.rngs = [self._rng(i, 0) for i in range(layout.agents)]
         self.episode = np.zeros(layout.agents, np.int64)  # number of each agent's current episode
         self.score = np.zeros(layout.agents, np.float64)
@@ -138,7 +136,7 @@ class Worker:
 
     def _end(self, group: Group) -> int:
         """`Replay.end` of a group's agents."""
-        return self.replays[group.agents.start].end
+        return int(self.segment.end[group.agents.start])
 
     def _has_room(self, group: Group) -> bool:
         """Whether another rollout of a group may wait for the trainers."""
@@ -216,12 +214,11 @@ class Worker:
         group.first = self._end(group)
         group.closed += 1
         self.segment.busy_since[index] = time.monotonic()  # a task may hang as an environment may
-        agents = range(group.agents.start, group.agents.stop)
-        group.sequences = {task.name: [self._sample(task, agent) for agent in agents] for task in self.tasks}
+        group.sequences = {task.name: self._sample(group, task) for task in self.tasks}
         for queue, head in enumerate(self.heads):
             if queue != BASE:
-                steps = [s.first + s.length if s else -1 for s in group.sequences[head]]
-                self.segment.arrays[f"{head}.bootstrap_step"][group.agents] = steps
+                first, length = group.sequences[head]
+                self.segment.arrays[f"{head}.bootstrap_step"][group.agents] = np.where(length > 0, first + length, -1)
                 group.awaited.add(queue)
                 self._request(queue, index)
         for task in self.tasks:
@@ -231,11 +228,17 @@ class Worker:
         if not group.awaited:
             self._publish(group)
 
-    def _sample(self, task: AuxiliaryTask, agent: int) -> ReplaySequence | None:
-        replay = self.replays[agent]
-        if self.config.replay_fill == "full" and len(replay) < self.layout.replay_size:
-            return None
-        return draw(task, replay, self.rngs[agent])
+    def _replay(self, group: Group) -> Replay:
+        """The replays of a group as they were when its last rollout was full. The group may have gone on since."""
+        return self.segment.replay(np.arange(group.agents.start, group.agents.stop), group.first)
+
+    def _sample(self, group: Group, task: AuxiliaryTask) -> Sequences:
+        replay = self._replay(group)
+        agents = range(group.agents.start, group.agents.stop)
+        draws = np.stack([self.rngs[agent].random(DRAWS, np.float32) for agent in agents])
+        first, length = sample(task, replay, draws)
+        too_few = self.config.replay_fill == "full" and replay.end - replay.oldest < self.layout.replay_size
+        return Sequences(first, np.zeros_like(length) if too_few else length)
 
     def _bootstrapped(self, index: int, queue: int) -> None:
         group = self.groups[index]
@@ -248,16 +251,15 @@ class Worker:
             self._publish(group)
 
     def _write_targets(self, group: Group, task: AuxiliaryTask) -> None:
-        arrays = self.segment.arrays
-        bootstraps = arrays.get(f"{task.name}.bootstrap")
+        arrays, agents = self.segment.arrays, group.agents
         slot = (group.closed - 1) % self.layout.slots
-        for agent, sequence in enumerate(group.sequences[task.name], group.agents.start):
-            arrays[f"{task.name}.sequence"][agent, slot] = sequence or (0, 0)
-            if sequence:
-                bootstrap = None if bootstraps is None else bootstraps[agent]
-                out = {name: array[agent, slot, ...] for name, array in self.targets[task.name].items()}
-                # Its group may have gone on since the sequence was sampled.
-                write_targets(task, self.replays[agent].at(group.first), sequence, bootstrap, out)
+        sequences = group.sequences[task.name]
+        arrays[f"{task.name}.sequence"][agents, slot] = np.stack(sequences, axis=1)
+        if not sequences.length.any():
+            return
+        bootstraps = arrays.get(f"{task.name}.bootstrap")
+        out = {name: array[agents, slot] for name, array in self.targets[task.name].items()}
+        write_targets(task, self._replay(group), sequences, None if bootstraps is None else bootstraps[agents], out)
 
     def _publish(self, group: Group) -> None:
         """Passes the rollout before `first` to the trainers."""

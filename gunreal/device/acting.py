@@ -11,6 +11,7 @@ from gunreal.config.schema import Config
 from gunreal.device.environment import Frames
 from gunreal.envs.functional import FunctionalEnv
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Past
+from gunreal.experience.returns import clip_rewards
 from gunreal.experience.spec import Spec
 from gunreal.learning.learner import epsilon_greedy
 
@@ -135,8 +136,8 @@ class Acting:
         past = None
         if actors.past:
             row["state"] = actors.past.state
-            last = jnp.where(actors.ended, -1, action), jnp.where(actors.ended, 0.0, clipped(reward, spec))
-            past = Past(state[0], *last)
+            last_reward = jnp.where(actors.ended, 0.0, clip_rewards(reward, spec.reward_clip))
+            past = Past(state[0], jnp.where(actors.ended, -1, action), last_reward)
         newest = _column(actors.ended, frame)
         moved = jnp.concatenate([actors.stack[:, spec.frame[0] :], frame], axis=1)
         stack = jnp.where(newest, _repeated(frame, spec), moved)
@@ -150,11 +151,6 @@ class Acting:
 def with_time_axis(past: Past | None) -> Past | None:
     """The past of single steps `[N]` as that of sequences of one step `[N, 1]`."""
     return past and Past(past.state, past.last_action[:, None], past.last_reward[:, None])
-
-
-def clipped(reward: Any, spec: Spec) -> Any:
-    """Rewards within the bound of the losses."""
-    return jnp.clip(reward, -spec.reward_clip, spec.reward_clip) if spec.reward_clip > 0 else reward
 
 
 def _repeated(frame: Any, spec: Spec) -> Any:

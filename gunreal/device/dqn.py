@@ -14,11 +14,10 @@ from jax import numpy as jnp
 
 from gunreal.config.schema import Config
 from gunreal.device import rollouts, sequences, store
-from gunreal.device.acting import clipped
-from gunreal.experience.replay import RESET, TRUNCATED
+from gunreal.experience.replay import RESET, TRUNCATED, Replay
+from gunreal.experience.returns import clip_rewards
+from gunreal.experience.sequences import DRAWS, Sequences, uniform_sequences
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import DRAWS
-from gunreal.tasks.batched import BatchReplay, Sequences, has, uniform_sequences
 
 _CORRECTION = 0.6  # exponent of the importance weights (R2D2)
 _MAXIMUM = 0.9  # share of the largest error in the priority of a sequence, the rest is the mean (R2D2, section 2.3)
@@ -56,17 +55,17 @@ def gather(
     (first, length), t_max = drawn.sequences, spec.t_max
     rows = jnp.arange(t_max + 1)
     steps = first[:, None] + jnp.minimum(rows, length[:, None])  # with the state after the sequence
-    observations = store.observations(kept, spec, group, steps)
+    observations = replay.observations(steps)
     flat = observations.reshape(-1, *spec.observation)
     q_online = predict(weights, flat, None)[0].reshape(*steps.shape, -1)
     q_target = predict(target, flat, None)[0].reshape(*steps.shape, -1)
     best = (q_online if config.dqn_double else q_target).argmax(-1)
     values = jnp.take_along_axis(q_target, best[..., None], -1)[..., 0]
-    reward = clipped(replay.get("reward", first, t_max), spec)
+    reward = clip_rewards(replay.get("reward", first, t_max), spec.reward_clip)
     discount = replay.discounts(first, t_max, spec.discount)
     returns = n_step_targets(reward, discount, values, length, config.dqn_steps)
     action = replay.get("action", first, t_max)
-    mask = (rows[:-1] < length[:, None]) & ~has(replay.get("flags", first, t_max), RESET)
+    mask = (rows[:-1] < length[:, None]) & (replay.get("flags", first, t_max) & RESET == 0)
     base = {"action": action, "mask": mask.astype("float32"), "q_target": returns}
     changed = {}
     if config.dqn_priority:
@@ -95,11 +94,11 @@ def n_step_targets(reward: Any, discount: Any, values: Any, length: Any, count: 
     return returns
 
 
-def _draw(config: Config, replay: BatchReplay, draws: Any) -> Drawn:
+def _draw(config: Config, replay: Replay, draws: Any) -> Drawn:
     """One sequence of each agent, drawn uniformly or by priority."""
     if not config.dqn_priority:
         return Drawn(uniform_sequences(replay, draws), jnp.ones(len(draws)))
-    allowed = ~has(replay.window("flags"), RESET) & (replay.steps >= replay.oldest)
+    allowed = (replay.window("flags") & RESET == 0) & (replay.steps >= replay.oldest)
     priority = sequence_priorities(replay.window("error"), replay.window("flags"), replay.spec.t_max)
     share = jnp.where(allowed, priority**config.dqn_priority, 0.0)
     # Parallel sums can differ by rounding where nothing is added. A step without a share must not be drawn for that.
@@ -122,10 +121,10 @@ def sequence_priorities(error: Any, flags: Any, t_max: int) -> Any:
       flags: flags of each step, uint8 `[n, T]`.
       t_max: number of steps of a sequence. A truncated step or the last of the T steps ends it earlier.
     """
-    learned = ~has(flags, RESET)
+    learned = flags & RESET == 0
     missing = (0, 0), (0, t_max)
     error, learned = jnp.pad(jnp.where(learned, error, 0.0), missing), jnp.pad(learned, missing)
-    cut = jnp.pad(has(flags, TRUNCATED), missing)
+    cut = jnp.pad(flags & TRUNCATED != 0, missing)
 
     def add(ahead: Any, found: tuple[Any, ...]) -> tuple[Any, ...]:
         most, total, count, inside = found

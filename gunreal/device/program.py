@@ -77,7 +77,7 @@ class Program:
     Args:
       config: configuration of the run.
       spec: shapes and constants.
-      tasks: the auxiliary tasks, which have a batch form.
+      tasks: the auxiliary tasks.
       learner: the network, its weights and the optimizer. The program keeps its arrays up to date.
       env: the environments.
       frames: conversion of their observations.

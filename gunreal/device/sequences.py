@@ -8,11 +8,12 @@ from typing import Any
 import jax
 from jax import numpy as jnp
 
+from gunreal.config.plugins import calling
 from gunreal.device import rollouts, store
-from gunreal.experience.replay import RESET
+from gunreal.experience.replay import RESET, Read, Replay, observations, past
+from gunreal.experience.sequences import DRAWS, Sequences
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import DRAWS, AuxiliaryTask
-from gunreal.tasks.batched import BatchReplay
+from gunreal.tasks.base import AuxiliaryTask
 
 
 def gather(
@@ -41,48 +42,46 @@ def gather(
       "observations" and "past", each by the names of the tasks, and the targets of each task.
     """
     batch: rollouts.Batch = {"observations": {}, "past": {}}
-    whole = replay(kept, spec, size, group)
+    whole, read = replay(kept, spec, size, group), store.read(kept, group)
     for number, task in enumerate(tasks):
         of_task = jax.random.fold_in(key, number)
-        batch[task.name], steps = _targets(task, whole, predict, weights, kept, group, of_task)
-        batch["observations"][task.name] = store.observations(kept, spec, group, steps)
+        batch[task.name], steps = _targets(task, whole, predict, weights, read, of_task)
+        batch["observations"][task.name] = observations(read, spec, steps)
         if spec.state and task.features != "conv":
-            batch["past"][task.name] = rollouts.past(kept, spec, group, steps)
+            batch["past"][task.name] = past(read, spec, steps)
     return batch
 
 
-def replay(kept: store.Store, spec: Spec, size: int, group: Any) -> BatchReplay:
+def replay(kept: store.Store, spec: Spec, size: int, group: Any) -> Replay:
     """The replays of a group. The newest row of the store is the state after their newest sequence."""
     end = kept["end"] - 1
     oldest = jnp.maximum(end - size, kept["start"])
-    return BatchReplay(lambda name, steps: _read(kept, name, group, steps), spec, size, end, oldest)
+    names = [name for name, array in kept.items() if array.ndim]
 
+    def read(name: str, steps: Any) -> Any:
+        found = store.take(kept, name, group, steps)
+        return jnp.minimum(found, 255).astype("uint8") if name == "age" else found
 
-def _read(kept: store.Store, name: str, group: Any, steps: Any) -> Any:
-    """Steps of one array as a task reads them, with the types of `gunreal.experience.replay.Replay.get`."""
-    if name == "version":  # all agents act together, so the store has it without their axis
-        version = kept[name][steps % len(kept[name])]
-        return jnp.broadcast_to(version, (kept["age"].shape[2], steps.shape[1]))
-    found = store.take(kept, name, group, steps)
-    return jnp.minimum(found, 255).astype("uint8") if name == "age" else found
+    return Replay(read, jnp, spec, size, end, oldest, names)
 
 
 def _targets(
-    task: AuxiliaryTask, replay: BatchReplay, predict: Any, weights: Any, kept: store.Store, group: Any, key: Any
+    task: AuxiliaryTask, replay: Replay, predict: Any, weights: Any, read: Read, key: Any
 ) -> tuple[dict[str, Any], Any]:
     """The targets with the mask, and the steps `[n, T]` of the sequences."""
-    assert task.targets_batch is not None
     spec = replay.spec
-    draws = jax.random.uniform(key, (kept["age"].shape[2], DRAWS))
-    first, length = sequences = task.sample_batch(replay, draws)
+    agents = len(replay.window("flags"))
+    with calling(f"task {task.name!r}: sample() in JAX"):
+        first, length = task.sample(replay, jax.random.uniform(key, (agents, DRAWS)))
+    first = jnp.where(length > 0, first, replay.oldest)
     bootstraps = None
     if task.bootstrap is not None:
         after = (first + length)[:, None]
-        past = rollouts.past(kept, spec, group, after) if spec.state else None
-        observations = store.observations(kept, spec, group, after)[:, 0]
-        (bootstraps,) = predict(weights, observations, past, task.name)
+        remembered = past(read, spec, after) if spec.state else None
+        (bootstraps,) = predict(weights, observations(read, spec, after)[:, 0], remembered, task.name)
     rows = jnp.arange(task.length(spec.t_max))
     steps = first[:, None] + jnp.minimum(rows, jnp.maximum(length, 1)[:, None] - 1)  # padding repeats the last step
-    flags = store.take(kept, "flags", group, steps)
-    mask = (rows < length[:, None]) & (flags & RESET == 0)
-    return {**task.targets_batch(replay, sequences, bootstraps), "mask": mask.astype("float32")}, steps
+    mask = (rows < length[:, None]) & (read("flags", steps) & RESET == 0)
+    with calling(f"task {task.name!r}: targets() in JAX"):
+        targets = task.targets(replay, Sequences(first, length), bootstraps)
+    return {**targets, "mask": mask.astype("float32")}, steps

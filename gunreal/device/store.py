@@ -8,6 +8,7 @@ from typing import Any
 import jax
 from jax import numpy as jnp
 
+from gunreal.experience.replay import Read
 from gunreal.experience.spec import Spec
 
 # Arrays `[ring, groups, n, ...]` by the names of `gunreal.experience.replay.Replay.get`, with "state" for a recurrent
@@ -82,16 +83,14 @@ def take(store: Store, name: str, group: Any, steps: Any) -> Any:
       steps: absolute numbers, `[n, T]`, or `[1, T]` for the same steps of all agents.
     """
     agents = jnp.arange(store["age"].shape[2])[:, None]
+    if name == "version":  # all agents act together, so the store has it without their axis
+        return jnp.broadcast_to(store[name][steps % len(store[name])], (len(agents), steps.shape[1]))
     return store[name][steps % len(store["age"]), group, agents]
 
 
-def observations(store: Store, spec: Spec, group: Any, steps: Any) -> Any:
-    """The stacked observations `[n, T, *spec.observation]` at steps `[n, T]` or `[1, T]`."""
-    age = take(store, "age", group, steps)
-    back = jnp.arange(spec.stack - 1, -1, -1)
-    earlier = steps[..., None] - jnp.minimum(back, age[..., None])  # the first frame of an episode is repeated
-    frames = take(store, "frame", group, earlier.reshape(len(age), -1))
-    return frames.reshape(*age.shape, *spec.observation)
+def read(store: Store, group: Any) -> Read:
+    """Access to the rows of a group's agents by absolute steps."""
+    return lambda name, steps: take(store, name, group, steps)
 
 
 def resized(store: Store, spec: Spec, rows: int) -> Store:

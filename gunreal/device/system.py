@@ -29,7 +29,6 @@ from gunreal.runtime import ram
 from gunreal.runtime.base import BaseSystem
 from gunreal.runtime.system import begin, build_learner, make_metrics
 from gunreal.tasks.base import AuxiliaryTask
-from gunreal.tasks.batch_contract import has_batch_form
 from gunreal.tasks.self_imitation import SelfImitation
 
 # What to do if the memory is too small. A resumed run keeps the size of its arrays.
@@ -49,9 +48,10 @@ def check_device(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> 
     _check_memory(jax.eval_shape(lambda: store.blank(spec, rows, groups, config.agents)), places, limit)
     check_environment(config, env, config.agents)
     for task in tasks:
-        if not has_batch_form(task) or task.record(spec):
-            why = "records fields" if task.record(spec) else "lacks targets_batch, or sample_batch for its own sample"
-            raise ConfigError(f"task {task.name!r} {why}; leave it out of device runs, or use --runner parallel")
+        if task.record(spec):
+            raise ConfigError(
+                f"task {task.name!r} records fields; leave it out of device runs, or use --runner parallel"
+            )
         if config.algorithm == "dqn" and isinstance(task, SelfImitation):
             raise ConfigError(f"task {task.name!r} needs a policy, which dqn does not have; use --algorithm ppo or a3c")
 

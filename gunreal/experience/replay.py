@@ -12,12 +12,13 @@ episode. The environment ignores its action, and no loss includes it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from gunreal.config.schema import close_match
+from gunreal.experience.returns import clip_rewards
 from gunreal.experience.spec import Spec
 
 FIRST, TERMINATED, TRUNCATED, RESET = 1, 2, 4, 8
@@ -61,44 +62,43 @@ def concatenate_pasts(pasts: Sequence[Past | None]) -> Past | None:
     return Past(*(np.concatenate(arrays) for arrays in zip(*present, strict=True))) if present else None
 
 
+class Read(Protocol):
+    """Reads the rows of N agents."""
+
+    def __call__(self, name: str, steps: Any) -> Any:
+        """One array at absolute `steps` int `[N, T]`, or `[1, T]` for the same steps of all agents: `[N, T, ...]`."""
+
+
 class Replay:
-    """The ring of one agent, as its tasks see it.
+    """The replays of N agents whose steps have the same numbers, as a task sees them, in NumPy or JAX.
+
+    Steps `oldest <= t < end` are complete. Of step `end` only the observation is available.
 
     Steps are numbered in each agent process, from 0. The numbers start at 0 again when the process is started again, as
     after most resumes, so they are no clock of the run.
 
-    Steps `oldest <= t < end` are complete. Of step `end` only the observation is available.
+    Attributes:
+      xp: the namespace of the arrays, `numpy` or `jax.numpy`. Both follow the Python array API standard.
+      spec: shapes and constants.
+      size: number of steps of a full replay.
+      end: number of the newest complete step plus one. An int, or an int32 scalar in JAX.
+      oldest: the oldest step that may be sampled. Its whole stack is still there.
+      names: names of the arrays.
     """
 
-    def __init__(
-        self, arrays: Mapping[str, np.ndarray], index: int, spec: Spec, replay_size: int, end: int | None = None
-    ):
-        """The ring of agent `index` in the `arrays` of its segment.
-
-        The newest `replay_size` steps are the replay: those before `end`, or before the newest step if it is None.
-        """
-        self._arrays, self._index, self._replay_size, self._end = arrays, index, replay_size, end
-        self.spec = spec
-
-    def at(self, end: int) -> Replay:
-        """The same ring as it was when it ended at `end`, while the agent goes on."""
-        return Replay(self._arrays, self._index, self.spec, self._replay_size, end)
+    def __init__(self, read: Read, xp: Any, spec: Spec, size: int, end: Any, oldest: Any, names: Collection[str]):
+        self._read, self.xp, self.spec, self.size = read, xp, spec, size
+        self.end, self.oldest, self.names = end, oldest, names
 
     @property
-    def end(self) -> int:
-        """The number of the newest complete step plus one."""
-        return int(self._arrays["end"][self._index]) if self._end is None else self._end
+    def steps(self) -> Any:
+        """Numbers of the newest `size` steps, int `[size]`. Those below `oldest` do not exist."""
+        return self.end - self.size + self.xp.arange(self.size)
 
-    @property
-    def oldest(self) -> int:
-        """The oldest step that may be sampled. Its whole stack is still in the ring."""
-        return max(0, self.end - self._replay_size)
+    def get(self, name: str, first: Any, length: int) -> Any:
+        """The steps `first .. first + length - 1` of one array, `[N, length, ...]`.
 
-    def __len__(self) -> int:
-        return self.end - self.oldest
-
-    def get(self, name: str, first: int, length: int) -> np.ndarray:
-        """Copies steps `first .. first + length - 1` of one array, `[length, ...]`.
+        Steps after the newest one repeat it, because shapes do not depend on data. A loss ignores them by its mask.
 
         "flags" are bits, which `gunreal.tasks` exports:
 
@@ -115,78 +115,98 @@ class Replay:
             when it was chosen), "value" (float32, value predicted for `o_t`), "version" (int32, number of updates of
             the weights that chose the action), "state" (float32 `[spec.state]`, with a recurrent network only: its
             state before `o_t` while acting; where FIRST is set, the network used zeros instead), or a recorded field.
-          first: absolute number of the first step.
-          length: number of steps. They may include step `end`, except of "action", "reward", "log_mu", "value" and
-            "version". "flags" then has no TERMINATED and TRUNCATED of that step.
+          first: absolute numbers of the first steps, int `[N]`, or one number for all. They may be step `end`, except
+            of "action", "reward", "log_mu", "value" and "version". "flags" then has no TERMINATED and TRUNCATED of that
+            step.
+          length: number of steps.
 
         Raises:
           KeyError: there is no array with this name.
-          IndexError: the ring does not hold these steps.
+          IndexError: a first step is not in the replay. Not raised in JAX, where it is the next one that is.
         """
-        if name not in self._arrays:
-            raise KeyError(f"the replay has no {name!r}{close_match(name, self._arrays)}")
-        array = self._arrays[name][self._index]
-        newest = int(self._arrays["end"][self._index])
-        held = max(0, newest - len(array) + 1), self.end + (name not in _OF_ACTIONS)
-        if not held[0] <= first <= first + length <= held[1]:
-            raise IndexError(
-                f"steps {first} to {first + length - 1} of {name!r} are not in the ring, which holds {held[0]} to "
-                f"{held[1] - 1}"
-            )
-        start = first % len(array)
-        rows = array[start : start + length]
-        return rows.copy() if len(rows) == length else np.concatenate((rows, array[: length - len(rows)]))
+        if name not in self.names:
+            raise KeyError(f"the replay has no {name!r}{close_match(name, self.names)}")
+        xp, newest = self.xp, self.end - (name in _OF_ACTIONS)
+        first = xp.reshape(xp.asarray(first), (-1, 1))
+        if xp is np and not ((self.oldest <= first) & (first <= newest)).all():
+            wrong = first[(first < self.oldest) | (first > newest)][0]
+            raise IndexError(f"step {wrong} of {name!r} is not in the replay, which holds {self.oldest} to {newest}")
+        return self._read(name, xp.clip(first + xp.arange(length), self.oldest, newest))
 
-    def observations(self, steps: np.ndarray) -> np.ndarray:
-        """The stacked observations `[n, *spec.observation]` at absolute `steps` `[n]`."""
-        out = np.empty((len(steps), *self.spec.observation), self.spec.dtype)
-        gather(self._arrays, self.spec, np.full(len(steps), self._index), np.asarray(steps), out)
-        return out
+    def window(self, name: str) -> Any:
+        """One array at all `steps`, `[N, size, ...]`. It has arbitrary values below `oldest`."""
+        return self._read(name, self.steps[None])
 
-    def discounts(self, first: int, length: int, discount: float) -> np.ndarray:
-        """Discounts per step, float32 `[length]`: 0 if the step terminated the episode, else `discount`.
+    def discounts(self, first: Any, length: int, discount: float) -> Any:
+        """Discounts per step, float32 `[N, length]`: 0 if the step terminated the episode, else `discount`.
 
         They are 0 after terminations only: a truncated step and a step that only resets have `discount`.
         """
         terminated = self.get("flags", first, length) & TERMINATED != 0
-        return np.where(terminated, np.float32(0), np.float32(discount))
+        return self.xp.where(terminated, np.float32(0), np.float32(discount))
 
-    def sequence_length(self, first: int, limit: int) -> int:
-        """The length of the longest sequence from `first` that has a single bootstrap, at most `limit`.
+    def sequence_length(self, first: Any, limit: int) -> Any:
+        """Lengths of the longest sequences from `first` that have a single bootstrap, at most `limit`, int `[N]`.
 
         Such a sequence ends with the first truncated step or with the newest step. It may cross terminations, because
         their discount is 0.
         """
-        length = min(limit, self.end - first)
-        (truncated,) = np.nonzero(self.get("flags", first, length) & TRUNCATED)
-        return int(truncated[0]) + 1 if len(truncated) else length
+        truncated = self.get("flags", first, limit) & TRUNCATED != 0
+        return self.xp.minimum(steps_until(truncated), self.end - first)
+
+    def observations(self, steps: Any) -> Any:
+        """The stacked observations `[N, T, *spec.observation]` at absolute `steps` int `[N, T]` or `[1, T]`."""
+        return observations(self._read, self.spec, steps)
+
+
+def steps_until(ends: Any) -> Any:
+    """Number of steps up to and including the first True in `ends` bool `[N, T]`, int `[N]`. T if there is none."""
+    xp = ends.__array_namespace__()
+    return xp.where(xp.any(ends, axis=1), xp.argmax(ends, axis=1) + 1, ends.shape[1])
+
+
+def stacked_steps(age: Any, steps: Any, stack: int) -> Any:
+    """The steps whose frames form each observation, oldest first, `[..., stack]`.
+
+    The first frame of an episode is repeated to fill a stack.
+
+    Args:
+      age: number of steps since the start of the episode, for each step, `[...]`.
+      steps: absolute step numbers, int `[...]`.
+      stack: number of frames in an observation.
+    """
+    xp = age.__array_namespace__()
+    return steps[..., None] - xp.minimum(xp.arange(stack - 1, -1, -1, dtype=age.dtype), age[..., None])
+
+
+def observations(read: Read, spec: Spec, steps: Any) -> Any:
+    """The stacked observations `[N, T, *spec.observation]` at absolute `steps` int `[N, T]` or `[1, T]`."""
+    age = read("age", steps)
+    earlier = stacked_steps(age, steps, spec.stack)
+    return read("frame", earlier.reshape(len(age), -1)).reshape(*age.shape, *spec.observation)
+
+
+def past(read: Read, spec: Spec, steps: Any) -> Past:
+    """What a recurrent network needs besides the observations at absolute `steps` int `[N, T]` or `[1, T]`."""
+    new = read("flags", steps) & FIRST != 0
+    xp = new.__array_namespace__()
+    return Past(
+        read("state", steps[:, :1])[:, 0],
+        xp.where(new, np.int32(-1), read("action", steps - 1)),
+        xp.where(new, np.float32(0), clip_rewards(read("reward", steps - 1), spec.reward_clip)),
+    )
 
 
 def gather(
     arrays: Mapping[str, np.ndarray], spec: Spec, agents: np.ndarray, steps: np.ndarray, out: np.ndarray
 ) -> None:
-    """Copies the stacked observations of `agents` `[n]` at absolute `steps` `[n]` to `out` `[n, *spec.observation]`."""
-    age, stack = arrays["age"], spec.stack
-    rows = stack_index(age, agents, steps, stack) + (agents * age.shape[1])[:, None]
-    frames = arrays["frame"].reshape(-1, *spec.frame)
-    stacked = out.reshape(len(agents), stack, *spec.frame)
-    np.take(frames, rows, axis=0, out=stacked, mode="clip")  # "raise" would copy through a buffer
+    """Copies the stacked observations of `agents` `[n]` at absolute `steps` `[n]` to `out` `[n, *spec.observation]`.
 
-
-def stack_index(age: np.ndarray, agents: np.ndarray, steps: np.ndarray, stack: int) -> np.ndarray:
-    """Ring rows of the `stack` newest frames at each step, oldest first.
-
-    The first frame of an episode is repeated to fill a stack.
-
-    Args:
-      age: steps since the start of the episode, uint8 `[agents, ring]`.
-      agents: int `[n]`.
-      steps: absolute step numbers, int `[n]`.
-      stack: number of frames in an observation.
-
-    Returns:
-      int64 `[n, stack]`.
+    It does the same as `observations`, for pairs of agents and steps and without a copy in between.
     """
+    age = arrays["age"]
     ring = age.shape[1]
-    back = np.minimum(np.arange(stack - 1, -1, -1), age[agents, steps % ring][:, None])
-    return (steps[:, None] - back) % ring
+    rows = stacked_steps(age[agents, steps % ring], steps, spec.stack) % ring + (agents * ring)[:, None]
+    frames = arrays["frame"].reshape(-1, *spec.frame)
+    stacked = out.reshape(len(agents), spec.stack, *spec.frame)
+    np.take(frames, rows, axis=0, out=stacked, mode="clip")  # "raise" would copy through a buffer

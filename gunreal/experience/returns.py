@@ -1,48 +1,54 @@
-"""Returns and advantages in NumPy, for agent processes and the trainer, without a framework."""
+"""Returns and advantages, in NumPy or JAX."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 
-def clip_rewards(rewards: np.ndarray, clip: float) -> np.ndarray:
-    """Clips rewards of any shape to `[-clip, clip]`, as float32. 0 disables clipping."""
-    rewards = np.asarray(rewards, np.float32)
-    return np.clip(rewards, -clip, clip) if clip > 0 else rewards
+def clip_rewards(rewards: Any, clip: float) -> Any:
+    """Clips rewards of any shape to `[-clip, clip]`. 0 disables clipping."""
+    return rewards.__array_namespace__().clip(rewards, -clip, clip) if clip > 0 else rewards
 
 
-def n_step_returns(rewards: np.ndarray, discounts: np.ndarray, bootstrap: np.ndarray | float) -> np.ndarray:
-    """n-step returns, `R_t = r_t + discount_t R_{t+1}` (UNREAL, section 2).
+def n_step_returns(rewards: Any, discounts: Any, bootstrap: Any, length: Any) -> Any:
+    """n-step returns of sequences, `R_t = r_t + discount_t R_{t+1}` (UNREAL, section 2).
 
     Args:
-      rewards: reward of each step, `[T, ...]`.
-      discounts: discount of each step, `[T]` or the shape of `rewards`. 0 if the step terminated the episode.
-      bootstrap: value of the state that the last step led to, `[...]`.
+      rewards: reward of each step, float32 `[N, T, ...]`.
+      discounts: discount of each step, float32 `[N, T]` or the shape of `rewards`. 0 if the step terminated the
+        episode.
+      bootstrap: value of the state after each sequence, float32 `[N, ...]`.
+      length: number of steps of each sequence, int `[N]`.
 
     Returns:
-      float32, with the shape of `rewards`.
+      float32, with the shape of `rewards`. It is 0 from `length` on.
     """
-    rewards = np.asarray(rewards, np.float32)
-    discounts = np.asarray(discounts, np.float32)
-    discounts = discounts.reshape(discounts.shape + (1,) * (rewards.ndim - discounts.ndim))
-    returns = np.empty_like(rewards)
-    return_t = np.asarray(bootstrap, np.float32)
-    for t in reversed(range(len(rewards))):
-        return_t = returns[t] = rewards[t] + discounts[t] * return_t
-    return returns
+    xp = rewards.__array_namespace__()
+    steps = xp.arange(rewards.shape[1])
+    ones = (1,) * (rewards.ndim - 2)
+    discounts = discounts.reshape(*discounts.shape, *(1,) * (rewards.ndim - discounts.ndim))
+    inside = (steps < length[:, None]).reshape(*rewards.shape[:2], *ones)
+    last = (steps + 1 == length[:, None]).reshape(*rewards.shape[:2], *ones)
+
+    def step(after: Any, now: Sequence[Any]) -> Any:
+        reward, discount, ends, counts = now
+        return xp.where(counts, reward + discount * xp.where(ends, bootstrap, after), 0)
+
+    return _backward(step, xp.zeros_like(bootstrap), (rewards, discounts, last, inside))
 
 
 def generalized_advantages(
-    rewards: np.ndarray,
-    discounts: np.ndarray,
-    truncated: np.ndarray,
-    values: np.ndarray,
-    values_t: np.ndarray,
+    rewards: Any,
+    discounts: Any,
+    truncated: Any,
+    values: Any,
+    values_t: Any,
     decay: float,
-    after: np.ndarray | None = None,
-) -> np.ndarray:
+    after: Any = None,
+) -> Any:
     """Generalized advantage estimates of rollouts that may cross episode ends (Schulman et al. 2016, eq. 16).
 
     Args:
@@ -55,13 +61,11 @@ def generalized_advantages(
     Returns:
       float32 `[B, T]`.
     """
-    rewards, discounts, values, values_t = (np.asarray(x, np.float32) for x in (rewards, discounts, values, values_t))
+    xp = rewards.__array_namespace__()
     errors = rewards + discounts * values_t - values
-    advantages = np.empty_like(errors)
-    advantage = np.zeros_like(errors[:, 0]) if after is None else after
-    for t in reversed(range(errors.shape[1])):
-        advantage = advantages[:, t] = errors[:, t] + discounts[:, t] * decay * np.where(truncated[:, t], 0, advantage)
-    return advantages
+    after = xp.zeros_like(errors[:, 0]) if after is None else after
+    traces = xp.where(truncated, np.float32(0), discounts * np.float32(decay))
+    return _backward(lambda after, now: now[0] + now[1] * after, after, (errors, traces))
 
 
 def joined_advantages(agents: np.ndarray, firsts: np.ndarray, decay: float, parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -92,16 +96,14 @@ def joined_advantages(agents: np.ndarray, firsts: np.ndarray, decay: float, part
     return advantages
 
 
-def rollout_returns(
-    rewards: np.ndarray, discounts: np.ndarray, truncated: np.ndarray, values_t: np.ndarray
-) -> np.ndarray:
+def rollout_returns(rewards: Any, discounts: Any, truncated: Any, values_t: Any) -> Any:
     """n-step returns of rollouts that may cross episode ends.
 
     Another episode follows a truncated step, so the recursion restarts there from the value of the final observation.
 
     Args:
-      rewards: `[B, T]`.
-      discounts: `[B, T]`, 0 if the step terminated the episode.
+      rewards: float32 `[B, T]`.
+      discounts: float32 `[B, T]`, 0 if the step terminated the episode.
       truncated: bool `[B, T]`.
       values_t: value of the state that each step led to, `[B, T]`. The last column is the bootstrap. The other columns
         are used only where `truncated` is set.
@@ -109,10 +111,45 @@ def rollout_returns(
     Returns:
       float32 `[B, T]`.
     """
-    rewards, discounts, values_t = (np.asarray(x, np.float32) for x in (rewards, discounts, values_t))
-    returns = np.empty_like(rewards)
-    return_t = values_t[:, -1]
-    for t in reversed(range(rewards.shape[1])):
-        after = np.where(truncated[:, t], values_t[:, t], return_t)
-        return_t = returns[:, t] = rewards[:, t] + discounts[:, t] * after
-    return returns
+    xp = rewards.__array_namespace__()
+
+    def step(after: Any, now: Sequence[Any]) -> Any:
+        reward, discount, cut, value = now
+        return reward + discount * xp.where(cut, value, after)
+
+    return _backward(step, values_t[:, -1], (rewards, discounts, truncated, values_t))
+
+
+def normalized(advantage: Any, mask: Any) -> Any:
+    """Normalizes `advantage` to mean 0 and standard deviation 1 where `mask` is 1. Both are float32 `[B, T]`.
+
+    A single step stays as it is, because it would become 0.
+    """
+    xp = advantage.__array_namespace__()
+    count = xp.maximum(mask.sum(), np.float32(1))
+    mean = (advantage * mask).sum() / count
+    deviation = xp.sqrt((xp.square(advantage - mean) * mask).sum() / count)
+    return xp.where(count > 1, (advantage - mean) / (deviation + np.float32(1e-8)), advantage)
+
+
+def _backward(step: Callable[[Any, Sequence[Any]], Any], after: Any, arrays: Sequence[Any]) -> Any:
+    """The results `[N, T, ...]` of a recursion from the last step to the first.
+
+    Args:
+      step: computes the result of a step from that of the next step and the step's entries of `arrays`.
+      after: the result after the last step, `[N, ...]`.
+      arrays: `[N, T, ...]`.
+    """
+    if isinstance(arrays[0], np.ndarray):
+        out = np.empty((arrays[0].shape[0], arrays[0].shape[1], *after.shape[1:]), np.float32)
+        for t in reversed(range(out.shape[1])):
+            after = out[:, t] = step(after, [array[:, t] for array in arrays])
+        return out
+    import jax  # the arrays are JAX's
+
+    def both(after: Any, now: tuple[Any, ...]) -> tuple[Any, Any]:
+        result = step(after, now)
+        return result, result
+
+    moved = tuple(jax.numpy.moveaxis(array, 1, 0) for array in arrays)
+    return jax.numpy.moveaxis(jax.lax.scan(both, after, moved, reverse=True)[1], 0, 1)

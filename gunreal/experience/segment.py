@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gunreal.experience.replay import ALIGN, FIRST, Past, Replay, gather
-from gunreal.experience.returns import clip_rewards
+from gunreal.experience.replay import ALIGN, Past, Read, Replay, gather, past
 from gunreal.experience.spec import RecordedField, Spec
 from gunreal.experience.waits import BINS, Waited, Waits
 
@@ -45,18 +44,26 @@ class Layout(NamedTuple):
         edges = max(self.spec.stack, 2) + 1 if self.spec.state else self.spec.stack
         return self.replay_size + (self.slots + 2) * self.spec.t_max + edges
 
+    def rows(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Shape and dtype of what a ring holds of each step, by name."""
+        found: dict[str, tuple[tuple[int, ...], np.dtype]] = {
+            "frame": (self.spec.frame, np.dtype(self.spec.dtype)),
+            "action": ((), np.dtype(np.int32)),
+            "reward": ((), np.dtype(np.float32)),
+            "flags": ((), np.dtype(np.uint8)),
+            "age": ((), np.dtype(np.uint8)),
+            "log_mu": ((), np.dtype(np.float32)),
+            "value": ((), np.dtype(np.float32)),
+            "version": ((), np.dtype(np.int32)),
+        }
+        if self.spec.state:
+            found["state"] = ((self.spec.state,), np.dtype(np.float32))
+        return found | {name: (field.shape, np.dtype(field.dtype)) for name, field in self.extra.items()}
+
     def arrays(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Shape and dtype of every array of the segment, by name."""
-        rows = (self.agents, self.ring)
-        found: dict[str, tuple[tuple[int, ...], np.dtype]] = {
-            "frame": ((*rows, *self.spec.frame), np.dtype(self.spec.dtype)),
-            "action": (rows, np.dtype(np.int32)),
-            "reward": (rows, np.dtype(np.float32)),
-            "flags": (rows, np.dtype(np.uint8)),
-            "age": (rows, np.dtype(np.uint8)),
-            "log_mu": (rows, np.dtype(np.float32)),
-            "value": (rows, np.dtype(np.float32)),
-            "version": (rows, np.dtype(np.int32)),
+        found = {name: ((self.agents, self.ring, *shape), dtype) for name, (shape, dtype) in self.rows().items()}
+        found |= {
             "end": ((self.agents,), np.dtype(np.int64)),
             "trained": ((self.agents,), np.dtype(np.int64)),
             "allowance": ((1,), np.dtype(np.int64)),
@@ -64,10 +71,6 @@ class Layout(NamedTuple):
             "waited": ((self.groups,), np.dtype(np.float64)),
             "waits": ((self.groups, BINS), np.dtype(np.int64)),
         }
-        if self.spec.state:
-            found["state"] = ((*rows, self.spec.state), np.dtype(np.float32))
-        for name, field in self.extra.items():
-            found[name] = ((*rows, *field.shape), np.dtype(field.dtype))
         for name, (shape, dtype) in self.mailboxes.items():
             found[name] = ((self.agents, *shape), np.dtype(dtype))
         return found
@@ -97,6 +100,7 @@ class Segment:
         self.fd = fd
         self._map = mmap.mmap(fd, layout.nbytes())
         self.arrays: dict[str, np.ndarray] = {}
+        self._names = layout.rows()
         offset = 0
         for name, (shape, dtype) in layout.arrays().items():
             count = int(np.prod(shape))
@@ -117,9 +121,26 @@ class Segment:
     def allowance(self, rollouts: int) -> None:
         self._allowance[0] = rollouts
 
-    def agent(self, index: int) -> Replay:
-        """The ring of one agent."""
-        return Replay(self.arrays, index, self.layout.spec, self.layout.replay_size)
+    def read(self, agents: np.ndarray) -> Read:
+        """Access to the rows of `agents`, int `[N]`, by absolute steps."""
+        ring = self.layout.ring
+        starts = np.asarray(agents)[:, None] * ring
+
+        def read(name: str, steps: np.ndarray) -> np.ndarray:
+            array = self.arrays[name]
+            return array.reshape(-1, *array.shape[2:]).take(starts + steps % ring, axis=0)
+
+        return read
+
+    def replay(self, agents: np.ndarray, end: int | None = None) -> Replay:
+        """The replays of `agents` int `[N]`, which have the same number of steps.
+
+        With `end`, they are as they were when they ended there, while the agents go on.
+        """
+        layout = self.layout
+        end = int(self.end[agents[0]]) if end is None else end
+        oldest = max(0, end - layout.replay_size)
+        return Replay(self.read(agents), np, layout.spec, layout.replay_size, end, oldest, self._names)
 
     def gather(self, agents: np.ndarray, steps: np.ndarray, out: np.ndarray) -> None:
         """Copies the stacked observations of `agents` `[n]` at absolute `steps` `[n]` to `out`.
@@ -130,16 +151,7 @@ class Segment:
 
     def past(self, agents: np.ndarray, steps: np.ndarray) -> Past | None:
         """The past of `agents` `[B]` at absolute `steps` `[B, T]`, or None if the network has no memory."""
-        spec, arrays, ring = self.layout.spec, self.arrays, self.layout.ring
-        if not spec.state:
-            return None
-        rows, before = (agents[:, None], steps % ring), (agents[:, None], (steps - 1) % ring)
-        first = arrays["flags"][rows] & FIRST != 0
-        return Past(
-            arrays["state"][agents, steps[:, 0] % ring],
-            np.where(first, np.int32(-1), arrays["action"][before]),
-            np.where(first, np.float32(0), clip_rewards(arrays["reward"][before], spec.reward_clip)),
-        )
+        return past(self.read(agents), self.layout.spec, steps) if self.layout.spec.state else None
 
     def close(self) -> None:
         """Closes the file. Its memory stays mapped, with a descriptor of its own, while its arrays are in use."""

@@ -144,7 +144,7 @@ class RunMetrics:
                     self._means[name].add(float(value))
             if len(behind):
                 self._means["policy_lag"].add(float(behind.sum()), len(behind))
-                self._lag_max = max(self._lag_max or 0, int(behind.max()))
+                self._lag_max = max(self._lag_max or 0, int(np.max(behind)))
             warns, self._has_warned = skipped and not self._has_warned, skipped or self._has_warned
         if warns:
             wrong = [name for name, value in scalars.items() if not math.isfinite(value)]

@@ -15,7 +15,7 @@ from gunreal.config.derived import rates, rollouts_per_batch
 from gunreal.config.schema import Config
 from gunreal.experience import queues, seeds
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Past, concatenate_pasts, empty_observations
-from gunreal.experience.returns import clip_rewards, joined_advantages, rollout_returns
+from gunreal.experience.returns import clip_rewards, joined_advantages, normalized, rollout_returns
 from gunreal.experience.spec import Spec
 from gunreal.learning.minibatches import minibatches, take
 from gunreal.records.metrics import RunMetrics
@@ -165,15 +165,6 @@ def _rollouts(
         "mask": (flags & RESET == 0).astype(np.float32),
         "version": arrays["version"][taken],
     }
-
-
-def normalized(advantage: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Normalizes `advantage` to mean 0 and standard deviation 1 where `mask` is 1. Both are float32 `[B, T]`.
-
-    A single step stays as it is, because it would become 0.
-    """
-    kept = advantage[mask > 0]
-    return (advantage - kept.mean()) / (kept.std() + np.float32(1e-8)) if len(kept) > 1 else advantage
 
 
 def updates(

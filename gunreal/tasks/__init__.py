@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Replay
+from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Replay, steps_until
 from gunreal.experience.returns import clip_rewards, n_step_returns
+from gunreal.experience.sequences import DRAWS, Sequences, choose, pad, uniform_sequences
 from gunreal.experience.spec import RecordedField, Spec
-from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_sequence
+from gunreal.tasks.base import AuxiliaryTask
 
 if TYPE_CHECKING:
     from gunreal.learning.losses import masked_mean, masks_ahead
 
-__all__ = ["AuxiliaryTask", "RecordedField", "Replay", "ReplaySequence", "Spec", "clip_rewards", "masked_mean"]
-__all__ += ["masks_ahead", "n_step_returns", "pad", "uniform_sequence", "FIRST", "RESET", "TERMINATED", "TRUNCATED"]
+__all__ = ["AuxiliaryTask", "RecordedField", "Replay", "Sequences", "Spec", "choose", "clip_rewards", "masked_mean"]
+__all__ += ["masks_ahead", "n_step_returns", "pad", "steps_until", "uniform_sequences"]
+__all__ += ["DRAWS", "FIRST", "RESET", "TERMINATED", "TRUNCATED"]
 
 
 def __getattr__(name: str) -> Any:

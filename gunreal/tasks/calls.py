@@ -1,20 +1,22 @@
-"""Calls of a task's methods that check the results, and the shapes of its targets, found by a dry run."""
+"""Calls of a task's methods in agent processes, with checks of the results."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import numpy as np
 
-from gunreal.config.plugins import calling, failed
+from gunreal.config.plugins import failed
 from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import Replay
+from gunreal.experience.sequences import DRAWS, Sequences
 from gunreal.experience.spec import Spec
 from gunreal.experience.synthetic import replay_size, synthetic_segment
 from gunreal.learning.task import RESERVED
-from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
+from gunreal.tasks.base import AuxiliaryTask
+
+_DRY = 20  # sequences of a dry run
 
 
 class TaskError(ConfigError):
@@ -24,7 +26,7 @@ class TaskError(ConfigError):
 def target_arrays(
     task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple[int, ...] | None = None
 ) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Finds the shape and dtype name of each array of `task.targets` by calling it on random sequences.
+    """Finds the shape and dtype name of each array of `task.targets`, without its first axis, by a dry run.
 
     Args:
       task: the task.
@@ -35,99 +37,103 @@ def target_arrays(
       Shape and dtype name, by the name of the array.
 
     Raises:
-      ConfigError: `task.sample` finds nothing or fails, or `task.targets` returns something other than named arrays of
-        fixed shapes.
+      TaskError: `task.sample` finds nothing or fails, or `task.targets` fails or returns something else than named
+        arrays `[N, ...]` of numbers.
     """
-    bootstrap = None if bootstrap_shape is None else np.zeros(bootstrap_shape, np.float32)
-    rng = np.random.default_rng(0)
-    replay = synthetic_segment(spec, task.record(spec), replay_size(spec.t_max)).agent(0)
-    draws = (draw(task, replay, rng) for _ in range(100))
-    sequences = list(itertools.islice((found for found in draws if found is not None), 20))
-    if not sequences:
-        raise ConfigError(f"task {task.name!r}: sample() found nothing in {len(replay)} random steps")
-    given = "" if bootstrap is None else f" with a bootstrap of shape {bootstrap_shape}"
-    with calling(f"task {task.name!r}: targets(){given}"):
-        first, *others = (_kinds(task, task.targets(replay, sequence, bootstrap)) for sequence in sequences)
-    for other in others:
-        if other != first:
-            raise ConfigError(
-                f"task {task.name!r}: targets() gives {first} and {other}; pad to fixed shapes with pad()"
-            )
-    return first
+    segment = synthetic_segment(spec, task.record(spec), replay_size(spec.t_max))
+    replay = segment.replay(np.zeros(_DRY, int))
+    sequences = sample(task, replay, np.random.default_rng(0).random((_DRY, DRAWS), np.float32))
+    if not sequences.length.any():
+        steps = replay.end - replay.oldest
+        raise TaskError(f"task {task.name!r}: sample() found nothing in {steps} random steps")
+    bootstraps = None if bootstrap_shape is None else np.zeros((_DRY, *bootstrap_shape), np.float32)
+    return {
+        name: (array.shape[1:], array.dtype.name)
+        for name, array in targets(task, replay, sequences, bootstraps).items()
+    }
 
 
-def _kinds(task: AuxiliaryTask, targets: Any) -> dict[str, tuple[tuple[int, ...], str]]:
-    _check_arrays(task, targets)
-    for name, array in targets.items():
-        if name in RESERVED:
-            raise ConfigError(f"task {task.name!r}: target {name!r} has a reserved name; choose another name")
-        if array.dtype == np.float64:  # losses are float32, and TensorFlow does not mix them
-            raise ConfigError(f"task {task.name!r}: target {name!r} is float64; return float32")
-        if array.dtype.kind not in "biuf":
-            raise ConfigError(f"task {task.name!r}: target {name!r} is {array.dtype}; return numbers")
-    return {name: (array.shape, array.dtype.name) for name, array in targets.items()}
-
-
-def _check_arrays(task: AuxiliaryTask, targets: Any) -> None:
-    if not isinstance(targets, Mapping):
-        kind = type(targets).__name__
-        raise ConfigError(f"task {task.name!r}: targets() returns a {kind}; return a dict of NumPy arrays")
-    for name, array in targets.items():
-        if not isinstance(array, np.ndarray):
-            kind = type(array).__name__
-            raise ConfigError(f"task {task.name!r}: target {name!r} is of type {kind}; return a NumPy array")
-
-
-def _fail(task: AuxiliaryTask, method: str, error: Exception) -> NoReturn:
-    """Raises any error as a TaskError, so that nobody takes it for a ConfigError of an environment."""
-    raise TaskError(failed(f"task {task.name!r}: {method}()", error)) from error
-
-
-def draw(task: AuxiliaryTask, replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
-    """The result of `task.sample`.
+def sample(task: AuxiliaryTask, replay: Replay, draws: np.ndarray) -> Sequences:
+    """The result of `task.sample`, with `replay.oldest` as the first step of an agent without a sequence.
 
     Raises:
-      TaskError: the method fails, or the sequence is too long or has steps that the replay does not hold.
+      TaskError: the method fails, or a sequence is too long or has steps that the replay does not hold.
     """
+    name, count = f"task {task.name!r}", len(draws)
+    if replay.end == replay.oldest:
+        return Sequences(np.full(count, replay.oldest), np.zeros(count, int))
     try:
-        found = task.sample(replay, rng)
-        if found is None:
-            return None
-        first, length = found
+        first, length = (np.asarray(part) for part in task.sample(replay, draws))
+        if not first.shape == length.shape == (count,) or not first.dtype.kind == length.dtype.kind == "i":
+            kinds = f"{first.dtype} {list(first.shape)} and {length.dtype} {list(length.shape)}"
+            raise TaskError(f"{name}: sample() returns {kinds}; return first steps and lengths, int [{count}]")
         limit = task.length(replay.spec.t_max)
-        if not 1 <= length <= limit:
-            raise ConfigError(f"task {task.name!r}: sample() returns {length} steps, but length() allows 1 to {limit}")
-        if first < replay.oldest or first + length > replay.end:
-            raise ConfigError(
-                f"task {task.name!r}: sample() returns steps {first} to {first + length - 1}, but the replay holds "
-                f"steps {replay.oldest} to {replay.end - 1}"
-            )
+        if (wrong := (length < 0) | (length > limit)).any():
+            raise TaskError(f"{name}: sample() returns {length[wrong][0]} steps, but length() allows 0 to {limit}")
+        first = np.where(length > 0, first, replay.oldest)
+        if (wrong := (first < replay.oldest) | (first + length > replay.end)).any():
+            steps = f"{first[wrong][0]} to {(first + length)[wrong][0] - 1}"
+            held = f"{replay.oldest} to {replay.end - 1}"
+            raise TaskError(f"{name}: sample() returns steps {steps}, but the replay holds steps {held}")
     except Exception as error:  # noqa: BLE001  a task can raise anything
         _fail(task, "sample", error)
-    return ReplaySequence(first, length)
+    return Sequences(first, length)
+
+
+def targets(
+    task: AuxiliaryTask, replay: Replay, sequences: Sequences, bootstraps: np.ndarray | None
+) -> dict[str, np.ndarray]:
+    """The result of `task.targets`.
+
+    Raises:
+      TaskError: the method fails, or returns something else than named arrays `[N, ...]` of numbers.
+    """
+    try:
+        found = task.targets(replay, sequences, bootstraps)
+        if not isinstance(found, Mapping):
+            raise TaskError(f"task {task.name!r}: targets() returns a {type(found).__name__}; return a dict of arrays")
+        for name, array in found.items():
+            _check(f"task {task.name!r}: target {name!r}", name, array, len(sequences.first))
+    except Exception as error:  # noqa: BLE001  a task can raise anything
+        _fail(task, "targets", error)
+    return dict(found)
+
+
+def _check(which: str, name: str, array: Any, count: int) -> None:
+    if name in RESERVED:
+        raise TaskError(f"{which} has a reserved name; choose another name")
+    if not isinstance(array, np.ndarray):
+        raise TaskError(f"{which} is of type {type(array).__name__}; return an array of replay.xp")
+    if array.shape[:1] != (count,):
+        raise TaskError(f"{which} has the shape {list(array.shape)}; return one row for each of {count} agents")
+    if array.dtype == np.float64:  # losses are float32, and TensorFlow does not mix them
+        raise TaskError(f"{which} is float64; return float32")
+    if array.dtype.kind not in "biuf":
+        raise TaskError(f"{which} is {array.dtype}; return numbers")
 
 
 def write_targets(
     task: AuxiliaryTask,
     replay: Replay,
-    sequence: ReplaySequence,
-    bootstrap: np.ndarray | None,
+    sequences: Sequences,
+    bootstraps: np.ndarray | None,
     out: Mapping[str, np.ndarray],
 ) -> None:
     """Writes the result of `task.targets` to `out`, which has the names and shapes of the dry run.
 
     Raises:
-      TaskError: the method fails, or names or shapes vary.
+      TaskError: as `targets`, or names or shapes vary.
     """
-    try:
-        targets = task.targets(replay, sequence, bootstrap)
-        _check_arrays(task, targets)
-        if targets.keys() != out.keys():
-            raise ConfigError(f"task {task.name!r}: names of targets vary ({sorted(targets)} and {sorted(out)})")
-        for name, array in out.items():
-            if targets[name].shape != array.shape:
-                shapes = f"{list(targets[name].shape)} and {list(array.shape)}"
-                raise ConfigError(f"task {task.name!r}: shapes of target {name!r} vary ({shapes}); use pad()")
-            array[...] = targets[name]
-    except Exception as error:  # noqa: BLE001  a task can raise anything
-        _fail(task, "targets", error)
+    found = targets(task, replay, sequences, bootstraps)
+    if found.keys() != out.keys():
+        raise TaskError(f"task {task.name!r}: names of targets vary ({sorted(found)} and {sorted(out)})")
+    for name, array in out.items():
+        if found[name].shape != array.shape:
+            shapes = f"{list(found[name].shape)} and {list(array.shape)}"
+            raise TaskError(f"task {task.name!r}: shapes of target {name!r} vary ({shapes}); use fixed shapes")
+        array[...] = found[name]
+
+
+def _fail(task: AuxiliaryTask, method: str, error: Exception) -> NoReturn:
+    """Raises any error as a TaskError, so that nobody takes it for a ConfigError of an environment."""
+    raise TaskError(failed(f"task {task.name!r}: {method}()", error)) from error

@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from gunreal.config.packages import is_installed
 from gunreal.config.plugins import calling, lost_option
 from gunreal.config.process import python, told
 from gunreal.config.schema import ConfigError
-from gunreal.experience.replay import TERMINATED, TRUNCATED
+from gunreal.experience.replay import TERMINATED, TRUNCATED, Replay
 from gunreal.experience.segment import Segment
+from gunreal.experience.sequences import DRAWS, Sequences
 from gunreal.experience.spec import Spec
 from gunreal.experience.synthetic import synthetic_segment
 from gunreal.learning import devices
-from gunreal.learning.task import RESERVED
-from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
-from gunreal.tasks.batch_contract import broken_rule, has_batch_form
+from gunreal.tasks import calls
+from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.loss_contract import Learning, drawn, expect
 from gunreal.tasks.recorded import recorded_fields
 from gunreal.tasks.registry import TASK
@@ -88,15 +89,13 @@ def _fits(task: AuxiliaryTask, spec: Spec) -> bool:
 
 def _check_learning(task: AuxiliaryTask, spec: Spec) -> None:
     learning = Learning(task, spec)
-    segment = _experience(task, spec, spec.t_max)
-    bootstrap = learning.bootstrap(segment, np.zeros(1, np.int64))
+    bootstrap = learning.bootstrap(_experience(task, spec, spec.t_max), np.zeros(1, np.int64))
     bootstrap_shape = None if bootstrap is None else bootstrap.shape[1:]
     _check_targets(task, spec, bootstrap_shape)
-    if has_batch_form(task):
-        for steps in (spec.t_max - 1, 2 * spec.t_max, 100 * spec.t_max):
-            problem = broken_rule(task, _experience(task, spec, steps), bootstrap_shape)
-            expect(problem is None, problem or "")
     _check_agent_process(task, spec, bootstrap_shape)
+    if is_installed("jax"):
+        for steps in (spec.t_max - 1, 2 * spec.t_max, 100 * spec.t_max):
+            _check_jax(task, _experience(task, spec, max(1, steps)), bootstrap_shape)
     learning.check(_experience(task, spec))
 
 
@@ -106,51 +105,50 @@ def _experience(task: AuxiliaryTask, spec: Spec, steps: int | None = None, seed:
 
 def _check_sampling(task: AuxiliaryTask, spec: Spec) -> None:
     """Sequences lie in the ring, have an allowed length and end with a truncated step, however full the ring is."""
-    empty = task.sample(_experience(task, spec, 0).agent(0), np.random.default_rng(0))
-    expect(empty is None, f"sample() returned {empty} for an empty ring: return None")
     limit = task.length(spec.t_max)
     expect(isinstance(limit, int) and limit >= 1, f"length() is {limit!r}: return an int of 1 or more")
     for steps in (1, 2, spec.t_max, 3 * spec.t_max, 100 * spec.t_max):
-        replay = _experience(task, spec, steps).agent(0)
-        for first, length in drawn(task, replay, 100):
+        segment = _experience(task, spec, steps)
+        replay, sequences = drawn(task, segment, 100)
+        rows = replay.get("flags", sequences.first, limit) & TRUNCATED != 0
+        passed = (rows & (np.arange(limit) < sequences.length[:, None] - 1)).any(1)
+        for first, length in zip(*(part[passed] for part in sequences), strict=True):
             where = f"sample() returned steps {first} to {first + length - 1}"
-            expect(1 <= length <= limit, f"{where}: the length is {length}, but length() allows 1 to {limit}")
-            complete = replay.oldest <= first and first + length <= replay.end
-            expect(complete, f"{where}: only steps {replay.oldest} to {replay.end - 1} are complete")
-            passed = replay.get("flags", first, length - 1) & TRUNCATED
-            expect(not passed.any(), f"{where}, past a truncated step: end it there (Replay.sequence_length)")
-    expect(drawn(task, replay, 100), f"sample() found nothing in {len(replay)} random steps")
+            expect(False, f"{where}, past a truncated step: end it there (Replay.sequence_length)")
+    expect(len(sequences.first), f"sample() found nothing in {replay.end - replay.oldest} random steps")
+    _, again = drawn(task, segment, 100)
+    same = all(map(np.array_equal, sequences, again))
+    expect(same, "sample() returned other sequences for the same draws: use no other random numbers")
 
 
 def _check_targets(task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple[int, ...] | None) -> None:
-    """Targets have fixed names, shapes and types, are finite, and do not depend on what follows a termination."""
+    """Targets are finite, each agent's depend on its own replay, and they end with a termination."""
     segment = _experience(task, spec)
-    bootstrap = None if bootstrap_shape is None else np.ones(bootstrap_shape, np.float32)
-    known: dict[str, Any] | None = None
+    replay, sequences = drawn(task, segment, 200)
+    count = len(sequences.first)
+    bootstraps = None if bootstrap_shape is None else np.ones((count, *bootstrap_shape), np.float32)
+    targets = calls.targets(task, replay, sequences, bootstraps)
+    for name, array in targets.items():
+        finite = array.dtype.kind != "f" or np.isfinite(array).all()
+        expect(finite, f"target {name!r} is not finite")
+        again = calls.targets(task, replay, sequences, bootstraps)[name]
+        expect(np.array_equal(array, again), f"target {name!r} differs in a second call: use no random numbers")
     ends = 0
-    for sequence in drawn(task, segment.agent(0), 200):
-        with calling("targets()"):
-            targets = task.targets(segment.agent(0), sequence, bootstrap)
-        kind = type(targets).__name__
-        expect(isinstance(targets, Mapping), f"targets() returned a {kind}: return a dict of NumPy arrays")
-        for name in RESERVED:
-            expect(name not in targets, f"targets() returned {name!r}, a name that is reserved: choose another name")
+    for place in range(count):
+        one = Sequences(*(part[place : place + 1] for part in sequences))
+        bootstrap = None if bootstraps is None else bootstraps[:1]
+        alone = calls.targets(task, segment.replay(np.zeros(1, int)), one, bootstrap)
         for name, array in targets.items():
-            expect(isinstance(array, np.ndarray), f"target {name!r} is a {type(array).__name__}: return a NumPy array")
-            finite = array.dtype.kind != "f" or np.isfinite(array).all()
-            expect(finite, f"target {name!r} of steps {sequence} is not finite")
-            expect(array.dtype != np.float64, f"target {name!r} is float64: return float32")
-            expect(array.dtype.kind in "biuf", f"target {name!r} is {array.dtype}: return numbers")
-        kinds = {name: (array.shape, array.dtype.name) for name, array in targets.items()}
-        known = known or kinds
-        expect(kinds == known, f"targets() returned {kinds}, but {known} before: use fixed shapes and types (pad)")
+            same = name in alone and alone[name].shape[1:] == array.shape[1:]
+            same = same and alone[name].dtype == array.dtype and np.allclose(alone[name][0], array[place], atol=1e-6)
+            expect(same, f"target {name!r} of an agent depends on the other agents: keep to its row of [N, ...]")
         if ends < 10:
-            ends += _check_episode_end(task, segment, sequence, bootstrap)
+            ends += _check_episode_end(task, segment, one, alone, bootstrap)
 
 
 def _without_future(segment: Segment, first: int) -> Segment:
     """A copy of `segment` with different experience from step `first` on."""
-    layout, end = segment.layout, segment.agent(0).end
+    layout, end = segment.layout, int(segment.end[0])
     copy = synthetic_segment(layout.spec, layout.extra, end, seed=1)
     kept = np.arange(max(0, end + 1 - layout.ring), first) % layout.ring
     for name, array in segment.arrays.items():
@@ -159,25 +157,61 @@ def _without_future(segment: Segment, first: int) -> Segment:
     return copy
 
 
-def _check_episode_end(task: AuxiliaryTask, segment: Segment, sequence: ReplaySequence, bootstrap: Any) -> bool:
+def _check_episode_end(
+    task: AuxiliaryTask, segment: Segment, sequence: Sequences, targets: Mapping[str, np.ndarray], bootstrap: Any
+) -> bool:
     """Checks that experience and bootstraps after a termination do not change the targets up to it.
 
     Returns:
       Whether the sequence has a termination.
     """
-    first, length = sequence
-    (terminated,) = np.nonzero(segment.agent(0).get("flags", first, length) & TERMINATED)
+    agent = np.zeros(1, int)
+    first, length = int(sequence.first[0]), int(sequence.length[0])
+    (terminated,) = np.nonzero(segment.replay(agent).get("flags", first, length)[0] & TERMINATED)
     if not len(terminated):
         return False
     steps = int(terminated[0]) + 1
     other = _without_future(segment, first + steps + 1)  # the next row holds the episode's last observation
-    targets = task.targets(segment.agent(0), sequence, bootstrap)
-    changed = task.targets(other.agent(0), sequence, None if bootstrap is None else bootstrap + 9)
+    changed = calls.targets(task, other.replay(agent), sequence, None if bootstrap is None else bootstrap + 9)
     for name, array in targets.items():
-        if array.shape[:1] == (task.length(other.layout.spec.t_max),):
-            same = np.array_equal(array[:steps], changed[name][:steps])
+        if array.shape[1:2] == (task.length(other.layout.spec.t_max),):
+            same = np.array_equal(array[:, :steps], changed[name][:, :steps])
             expect(same, f"target {name!r} depends on what follows an episode's termination, where the discount is 0")
     return True
+
+
+def _check_jax(task: AuxiliaryTask, segment: Segment, bootstrap_shape: tuple[int, ...] | None) -> None:
+    """The methods of agent processes can be compiled by JAX, and do there what they do in NumPy."""
+    import jax
+    from jax import numpy as jnp
+
+    count, ring = 200, segment.layout.ring
+    replay = segment.replay(np.zeros(count, int))
+    rng = np.random.default_rng(2)
+    draws = rng.random((count, DRAWS), np.float32)
+    bootstraps = None if bootstrap_shape is None else rng.standard_normal((count, *bootstrap_shape), np.float32)
+
+    def read(name: str, steps: Any) -> Any:
+        return jnp.asarray(segment.arrays[name][0])[jnp.broadcast_to(steps, (count, steps.shape[1])) % ring]
+
+    def compiled(end: Any, oldest: Any, draws: Any, bootstraps: Any) -> tuple[Any, dict[str, Any]]:
+        compiled = Replay(read, jnp, replay.spec, replay.size, end, oldest, replay.names)
+        with calling("sample() in JAX"):
+            first, length = task.sample(compiled, draws)
+        first = jnp.where(length > 0, first, oldest)
+        with calling("targets() in JAX"):
+            return (first, length), task.targets(compiled, Sequences(first, length), bootstraps)
+
+    found, targets = jax.jit(compiled)(jnp.int32(replay.end), jnp.int32(replay.oldest), draws, bootstraps)
+    sequences = calls.sample(task, replay, draws)
+    same = all(map(np.array_equal, found, sequences))
+    expect(same, "sample() returns other sequences in JAX than in NumPy for the same draws")
+    for name, array in calls.targets(task, replay, sequences, bootstraps).items():
+        expect(name in targets, f"target {name!r} is missing in JAX")
+        here, there = array[sequences.length > 0], np.asarray(targets[name])[sequences.length > 0]
+        kinds = here.dtype == there.dtype and here.shape == there.shape
+        expect(kinds, f"target {name!r} is {there.dtype} {there.shape} in JAX, but {here.dtype} {here.shape} in NumPy")
+        expect(np.allclose(here, there, rtol=1e-4, atol=1e-5), f"target {name!r} differs between JAX and NumPy")
 
 
 def _check_agent_process(task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple[int, ...] | None) -> None:

@@ -10,8 +10,9 @@ import numpy as np
 
 from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import Replay
+from gunreal.experience.sequences import Sequences, pad
 from gunreal.experience.spec import RecordedField, Spec
-from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad
+from gunreal.tasks.base import AuxiliaryTask
 
 # The values of a z-buffer cluster at its far end. These are the paper's bands: (d / 255)^10 of 0.05, 0.175, ... 0.8.
 Z_BUFFER = (189, 215, 227, 235, 241, 246, 250)
@@ -69,10 +70,11 @@ class DepthPrediction(AuxiliaryTask):
             raise ConfigError(f"depth needs a uint8 depth map, but this one is {depth.dtype}; scale it to 0..255")
         return subsample(depth, self.rows, self.columns)
 
-    def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
-        """The "band" of each point, int32 `[t_max, rows, columns]`. Band 0 is the nearest."""
-        bands = np.digitize(replay.get("depth", *sequence), self.edges)
-        return {"band": pad(bands.astype(np.int32), replay.spec.t_max)}
+    def targets(self, replay: Replay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
+        """The "band" of each point, int32 `[N, t_max, rows, columns]`. Band 0 is the nearest."""
+        xp, depth = replay.xp, replay.get("depth", sequences.first, replay.spec.t_max)
+        bands = xp.searchsorted(xp.asarray(self.edges), xp.astype(depth, xp.int32), side="right")
+        return {"band": pad(xp.astype(bands, xp.int32), sequences.length)}
 
     def head(self, spec: Spec) -> Any:
         """A layer for the logits `[B, T, rows, columns, bands]`, with 128 hidden units as in the paper."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from gunreal.experience.replay import TERMINATED, Replay
+from gunreal.experience.replay import TERMINATED, Replay, steps_until
+from gunreal.experience.returns import n_step_returns
+from gunreal.experience.sequences import Sequences, pad, uniform_sequences
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad, uniform_sequence
-
-if TYPE_CHECKING:
-    from gunreal.tasks.batched import BatchReplay, Sequences
+from gunreal.tasks.base import AuxiliaryTask
 
 REWARDS = ("activation", "change")
 
@@ -58,54 +57,27 @@ class FeatureControl(AuxiliaryTask):
 
         return ops.stack([ops.max(outputs["q"][:, 0], axis=1), outputs["features"][:, 0]], axis=1)
 
-    def sample(self, replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
-        """A uniformly sampled sequence, cut at the end of its episode."""
-        sequence = uniform_sequence(replay, rng)
-        if sequence is None:
-            return None
-        (ends,) = np.nonzero(replay.get("flags", *sequence) & TERMINATED)
-        return ReplaySequence(sequence.first, int(ends[0]) + 1) if len(ends) else sequence
+    def sample(self, replay: Replay, draws: Any) -> Sequences:
+        """Uniformly drawn sequences, cut at the end of their episodes."""
+        first, length = uniform_sequences(replay, draws)
+        until = steps_until(replay.get("flags", first, replay.spec.t_max) & TERMINATED != 0)
+        return Sequences(first, replay.xp.minimum(length, until))
 
-    def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
+    def targets(self, replay: Replay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
         """The parts of the returns that do not depend on the batch's features. `loss` adds the rest.
 
         Returns:
-          "action" int32 `[t_max]`.
-          "tail" float32 `[t_max]`, the discount from each step to the state after the sequence, 0 if the episode
+          "action" int32 `[N, t_max]`.
+          "tail" float32 `[N, t_max]`, the discount from each step to the state after the sequence, 0 if the episode
           terminated.
-          "value" and "features" float32 `[U]`, of the state after the sequence.
+          "value" and "features" float32 `[N, U]`, of the state after the sequence.
         """
-        assert bootstrap is not None
-        first, length = sequence
-        t_max = replay.spec.t_max
-        discounts = replay.discounts(first, length, self.discount)
-        tail = np.cumprod(discounts[::-1])[::-1]
-        value, features = bootstrap
-        action = pad(replay.get("action", first, length), t_max)
-        return {"action": action, "tail": pad(tail, t_max), "value": value, "features": features}
-
-    def sample_batch(self, replay: BatchReplay, draws: Any) -> Sequences:
-        from keras import ops
-
-        from gunreal.tasks.batched import Sequences, has, steps_until, uniform_sequences
-
-        first, length = uniform_sequences(replay, draws)
-        until = steps_until(has(replay.get("flags", first, replay.spec.t_max), TERMINATED))
-        return Sequences(first, ops.minimum(length, until))
-
-    def targets_batch(self, replay: BatchReplay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
-        from keras import ops
-
-        from gunreal.tasks.batched import pad_batch
-
-        (first, length), t_max = sequences, replay.spec.t_max
+        xp, (first, length), t_max = replay.xp, sequences, replay.spec.t_max
         discounts = replay.discounts(first, t_max, self.discount)
-        rows = ops.arange(t_max, dtype="int32")[None]
-        factors = ops.where(rows < length[:, None], discounts, 1.0)
-        tail = ops.flip(ops.cumprod(ops.flip(factors, axis=1), axis=1), axis=1)
-        action = pad_batch(replay.get("action", first, t_max), length)
-        value, features = bootstraps[:, 0], bootstraps[:, 1]
-        return {"action": action, "tail": pad_batch(tail, length), "value": value, "features": features}
+        # The return of no rewards, with 1 for the state after the sequence.
+        tail = n_step_returns(xp.zeros_like(discounts), discounts, xp.ones_like(discounts[:, 0]), length)
+        action = pad(replay.get("action", first, t_max), length)
+        return {"action": action, "tail": tail, "value": bootstraps[:, 0], "features": bootstraps[:, 1]}
 
     def head(self, spec: Spec) -> Any:
         """A layer with outputs "q" `[B, T, A, U]` and "features" `[B, T, U]`. See `DuelingUnits`."""

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from gunreal.experience.replay import Replay
+from gunreal.experience.sequences import Sequences, pad
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad
-
-if TYPE_CHECKING:
-    from gunreal.tasks.batched import BatchReplay, Sequences
+from gunreal.tasks.base import AuxiliaryTask
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,11 +33,6 @@ class FuturePrediction(AuxiliaryTask):
         if self.units < 1:
             raise ValueError(f"{self.name}.units is {self.units}: choose 1 or more")
 
-    def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
-        """The actions to condition the predictions on: "action" int32 `[t_max]`."""
-        return {"action": pad(replay.get("action", *sequence), replay.spec.t_max)}
-
-    def targets_batch(self, replay: BatchReplay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
-        from gunreal.tasks.batched import pad_batch
-
-        return {"action": pad_batch(replay.get("action", sequences.first, replay.spec.t_max), sequences.length)}
+    def targets(self, replay: Replay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
+        """The actions to condition the predictions on: "action" int32 `[N, t_max]`."""
+        return {"action": pad(replay.get("action", sequences.first, replay.spec.t_max), sequences.length)}

@@ -11,10 +11,12 @@ from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.replay import RESET, Replay
 from gunreal.experience.segment import Segment
+from gunreal.experience.sequences import DRAWS, Sequences
 from gunreal.experience.spec import Spec
 from gunreal.learning import registry
 from gunreal.learning.mlp import Perceptron
-from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
+from gunreal.tasks import calls
+from gunreal.tasks.base import AuxiliaryTask
 
 _SEQUENCES = 8  # per batch
 _HIDDEN = 32  # units
@@ -26,11 +28,13 @@ def expect(condition: Any, message: str) -> None:
         raise AssertionError(message)
 
 
-def drawn(task: AuxiliaryTask, replay: Replay, count: int) -> list[ReplaySequence]:
-    """The sequences of `count` calls of `sample`, without None."""
-    rng = np.random.default_rng(1)
-    draws = (task.sample(replay, rng) for _ in range(count))
-    return [draw for draw in draws if draw is not None]
+def drawn(task: AuxiliaryTask, segment: Segment, count: int, seed: int = 1) -> tuple[Replay, Sequences]:
+    """`count` draws from the ring of one agent without those that found nothing, and as many copies of its replay."""
+    copies = np.zeros(count, np.int64)
+    draws = np.random.default_rng(seed).random((count, DRAWS), np.float32)
+    first, length = calls.sample(task, segment.replay(copies), draws)
+    found = length > 0
+    return segment.replay(copies[found], int(segment.end[0])), Sequences(first[found], length[found])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +72,8 @@ class Learning:
         if self.task.bootstrap is None:
             return None
         past = segment.past(np.zeros(len(steps), np.int64), steps[:, None])
-        return self.learner.predict(self.task.name, segment.agent(0).observations(steps), past)[0]
+        observations = segment.replay(np.zeros(len(steps), int)).observations(steps[:, None])[:, 0]
+        return self.learner.predict(self.task.name, observations, past)[0]
 
     def check(self, segment: Segment) -> None:
         """Checks the loss.
@@ -101,29 +106,27 @@ class Learning:
 
     def _batch(self, segment: Segment) -> dict[str, Any]:
         """A batch as the trainer makes it. Padding repeats a sequence's last step; the last agent has no sequence."""
-        replay = segment.agent(0)
         limit, t_max = self.task.length(self.spec.t_max), self.spec.t_max
-        sequences = drawn(self.task, replay, 20 * _SEQUENCES)[:_SEQUENCES]
-        starts = np.array([s.first for s in sequences])[:, None]
-        lengths = np.array([s.length for s in sequences])[:, None]
+        _, (first, length) = drawn(self.task, segment, 20 * _SEQUENCES)
+        sequences = Sequences(first[:_SEQUENCES], length[:_SEQUENCES])
+        count = len(sequences.first)
+        replay = segment.replay(np.zeros(count, np.int64))
+        starts, lengths = sequences.first[:, None], sequences.length[:, None]
         steps = starts + np.minimum(np.arange(limit), lengths - 1)
-        flags = np.array([replay.get("flags", int(first), limit) for first in starts[:, 0]])
+        flags = replay.get("flags", sequences.first, limit)
         mask = ((np.arange(limit) < lengths) & (flags & RESET == 0)).astype(np.float32)
         mask[-1] = 0
-        bootstraps = self.bootstrap(segment, np.array([s.first + s.length for s in sequences]))
-        targets = [
-            self.task.targets(replay, s, None if bootstraps is None else bootstraps[i]) for i, s in enumerate(sequences)
-        ]
-        count = len(sequences)
+        bootstraps = self.bootstrap(segment, sequences.first + sequences.length)
+        targets = calls.targets(self.task, replay, sequences, bootstraps)
         rollout = np.zeros((count, t_max), np.float32)
         base = np.zeros((count * t_max, *self.spec.observation), self.spec.dtype)
         past = {"base": segment.past(np.zeros(count, np.int64), np.arange(t_max) + np.zeros((count, 1), np.int64))}
         if self.task.features != "conv":
             past[self.task.name] = segment.past(np.zeros(count, np.int64), steps)
         return ({"past": past} if self.spec.state else {}) | {
-            "observations": np.concatenate([base, replay.observations(steps.ravel())]),
+            "observations": np.concatenate([base, replay.observations(steps).reshape(-1, *self.spec.observation)]),
             "base": {"action": rollout.astype(np.int32), "returns": rollout, "mask": rollout},
-            self.task.name: {name: np.stack([t[name] for t in targets]) for name in targets[0]} | {"mask": mask},
+            self.task.name: targets | {"mask": mask},
         }
 
     def _masked(self, batch: dict[str, Any]) -> dict[str, Any]:

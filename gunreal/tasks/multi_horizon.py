@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from gunreal.experience.replay import Replay
 from gunreal.experience.returns import clip_rewards, n_step_returns
+from gunreal.experience.sequences import Sequences
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad
-
-if TYPE_CHECKING:
-    from gunreal.tasks.batched import BatchReplay, Sequences
+from gunreal.tasks.base import AuxiliaryTask
 
 _LEAST_DEVIATION = 0.1  # avoids learning from the noise of the values before there are rewards
 
@@ -43,27 +39,13 @@ class MultiHorizon(AuxiliaryTask):
         """The values of the state after the sequence, `[n, discounts]`."""
         return outputs[:, 0]
 
-    def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
-        """n-step returns of clipped rewards, one per discount: "returns" float32 `[t_max, discounts]`."""
-        assert bootstrap is not None
-        spec = replay.spec
-        rewards = clip_rewards(replay.get("reward", *sequence), spec.reward_clip)[:, None]
-        discounts = replay.discounts(*sequence, 1.0)[:, None] * np.asarray(self.discounts, np.float32)
-        returns = n_step_returns(rewards + np.zeros_like(discounts), discounts, bootstrap)
-        return {"returns": pad(returns, spec.t_max)}
-
-    def targets_batch(self, replay: BatchReplay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
-        from keras import ops
-
-        from gunreal.tasks.batched import clip_rewards, n_step_returns
-
-        spec, (first, length) = replay.spec, sequences
-        rewards = clip_rewards(replay.get("reward", first, spec.t_max), spec.reward_clip)
-        returns = [
-            n_step_returns(rewards, replay.discounts(first, spec.t_max, discount), bootstraps[:, place], length)
-            for place, discount in enumerate(self.discounts)
-        ]
-        return {"returns": ops.stack(returns, axis=2)}
+    def targets(self, replay: Replay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
+        """n-step returns of clipped rewards, one per discount: "returns" float32 `[N, t_max, discounts]`."""
+        xp, spec, (first, length) = replay.xp, replay.spec, sequences
+        rewards = clip_rewards(replay.get("reward", first, spec.t_max), spec.reward_clip)[..., None]
+        discounts = replay.discounts(first, spec.t_max, 1.0)[..., None] * xp.asarray(self.discounts, dtype=xp.float32)
+        rewards = xp.broadcast_to(rewards, discounts.shape)
+        return {"returns": n_step_returns(rewards, discounts, bootstraps, length)}
 
     def head(self, spec: Spec) -> Any:
         """A layer for the values `[B, T, discounts]`."""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gunreal.experience.replay import Replay
 from gunreal.experience.returns import n_step_returns
+from gunreal.experience.sequences import Sequences, pad
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad
-
-if TYPE_CHECKING:
-    from gunreal.tasks.batched import BatchReplay, Sequences
+from gunreal.tasks.base import AuxiliaryTask
 
 CELLS = 20  # cells along each side of the paper's grid
 
@@ -77,30 +75,18 @@ class PixelControl(AuxiliaryTask):
 
         return ops.max(outputs[:, 0], axis=1)
 
-    def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
+    def targets(self, replay: Replay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
         """n-step returns of every cell, `R_t = change_{t+1} + gamma_t R_{t+1}`.
 
         Returns:
-          "returns" float32 `[t_max, *grid]` and "action" int32 `[t_max]`.
+          "returns" float32 `[N, t_max, *grid]` and "action" int32 `[N, t_max]`.
         """
-        assert bootstrap is not None
-        first, length = sequence
-        spec = replay.spec
-        frames = replay.get("frame", first, length + 1)
-        discounts = replay.discounts(first, length, self.discount)
-        changes = pixel_change(frames, self.cell_size(spec), self.grid(spec))
-        returns = n_step_returns(changes, discounts, bootstrap)
-        return {"returns": pad(returns, spec.t_max), "action": pad(replay.get("action", first, length), spec.t_max)}
-
-    def targets_batch(self, replay: BatchReplay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
-        from gunreal.tasks.batched import n_step_returns, pad_batch
-
         spec, (first, length) = replay.spec, sequences
         frames = replay.get("frame", first, spec.t_max + 1)
         discounts = replay.discounts(first, spec.t_max, self.discount)
-        changes = pixel_change_batch(frames, self.cell_size(spec), self.grid(spec))
+        changes = pixel_change(frames, self.cell_size(spec), self.grid(spec))
         returns = n_step_returns(changes, discounts, bootstraps, length)
-        return {"returns": returns, "action": pad_batch(replay.get("action", first, spec.t_max), length)}
+        return {"returns": returns, "action": pad(replay.get("action", first, spec.t_max), length)}
 
     def head(self, spec: Spec) -> Any:
         """A layer for `Q`, `[B, T, A, *grid]`. See `DuelingDeconvolution`."""
@@ -123,44 +109,31 @@ class PixelControl(AuxiliaryTask):
         return masked_mean(0.5 * ops.sum(ops.square(batch["returns"] - q_t), axis=(2, 3)), batch["mask"])
 
 
-def pixel_change(frames: np.ndarray, cell: int, grid: tuple[int, int]) -> np.ndarray:
+def pixel_change(frames: Any, cell: int, grid: tuple[int, int]) -> Any:
     """Mean absolute change of the pixels of each cell between successive frames, averaged over channels.
 
     Args:
-      frames: successive frames, uint8 `[T + 1, C, H, W]`. The grid lies in their center.
+      frames: successive frames, uint8 `[N, T + 1, C, H, W]`. The grid lies in their center.
       cell: side of a cell, in pixels.
       grid: number of cells along the height and the width.
 
     Returns:
-      float32 `[T, *grid]`, for pixels scaled to [0, 1].
+      float32 `[N, T, *grid]`, for pixels scaled to [0, 1].
     """
-    (steps, channels), (rows, columns) = frames.shape[:2], grid
-    height, width = rows * cell, columns * cell
-    top, left = (frames.shape[2] - height) // 2, (frames.shape[3] - width) // 2
-    frames = frames[:, :, top : top + height, left : left + width]
-    newer, older = frames[1:], frames[:-1]
-    change = np.maximum(newer, older) - np.minimum(newer, older)  # |difference| without leaving uint8
-    # NumPy adds whole rows quickly and short runs slowly. So sum down the columns first, then across by strided slices.
-    change = change.reshape(steps - 1, channels, rows, cell, width)
-    total = np.zeros((steps - 1, rows, width), np.uint16 if channels * cell * 255 < 2**16 else np.uint32)
-    for channel in range(channels):
-        for row in range(cell):
-            total += change[:, channel, :, row]
-    cells = total[..., ::cell].astype(np.float32)
-    for column in range(1, cell):
-        cells += total[..., column::cell]
-    return cells * np.float32(1 / (channels * cell * cell * 255))
-
-
-def pixel_change_batch(frames: Any, cell: int, grid: tuple[int, int]) -> Any:
-    """The batch form of `pixel_change`: float32 `[N, T, *grid]` for frames uint8 `[N, T + 1, C, H, W]`."""
-    from keras import ops
-
+    xp = frames.__array_namespace__()
     (count, steps, channels), (rows, columns) = frames.shape[:3], grid
     height, width = rows * cell, columns * cell
     top, left = (frames.shape[3] - height) // 2, (frames.shape[4] - width) // 2
-    frames = ops.cast(frames[..., top : top + height, left : left + width], "int32")
-    change = ops.reshape(
-        ops.abs(frames[:, 1:] - frames[:, :-1]), (count, steps - 1, channels, rows, cell, columns, cell)
-    )
-    return ops.cast(ops.sum(change, axis=(2, 4, 6)), "float32") * np.float32(1 / (channels * cell * cell * 255))
+    frames = frames[..., top : top + height, left : left + width]
+    newer, older = frames[:, 1:], frames[:, :-1]
+    change = xp.maximum(newer, older) - xp.minimum(newer, older)  # |difference| without leaving uint8
+    # NumPy adds whole rows quickly and short runs slowly. So sum down the columns first, then across by strided slices.
+    change = change.reshape(count, steps - 1, channels, rows, cell, width)
+    total = xp.zeros((count, steps - 1, rows, width), dtype=xp.uint16 if channels * cell * 255 < 2**16 else xp.uint32)
+    for channel in range(channels):
+        for row in range(cell):
+            total += change[:, :, channel, :, row]
+    cells = xp.astype(total[..., ::cell], xp.float32)
+    for column in range(1, cell):
+        cells += total[..., column::cell]
+    return cells * np.float32(1 / (channels * cell * cell * 255))

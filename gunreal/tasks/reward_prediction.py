@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from gunreal.experience.replay import RESET, Replay
+from gunreal.experience.sequences import Sequences, choose
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
-
-if TYPE_CHECKING:
-    from gunreal.tasks.batched import BatchReplay, Sequences
+from gunreal.tasks.base import AuxiliaryTask
 
 FRAMES = 3
 ZERO, POSITIVE, NEGATIVE = range(3)
@@ -35,50 +31,25 @@ class RewardPrediction(AuxiliaryTask):
     def length(self, t_max: int) -> int:
         return FRAMES
 
-    def sample(self, replay: Replay, rng: np.random.Generator) -> ReplaySequence | None:
-        """Samples three steps of one episode.
+    def sample(self, replay: Replay, draws: Any) -> Sequences:
+        """Draws three steps of one episode.
 
-        The last one has a nonzero reward with probability 0.5, if the ring contains both kinds.
+        The last one has a nonzero reward with probability 0.5, if the replay contains both kinds.
         """
-        first = replay.oldest + FRAMES - 1  # the first step that may be the third of a sequence
-        count = replay.end - first
-        if count <= 0:
-            return None
-        third = (replay.get("age", first, count) >= FRAMES - 1) & (replay.get("flags", first, count) & RESET == 0)
-        rewarding = replay.get("reward", first, count) != 0
-        wanted = third & (rewarding if rng.random() < 0.5 else ~rewarding)
-        (choices,) = np.nonzero(wanted)
-        if len(choices) == 0:
-            (choices,) = np.nonzero(third)
-        if len(choices) == 0:
-            return None
-        return ReplaySequence(first + int(rng.choice(choices)) - (FRAMES - 1), FRAMES)
-
-    def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
-        """The sign of the reward after the third frame: "class" int32 `[]`, 0 zero, 1 positive, 2 negative."""
-        reward = replay.get("reward", sequence.first + FRAMES - 1, 1)[0]
-        return {"class": np.array(POSITIVE if reward > 0 else NEGATIVE if reward < 0 else ZERO, np.int32)}
-
-    def sample_batch(self, replay: BatchReplay, draws: Any) -> Sequences:
-        from keras import ops
-
-        from gunreal.tasks.batched import Sequences, choose, has
-
-        third = (replay.window("age") >= FRAMES - 1) & ~has(replay.window("flags"), RESET)
+        xp = replay.xp
+        third = (replay.window("age") >= FRAMES - 1) & (replay.window("flags") & RESET == 0)
         third = third & (replay.steps >= replay.oldest + FRAMES - 1)[None]
         rewarding = replay.window("reward") != 0
-        wanted = third & (rewarding == (draws[:, :1] < 0.5))
-        index, found = choose(wanted, draws[:, 1])
-        any_index, any_found = choose(third, draws[:, 1])
-        last = replay.end - replay.size + ops.where(found, index, any_index)
-        return Sequences(last - (FRAMES - 1), FRAMES * ops.cast(any_found, "int32"))
+        wanted, found = choose(third & (rewarding == (draws[:, :1] < 0.5)), draws[:, 1])
+        any_third, any_found = choose(third, draws[:, 1])
+        last = replay.end - replay.size + xp.where(found, wanted, any_third)
+        return Sequences(last - (FRAMES - 1), xp.where(any_found, FRAMES, 0))
 
-    def targets_batch(self, replay: BatchReplay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
-        from keras import ops
-
-        reward = replay.get("reward", sequences.first + FRAMES - 1, 1)[:, 0]
-        kind = ops.where(reward > 0, POSITIVE, ops.where(reward < 0, NEGATIVE, ZERO))
-        return {"class": ops.cast(kind, "int32")}
+    def targets(self, replay: Replay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
+        """The sign of the reward after the third frame: "class" int32 `[N]`, 0 zero, 1 positive, 2 negative."""
+        reward, xp = replay.get("reward", sequences.first, FRAMES)[:, -1], replay.xp
+        kind = xp.where(reward > 0, POSITIVE, xp.where(reward < 0, NEGATIVE, ZERO))
+        return {"class": xp.astype(kind, xp.int32)}
 
     def head(self, spec: Spec) -> Any:
         """A layer for the logits `[B, 3]` of the three frames' concatenated features, with 128 hidden units."""

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from gunreal.experience.replay import Replay
+from gunreal.experience.sequences import Sequences, pad
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import ReplaySequence, pad
 from gunreal.tasks.value_replay import ValueReplay
-
-if TYPE_CHECKING:
-    from gunreal.tasks.batched import BatchReplay, Sequences
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,17 +33,10 @@ class SelfImitation(ValueReplay):
         if self.value_weight < 0:
             raise ValueError(f"sil.value_weight is {self.value_weight}: choose 0 or more")
 
-    def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
-        """The "returns" of value replay, and "action" int32 `[t_max]`."""
-        returns = super().targets(replay, sequence, bootstrap)
-        return {**returns, "action": pad(replay.get("action", *sequence), replay.spec.t_max)}
-
-    def targets_batch(self, replay: BatchReplay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
-        from gunreal.tasks.batched import pad_batch
-
-        returns = super().targets_batch(replay, sequences, bootstraps)
+    def targets(self, replay: Replay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
+        """The "returns" of value replay, and "action" int32 `[N, t_max]`."""
         action = replay.get("action", sequences.first, replay.spec.t_max)
-        return {**returns, "action": pad_batch(action, sequences.length)}
+        return {**super().targets(replay, sequences, bootstraps), "action": pad(action, sequences.length)}
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Any:
         """Mean of `-log pi(a_t|s_t) (R_t - V(s_t))+ + beta 0.5 (R_t - V(s_t))+^2` over steps (Oh et al., eq. 1 to 3).

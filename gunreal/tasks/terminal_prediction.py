@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from gunreal.experience.replay import TERMINATED, Replay
 from gunreal.experience.returns import n_step_returns
+from gunreal.experience.sequences import Sequences
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad
-
-if TYPE_CHECKING:
-    from gunreal.tasks.batched import BatchReplay, Sequences
+from gunreal.tasks.base import AuxiliaryTask
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,20 +40,10 @@ class TerminalPrediction(AuxiliaryTask):
 
         return ops.sigmoid(outputs[:, 0, 0])
 
-    def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
-        """`P_t = 1` for a step that terminates the episode, otherwise `gamma P_{t+1}`: "returns" float32 `[t_max]`."""
-        assert bootstrap is not None
-        ends = replay.get("flags", *sequence) & TERMINATED != 0
-        returns = n_step_returns(ends, replay.discounts(*sequence, self.discount), bootstrap)
-        return {"returns": pad(returns, replay.spec.t_max)}
-
-    def targets_batch(self, replay: BatchReplay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
-        from keras import ops
-
-        from gunreal.tasks.batched import has, n_step_returns
-
+    def targets(self, replay: Replay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
+        """`P_t = 1` for a step that terminates the episode, else `gamma P_{t+1}`: "returns" float32 `[N, t_max]`."""
         (first, length), t_max = sequences, replay.spec.t_max
-        ends = ops.cast(has(replay.get("flags", first, t_max), TERMINATED), "float32")
+        ends = replay.xp.astype(replay.get("flags", first, t_max) & TERMINATED != 0, replay.xp.float32)
         return {"returns": n_step_returns(ends, replay.discounts(first, t_max, self.discount), bootstraps, length)}
 
     def head(self, spec: Spec) -> Any:

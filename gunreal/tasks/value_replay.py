@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from gunreal.experience.replay import Replay
 from gunreal.experience.returns import clip_rewards, n_step_returns
-from gunreal.tasks.base import AuxiliaryTask, ReplaySequence, pad
-
-if TYPE_CHECKING:
-    from gunreal.tasks.batched import BatchReplay, Sequences
+from gunreal.experience.sequences import Sequences
+from gunreal.tasks.base import AuxiliaryTask
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,17 +23,8 @@ class ValueReplay(AuxiliaryTask):
         """`V(s)` of the state after the sequence, `[n]`."""
         return outputs["value"][:, 0]
 
-    def targets(self, replay: Replay, sequence: ReplaySequence, bootstrap: np.ndarray | None) -> dict[str, np.ndarray]:
-        """n-step returns of clipped rewards, `R_t = r_{t+1} + gamma_t R_{t+1}`: "returns" float32 `[t_max]`."""
-        assert bootstrap is not None
-        spec = replay.spec
-        rewards = clip_rewards(replay.get("reward", *sequence), spec.reward_clip)
-        discounts = replay.discounts(*sequence, spec.discount)
-        return {"returns": pad(n_step_returns(rewards, discounts, bootstrap), spec.t_max)}
-
-    def targets_batch(self, replay: BatchReplay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
-        from gunreal.tasks.batched import clip_rewards, n_step_returns
-
+    def targets(self, replay: Replay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
+        """n-step returns of clipped rewards, `R_t = r_{t+1} + gamma_t R_{t+1}`: "returns" float32 `[N, t_max]`."""
         spec, (first, length) = replay.spec, sequences
         rewards = clip_rewards(replay.get("reward", first, spec.t_max), spec.reward_clip)
         discounts = replay.discounts(first, spec.t_max, spec.discount)

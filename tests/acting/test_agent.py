@@ -20,10 +20,9 @@ def test_the_return_ends_with_a_life_and_the_episode_does_not(monkeypatch):
         stepped, calls = env.step, itertools.count()
         monkeypatch.setattr(env, "step", lambda *args: stepped(*args)._replace(life_lost=np.array([next(calls) == 3])))
         bench.start().step(6)
-        replay = bench.members[0].segment.agent(0)
-        assert replay.get("flags", 0, 6).tolist() == [FIRST, 0, TERMINATED, 0, 0, 0]
-        assert replay.get("age", 0, 6).tolist() == list(range(6))
-        assert replay.discounts(0, 6, 0.5).tolist() == [0.5, 0.5, 0, 0.5, 0.5, 0.5]
+        read = bench.members[0].segment.read(np.zeros(1, int))
+        assert read("flags", np.arange(6)[None]).tolist() == [[FIRST, 0, TERMINATED, 0, 0, 0]]
+        assert read("age", np.arange(6)[None]).tolist() == [list(range(6))]
         assert not len(bench.episodes.get(1000, 0))
 
 
@@ -37,12 +36,13 @@ def test_rings_hold_what_the_environments_said(agents):
             bench.step()
             for member, of_agents in zip(bench.members, histories, strict=True):
                 for agent, history in enumerate(of_agents):
-                    check_ring(member.segment.agent(agent), history, bench.layout.ring)
+                    check_ring(member.segment, agent, history)
         assert bench.members[0].segment.end.min() >= 55
 
 
-def check_ring(replay, history, ring):
-    end, oldest = replay.end, max(0, replay.end + 1 - ring)
+def check_ring(segment, agent, history):
+    end, read = int(segment.end[agent]), segment.read(np.array([agent]))
+    oldest = max(0, end + 1 - segment.layout.ring)
     assert end == len(history.frame) - 1
     rows = range(oldest, end)
 
@@ -50,21 +50,21 @@ def check_ring(replay, history, ring):
         ends = TERMINATED * history.terminated[k] | TRUNCATED * history.truncated[k] if k < end else 0
         return FIRST * history.begins[k] | RESET * history.is_final(k) | ends
 
-    count = len(rows)
-    assert replay.get("flags", oldest, count + 1).tolist() == [flags(k) for k in (*rows, end)]
-    assert replay.get("age", oldest, count + 1).tolist() == [history.age(k) for k in (*rows, end)]
-    np.testing.assert_array_equal(replay.get("frame", oldest, count + 1), history.frame[oldest:])
-    deep = [-frame[1] for frame in history.frame[oldest:]]
-    np.testing.assert_array_equal(replay.get("deep", oldest, count + 1), deep)
-    assert replay.get("action", oldest, count).tolist() == history.action[oldest:]
-    assert replay.get("reward", oldest, count).tolist() == history.reward[oldest:]
+    steps = np.arange(oldest, end + 1)[None]
+    assert read("flags", steps)[0].tolist() == [flags(k) for k in (*rows, end)]
+    assert read("age", steps)[0].tolist() == [history.age(k) for k in (*rows, end)]
+    np.testing.assert_array_equal(read("frame", steps)[0], history.frame[oldest:])
+    np.testing.assert_array_equal(read("deep", steps)[0], [-frame[1] for frame in history.frame[oldest:]])
+    assert read("action", steps[:, :-1])[0].tolist() == history.action[oldest:]
+    assert read("reward", steps[:, :-1])[0].tolist() == history.reward[oldest:]
     assert all(history.begins[k] == history.is_final(k - 1) for k in range(1, end + 1))
 
 
 def test_age_stops_at_255():
     with Bench("~", ["vr"], agents=1, replay_size=300, run_ahead=300) as bench:
         bench.start().step(270)
-        assert bench.members[0].segment.agent(0).get("age", 250, 20).tolist() == [*range(250, 255)] + [255] * 15
+        age = bench.members[0].segment.arrays["age"][0, 250:270]
+        assert age.tolist() == [*range(250, 255)] + [255] * 15
 
 
 def test_episodes_are_reported_unclipped():
@@ -184,17 +184,19 @@ def test_targets_of_other_names_than_in_the_dry_run_are_explained(monkeypatch):
 @pytest.mark.parametrize(
     ("sample", "message"),
     [
-        (lambda self, replay, rng: (replay.end - 1, 2), r"returns steps 3 to 4, but the replay holds steps 0 to 3$"),
-        (lambda self, replay, rng: (-1, 2), r"returns steps -1 to 0, but the replay holds steps 0 to 3$"),
-        (lambda self, replay, rng: (0, 4), r"returns 4 steps, but length\(\) allows 1 to 3$"),
-        (lambda self, replay, rng: (0, 0), r"returns 0 steps, but length\(\) allows 1 to 3$"),
-        (lambda self, replay, rng: 1 // 0, r"failed: ZeroDivisionError: .* \(.*test_agent.py:\d+\)$"),
+        (lambda first, end: (first + end - 1, first + 2), r"returns steps 3 to 4, but the replay holds steps 0 to 3$"),
+        (lambda first, end: (first - 1, first + 2), r"returns steps -1 to 0, but the replay holds steps 0 to 3$"),
+        (lambda first, end: (first, first + 4), r"returns 4 steps, but length\(\) allows 0 to 3$"),
+        (lambda first, end: (first, first - 1), r"returns -1 steps, but length\(\) allows 0 to 3$"),
+        (lambda first, end: (first, first[1:]), r"returns int64 \[1\] and int64 \[0\]; return first steps and lengths"),
+        (lambda first, end: 1 // 0, r"failed: ZeroDivisionError: .* \(.*test_agent.py:\d+\)$"),
     ],
 )
 def test_sequences_that_the_replay_does_not_hold_are_refused(monkeypatch, task, sample, message):
     cls = {"tracer": helpers.Tracer, "lone": helpers.Lone}[task]
     with Bench("~", tasks=(f"helpers:{cls.__name__}",)).start() as bench:
-        monkeypatch.setattr(cls, "sample", sample)
+        drawn = lambda self, replay, draws: sample(np.zeros(len(draws), int), replay.end)  # noqa: E731
+        monkeypatch.setattr(cls, "sample", drawn)
         with pytest.raises(TaskFailure, match=rf"^task '{task}': sample\(\) {message}"):
             bench.step(30)
 
@@ -204,7 +206,7 @@ def test_full_replay_is_waited_for():
         bench.start()
         sequences = bench.members[0].segment.arrays["vr.sequence"][:, 0]
         bench.step(12)
-        assert bench.members[0].segment.end.tolist() == [12, 12] and sequences.tolist() == [[0, 0], [0, 0]]
+        assert bench.members[0].segment.end.tolist() == [12, 12] and not sequences[:, 1].any()
         bench.step(2)  # the rollout that ends with step 12 is closed
         assert (sequences[:, 1] > 0).all()
 

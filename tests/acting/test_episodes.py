@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from rings import episodes, make_replay
+from rings import episodes, make_segment
 from trained import Tens
 
 from gunreal.acting.episodes import play
@@ -155,6 +155,6 @@ def test_observations_are_stacked_as_in_the_ring():
     assert len(seen) == 1 + first.length == 10 and scores == [0.0] * 9 + [first.score]
     np.testing.assert_array_equal([batch[0] for batch in learner.asked], seen[:-1])
     frames = np.stack([observation[-1:] for observation in seen])
-    replay = make_replay(spec, episodes("--------T")[:-1], frames=frames)
+    replay = make_segment(spec, episodes("--------T")[:-1], frames=frames).replay(np.zeros(1, int))
     # The ring's newest row would be an episode's final observation: the same stack.
-    np.testing.assert_array_equal(replay.observations(np.arange(10)), seen)
+    np.testing.assert_array_equal(replay.observations(np.arange(10)[None])[0], seen)

@@ -118,15 +118,14 @@ def test_a_process_steps_and_leaves_in_order(server, tmp_path):
     assert not remote.exited() and remote.errors() == ""
     libraries = {os.path.basename(m.path) for m in psutil.Process(remote.popen.pid).memory_maps()}
     assert not any("tensorflow" in name for name in libraries)
-    ring = remote.segment.agent(0)
-    np.testing.assert_array_equal(ring.get("frame", 0, 5)[:, 1], [0, 1, 2, 3, 0])
+    np.testing.assert_array_equal(remote.segment.arrays["frame"][0, :5, 1], [0, 1, 2, 3, 0])
     remote.leave()
     wait_until(remote.exited)
     assert not os.path.exists(remote._folder.name)  # also if the server cannot remove it
     server.pool.remove(remote.process).close()
     assert remote.popen.returncode == 0
     assert (tmp_path / "log").read_text() == "closed\n" * 2
-    remote = ring = None
+    remote = None
     assert not open_files() - before
     assert not holders(memory)
 

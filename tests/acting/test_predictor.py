@@ -67,9 +67,9 @@ def test_answers_land_in_the_rows_that_asked():
         assert head == "base"
         written = dict.fromkeys(("action", "version", "value", "log_mu"), 0)
         for row, (m, agent) in enumerate([(1, 2), (0, 2), (0, 0), (0, 1)]):
-            arrays, replay = bench.members[m].segment.arrays, bench.members[m].segment.agent(agent)
+            arrays, replay = bench.members[m].segment.arrays, bench.members[m].segment.replay(np.array([agent]))
             at = (agent, replay.end % bench.layout.ring)
-            np.testing.assert_array_equal(observations[row], replay.observations(np.array([replay.end]))[0])
+            np.testing.assert_array_equal(observations[row], replay.observations(np.array([[replay.end]]))[0, 0])
             assert arrays["value"][at] == value(observations)[row] and arrays["version"][at] == 77
             own = log_softmax(logits(observations))[row]
             np.testing.assert_allclose(arrays["log_mu"][at], own[arrays["action"][at]], rtol=1e-5)
@@ -122,7 +122,8 @@ def test_bootstraps_are_of_the_asked_steps_and_skip_agents_without_a_sequence():
         ((head, observations),) = bench.learner.asked
         assert head == "vr"
         wanted = [
-            member.segment.agent(agent).observations(np.array([step]))[0] for agent, step in [(2, 5), (3, 6), (0, 3)]
+            member.segment.replay(np.array([agent])).observations(np.array([[step]]))[0, 0]
+            for agent, step in [(2, 5), (3, 6), (0, 3)]
         ]
         np.testing.assert_array_equal(observations, wanted)
         predicted = task_bootstrap(observations)

@@ -116,16 +116,23 @@ def test_a_reducer_that_is_lost_is_replaced(run):
     assert last(run, "updates") > updates
 
 
-def test_ctrl_c_ends_all_processes_and_leaves_a_checkpoint(run):
-    children = [child.pid for child in psutil.Process(run.popen.pid).children(recursive=True)]
-    os.killpg(run.popen.pid, signal.SIGINT)  # as a terminal sends it
-    assert run.popen.wait(60) == 0, run.stderr
-    assert run.lines()[-1]["stopped_by"] == "SIGINT"
-    wait_until(lambda: all(map(is_gone, children)), 30, "processes are left")
-    saved = checkpoint.load(run.path)
-    assert all(np.isfinite(array).all() for array in saved.state.values())
-    assert int(saved.state["version"]) == int(saved.state["optimizer/000"]) == run.lines()[-1]["updates"] > 10
-    assert gunreal.load(run.path).learner.weights_sha256() == run.lines()[-1]["weights_sha256"]
+def test_ctrl_c_ends_all_processes_and_one_machine_goes_on(tmp_path):
+    with Training(tmp_path, "--env", "CartPole-v1", *CLUSTER, "--steps", "50M") as run:
+        goes_on(run, "start")
+        children = [child.pid for child in psutil.Process(run.popen.pid).children(recursive=True)]
+        os.killpg(run.popen.pid, signal.SIGINT)  # as a terminal sends it
+        assert run.popen.wait(60) == 0, run.stderr
+        assert run.lines()[-1]["stopped_by"] == "SIGINT"
+        wait_until(lambda: all(map(is_gone, children)), 30, "processes are left")
+    before, line = checkpoint.load(run.path), run.lines()[-1]
+    assert all(np.isfinite(array).all() for array in before.state.values())
+    assert int(before.state["version"]) == int(before.state["optimizer/000"]) == line["updates"] > 5
+    assert gunreal.load(run.path).learner.weights_sha256() == line["weights_sha256"]
+    with Training(tmp_path, "--resume", "run", "--steps", before.step + 400, "--nodes", "auto") as resumed:
+        assert resumed.end() == 0, resumed.stderr
+    after = checkpoint.load(run.path)
+    assert after.step >= before.step + 400 and after.state["version"] > before.state["version"]
+    assert not np.array_equal(after.state["weights/policy/kernel"], before.state["weights/policy/kernel"])
 
 
 def test_a_coordinator_that_is_killed_leaves_nothing_and_two_nodes_go_on(tmp_path):
@@ -153,12 +160,3 @@ def test_a_head_that_is_killed_ends_the_run_in_order(tmp_path):
         assert run.lines()[-1]["stopped_by"] == "error" and run.lines()[-1]["weights_sha256"]
         assert checkpoint.load(run.path).step == run.lines()[-1]["step"] > 0
         wait_until(lambda: all(is_gone(child.pid) for child in children), what="processes are left")
-
-
-def test_one_machine_goes_on_from_it(run):
-    step, before = run.lines()[-1]["step"], checkpoint.load(run.path)
-    with Training(run.folder, "--resume", "run", "--steps", step + 400, "--nodes", "auto") as resumed:
-        assert resumed.end() == 0, resumed.stderr
-    after = checkpoint.load(run.path)
-    assert after.step >= step + 400 and after.state["version"] > before.state["version"]
-    assert not np.array_equal(after.state["weights/policy/kernel"], before.state["weights/policy/kernel"])

@@ -38,7 +38,7 @@ class Fleet:
         answer = Answer(True, MOMENTS + 1, 80, 0.1, 0, RunMetrics().take())
         common = {"description": 1, "answers": 0, "version": 0, "sent": 0.0, "answer": answer}
         self._members = [
-            types.SimpleNamespace(slot=slot, slices=[Ref(gradient[part]) for part in parts], **common)
+            types.SimpleNamespace(slot=slot, slices=[Ref(gradient[part].copy()) for part in parts], **common)
             for slot, gradient in enumerate(GRADIENTS)
         ]
 

@@ -91,7 +91,7 @@ class Shows(ValueReplay):
     def length(self, t_max):
         return self.rows
 
-    def targets_batch(self, replay, sequences, bootstraps):
+    def targets(self, replay, sequences, bootstraps):
         return {"seen": replay.get("frame", sequences.first, self.rows)}
 
 

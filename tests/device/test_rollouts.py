@@ -11,19 +11,8 @@ from device_runs import KnownLearner, configure, filled, interface  # noqa: E402
 from gunreal.device import rollouts  # noqa: E402
 from gunreal.experience import returns  # noqa: E402
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED  # noqa: E402
-from gunreal.runtime import trainer  # noqa: E402
 
 WEIGHTS = (np.float32(0),)
-
-
-def test_normalized():
-    rng = np.random.default_rng(0)
-    advantage, mask = rng.normal(size=(5, 7)).astype(np.float32), (rng.random((5, 7)) > 0.2).astype(np.float32)
-    expected = trainer.normalized(advantage, mask)
-    np.testing.assert_allclose(rollouts.normalized(advantage, mask), expected, rtol=1e-4, atol=1e-5)
-    alone = np.zeros_like(mask)
-    alone[0, 0] = 1  # the advantage of a single step would become 0
-    assert rollouts.normalized(advantage, alone)[0, 0] == advantage[0, 0] != 0
 
 
 @pytest.fixture(scope="module", params=[{}, {"correction": "epsilon"}, {"algorithm": "ppo"}])
@@ -53,7 +42,7 @@ def test_the_batch_is_that_of_the_newest_rollouts(gathered):
         args = reward, discount, cut, newest["value"], value_t
         advantage = returns.generalized_advantages(*args, config.gae_lambda)
         np.testing.assert_allclose(base["returns"], advantage + newest["value"], rtol=1e-4, atol=1e-5)
-        expected = trainer.normalized(advantage, np.asarray(base["mask"]))
+        expected = returns.normalized(advantage, np.asarray(base["mask"]))
         np.testing.assert_allclose(base["advantage"], expected, rtol=1e-3, atol=1e-4)
     elif config.correction == "vtrace":
         expected = {"reward": reward, "discount": discount, "truncated": cut, "value_t": value_t}

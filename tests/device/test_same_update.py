@@ -18,11 +18,11 @@ from gunreal.device.program import Program  # noqa: E402
 from gunreal.device.rollouts import with_time_axis  # noqa: E402
 from gunreal.device.sharding import Places  # noqa: E402
 from gunreal.experience.replay import Past  # noqa: E402
+from gunreal.experience.sequences import Sequences  # noqa: E402
 from gunreal.experience.spec import Spec  # noqa: E402
 from gunreal.records.metrics import RunMetrics  # noqa: E402
 from gunreal.runtime.system import build_learner, make_layout, on_this_machine  # noqa: E402
 from gunreal.runtime.trainer import Batcher, Trainer  # noqa: E402
-from gunreal.tasks.base import ReplaySequence  # noqa: E402
 from gunreal.tasks.calls import write_targets  # noqa: E402
 from gunreal.tasks.reward_prediction import RewardPrediction  # noqa: E402
 from gunreal.tasks.value_replay import ValueReplay  # noqa: E402
@@ -36,8 +36,8 @@ def told(kind):
     """A task of a kind that tells which sequences it draws."""
 
     class Told(kind):
-        def sample_batch(self, replay, draws):
-            found = super().sample_batch(replay, draws)
+        def sample(self, replay, draws):
+            found = super().sample(replay, draws)
             jax.debug.callback(lambda *one: DRAWN.update({self.name: np.array(one).T.tolist()}), *found)
             return found
 
@@ -60,17 +60,17 @@ def as_rings(loop, config, spec, tasks, learner):
     arrays["value"][:, end % segment.layout.ring] = after  # of the state after the rollouts
     segment.end[:] = end - 1
     for task in tasks:
-        bootstraps, drawn = [None] * AGENTS, DRAWN[task.name]
+        bootstraps, drawn = None, DRAWN[task.name]
         if task.bootstrap is not None:
             agents, following = np.arange(AGENTS), np.array(drawn).sum(1)
             observations = np.zeros((AGENTS, *spec.observation), spec.dtype)
             segment.gather(agents, following, observations)
             (bootstraps,) = learner.predict(task.name, observations, segment.past(agents, following[:, None]))
         names = {name.partition(":")[2]: name for name in arrays if name.startswith(f"{task.name}:")}
-        for agent, sequence in enumerate(drawn):
-            arrays[f"{task.name}.sequence"][agent] = sequence
-            out = {name: arrays[full][agent, 0, ...] for name, full in names.items()}
-            write_targets(task, segment.agent(agent), ReplaySequence(*sequence), bootstraps[agent], out)
+        arrays[f"{task.name}.sequence"][:, 0] = drawn
+        out = {name: arrays[full][:, 0] for name, full in names.items()}
+        sequences = Sequences(*np.array(drawn).T)
+        write_targets(task, segment.replay(np.arange(AGENTS)), sequences, bootstraps, out)
     return member
 
 

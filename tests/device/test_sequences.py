@@ -14,7 +14,7 @@ from device_runs import configure, filled, interface, keras_on_jax, value_of  # 
 from gunreal.device import sequences, store  # noqa: E402
 from gunreal.experience.replay import FIRST, RESET, TRUNCATED  # noqa: E402
 from gunreal.experience.segment import Layout  # noqa: E402
-from gunreal.tasks.batched import uniform_sequences  # noqa: E402
+from gunreal.experience.sequences import uniform_sequences  # noqa: E402
 from gunreal.tasks.value_replay import ValueReplay  # noqa: E402
 
 pytestmark = keras_on_jax
@@ -26,10 +26,10 @@ WEIGHTS = (np.float32(3),)
 class Probe(ValueReplay):
     """Shows what it is given."""
 
-    def sample_batch(self, replay, draws):
+    def sample(self, replay, draws):
         return uniform_sequences(replay, draws)
 
-    def targets_batch(self, replay, chosen, bootstraps):
+    def targets(self, replay, chosen, bootstraps):
         return {"first": chosen.first, "length": chosen.length, "bootstraps": bootstraps}
 
 

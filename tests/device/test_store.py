@@ -46,7 +46,8 @@ def test_the_ring_holds_a_rollout_and_the_stack_before_it():
 def test_observations_are_stacked_as_in_the_rings(filled, group):
     kept, steps, count = filled
     first = count - SPEC.t_max
-    found = jax.jit(store.observations, static_argnums=1)(kept, SPEC, group, np.arange(first, count)[None])
+    stacked = jax.jit(lambda kept, steps: replay.observations(store.read(kept, group), SPEC, steps))
+    found = stacked(kept, np.arange(first, count)[None])
     for place, agent in enumerate(range(group, AGENTS, GROUPS)):
         expected = np.empty((SPEC.t_max, *SPEC.observation), np.uint8)
         replay.gather(steps, SPEC, np.full(SPEC.t_max, agent), np.arange(first, count), expected)

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import importlib
+import types
+
 import numpy as np
 import pytest
 
-from gunreal.experience.returns import (
-    clip_rewards,
-    generalized_advantages,
-    joined_advantages,
-    n_step_returns,
-    rollout_returns,
-)
+from gunreal.experience import returns
+
+
+@pytest.fixture(params=["numpy", "jax.numpy"])
+def xp(request):
+    """The functions with their arrays in NumPy or JAX, and the results in NumPy."""
+    pytest.importorskip(request.param)
+    library = importlib.import_module(request.param)
+
+    def array(value):
+        value = np.asarray(value)
+        return library.asarray(value.astype(np.float32) if value.dtype == np.float64 else value)
+
+    def called(function):
+        def call(*args, **kwargs):
+            found = function(*(x if isinstance(x, float) else array(x) for x in args), **kwargs)
+            assert found.dtype == np.float32
+            return np.asarray(found)
+
+        return call
+
+    names = ("clip_rewards", "n_step_returns", "generalized_advantages", "rollout_returns", "normalized")
+    return types.SimpleNamespace(**{name: called(getattr(returns, name)) for name in names})
 
 
 def slow_return(rewards, discounts, truncated, values_t, t):
@@ -25,59 +44,69 @@ def slow_return(rewards, discounts, truncated, values_t, t):
     raise AssertionError
 
 
-def test_clip_rewards():
+def test_clip_rewards(xp):
     rewards = np.array([-7.0, -0.5, 0.0, 2.0])
-    np.testing.assert_array_equal(clip_rewards(rewards, 1.0), np.float32([-1, -0.5, 0, 1]))
-    np.testing.assert_array_equal(clip_rewards(rewards, 0.0), np.float32(rewards))
-    assert clip_rewards(rewards, 0.0).dtype == clip_rewards(rewards, 1.0).dtype == np.float32
+    np.testing.assert_array_equal(xp.clip_rewards(rewards, 1.0), np.float32([-1, -0.5, 0, 1]))
+    np.testing.assert_array_equal(xp.clip_rewards(rewards, 0.0), np.float32(rewards))
 
 
-def test_n_step_returns_by_hand():
-    # 4 = 1 + 0.5 * 6; 6 = 2 + 0.5 * 8; 8 = 3 + 0.5 * 10
-    np.testing.assert_array_equal(n_step_returns([1, 2, 3], [0.5, 0.5, 0.5], 10.0), np.float32([4, 6, 8]))
+def test_n_step_returns_by_hand(xp):
+    # 4 = 1 + 0.5 * 6; 6 = 2 + 0.5 * 8; 8 = 3 + 0.5 * 10. The second sequence is shorter: 6 = 1 + 0.5 * 10
+    found = xp.n_step_returns([[1.0, 2, 3], [1, 2, 3]], np.full((2, 3), 0.5), [10.0, 10.0], [3, 1])
+    np.testing.assert_array_equal(found, [[4, 6, 8], [6, 0, 0]])
 
 
-def test_returns_include_the_terminal_reward_and_nothing_after_it():
-    np.testing.assert_array_equal(n_step_returns([0, 1, 100], [0.5, 0.0, 0.5], 10.0), np.float32([0.5, 1, 105]))
+def test_returns_include_the_terminal_reward_and_nothing_after_it(xp):
+    found = xp.n_step_returns([[0.0, 1, 100]], [[0.5, 0.0, 0.5]], [10.0], [3])
+    np.testing.assert_array_equal(found, [[0.5, 1, 105]])
 
 
-def test_n_step_returns_of_cells_broadcast_the_discount():
+def test_n_step_returns_of_cells_broadcast_the_discount(xp):
+    rng, lengths = np.random.default_rng(0), [5, 2]
+    rewards, bootstrap = rng.normal(size=(2, 5, 3, 2)), rng.normal(size=(2, 3, 2))
+    discounts = np.array([[0.9, 0.9, 0.0, 0.9, 0.9]] * 2)
+    found = xp.n_step_returns(rewards, discounts, bootstrap, lengths)
+    assert found.shape == (2, 5, 3, 2)
+    for n, length in enumerate(lengths):
+        assert not found[n, length:].any()
+        for t, i, j in np.ndindex(length, 3, 2):
+            cell = rewards[n, :length, i, j], discounts[n], np.zeros(length, bool), np.full(length, bootstrap[n, i, j])
+            assert found[n, t, i, j] == pytest.approx(slow_return(*cell, t), abs=1e-5)
+
+
+def test_normalized(xp):
     rng = np.random.default_rng(0)
-    rewards, bootstrap = rng.normal(size=(5, 3, 2)), rng.normal(size=(3, 2))
-    discounts = np.array([0.9, 0.9, 0.0, 0.9, 0.9])
-    returns = n_step_returns(rewards, discounts, bootstrap)
-    assert returns.dtype == np.float32 and returns.shape == (5, 3, 2)
-    for t in range(5):
-        for i in range(3):
-            for j in range(2):
-                values_t = np.full(5, bootstrap[i, j])
-                expected = slow_return(rewards[:, i, j], discounts, np.zeros(5, bool), values_t, t)
-                assert returns[t, i, j] == pytest.approx(expected, abs=1e-5)
+    advantage, mask = rng.normal(size=(5, 7)), (rng.random((5, 7)) > 0.2).astype(np.float32)
+    kept = advantage[mask > 0]
+    wanted = (advantage - kept.mean()) / kept.std()
+    np.testing.assert_allclose(xp.normalized(advantage, mask), wanted, rtol=1e-4, atol=1e-5)
+    alone = np.zeros_like(mask)
+    alone[0, 0] = 1  # the advantage of a single step would become 0
+    assert xp.normalized(advantage, alone)[0, 0] == np.float32(advantage[0, 0])
 
 
-def test_rollout_returns_restart_behind_a_truncation():
+def test_rollout_returns_restart_behind_a_truncation(xp):
     rewards, discounts = np.array([[1.0, 2.0, 100.0, 3.0]]), np.full((1, 4), 0.5)
     truncated = np.array([[False, True, False, False]])
     values_t = np.array([[7.0, 8.0, 9.0, 10.0]])
     # 8 = 3 + 0.5 * 10; 104 = 100 + 0.5 * 8; 6 = 2 + 0.5 * 8 (the truncated state's value); 4 = 1 + 0.5 * 6
     np.testing.assert_array_equal(
-        rollout_returns(rewards, discounts, truncated, values_t), np.float32([[4, 6, 104, 8]])
+        xp.rollout_returns(rewards, discounts, truncated, values_t), np.float32([[4, 6, 104, 8]])
     )
 
 
-def test_rollout_returns_against_the_sum_written_forwards():
+def test_rollout_returns_against_the_sum_written_forwards(xp):
     rng = np.random.default_rng(1)
     shape = (16, 9)
     rewards, values_t = rng.normal(size=shape), rng.normal(size=shape)
     discounts = np.where(rng.random(shape) < 0.2, 0.0, 0.99)
     truncated = rng.random(shape) < 0.2
-    returns = rollout_returns(rewards, discounts, truncated, values_t)
+    found = xp.rollout_returns(rewards, discounts, truncated, values_t)
     expected = [
         [slow_return(rewards[b], discounts[b], truncated[b], values_t[b], t) for t in range(shape[1])]
         for b in range(shape[0])
     ]
-    assert returns.dtype == np.float32
-    np.testing.assert_allclose(returns, expected, atol=1e-5)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def slow_advantage(rewards, discounts, truncated, values, values_t, decay, t):
@@ -92,21 +121,20 @@ def slow_advantage(rewards, discounts, truncated, values, values_t, decay, t):
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.7, 1.0])
-def test_generalized_advantages_across_ends_of_episodes(decay):
+def test_generalized_advantages_across_ends_of_episodes(xp, decay):
     rng = np.random.default_rng(2)
     rewards, values = rng.normal(size=(2, 3, 6))
     values_t = np.concatenate([values[:, 1:], rng.normal(size=(3, 1))], axis=1)
     discounts, truncated = np.full((3, 6), 0.9), np.zeros((3, 6), bool)
     discounts[0, 2], truncated[1, 3] = 0, True
-    found = generalized_advantages(rewards, discounts, truncated, values, values_t, decay)
-    assert found.dtype == np.float32
+    found = xp.generalized_advantages(rewards, discounts, truncated, values, values_t, decay)
     for b in range(3):
         for t in range(6):
             row = (rewards[b], discounts[b], truncated[b], values[b], values_t[b])
             assert found[b, t] == pytest.approx(slow_advantage(*row, decay, t), abs=1e-5)
     if decay == 1:
-        returns = rollout_returns(rewards, discounts, truncated, values_t)
-        np.testing.assert_allclose(found + values, returns, atol=1e-5)
+        wanted = xp.rollout_returns(rewards, discounts, truncated, values_t)
+        np.testing.assert_allclose(found + values, wanted, atol=1e-5)
 
 
 def test_joined_advantages_are_those_of_longer_rollouts():
@@ -122,7 +150,7 @@ def test_joined_advantages_are_those_of_longer_rollouts():
         truncated = rng.random((1, steps)) < 0.1
         whole = [rewards, discounts, truncated, values, values_t]
         blocks = [whole] if agent < 3 else [[part[:, :length] for part in whole], [part[:, length:] for part in whole]]
-        advantage = np.concatenate([generalized_advantages(*block, 0.8) for block in blocks], axis=1)
+        advantage = np.concatenate([returns.generalized_advantages(*block, 0.8) for block in blocks], axis=1)
         for k, first in enumerate(firsts):
             rollouts.append((agent, first))
             expected[agent, first] = advantage[0, k * length : (k + 1) * length]
@@ -130,8 +158,9 @@ def test_joined_advantages_are_those_of_longer_rollouts():
     rollouts = [rollouts[k] for k in rng.permutation(len(rollouts))]
     agents, firsts = np.array(rollouts).T
     stacked = [np.stack([parts[rollout][k] for rollout in rollouts]) for k in range(5)]
-    found = joined_advantages(agents, firsts, 0.8, stacked)
+    found = returns.joined_advantages(agents, firsts, 0.8, stacked)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, [expected[rollout] for rollout in rollouts], atol=1e-5)
-    twice = joined_advantages(np.tile(agents, 2), np.tile(firsts, 2), 0.8, [np.tile(part, (2, 1)) for part in stacked])
+    doubled = [np.tile(part, (2, 1)) for part in stacked]
+    twice = returns.joined_advantages(np.tile(agents, 2), np.tile(firsts, 2), 0.8, doubled)
     np.testing.assert_array_equal(twice, np.tile(found, (2, 1)))

@@ -49,8 +49,8 @@ def test_another_process_shares_the_memory():
         sys.path[:], layout, fd = pickle.load(sys.stdin.buffer)
         from gunreal.experience.segment import Segment
         segment = Segment(pickle.loads(layout), fd)
-        replay = segment.agent(1)
-        segment.arrays["value"][1, 3] = replay.get("reward", replay.oldest, 1)[0]
+        replay = segment.replay([1])
+        segment.arrays["value"][1, 3] = replay.get("reward", replay.oldest, 1)[0, 0]
     """
     given = pickle.dumps((sys.path, pickle.dumps(LAYOUT), segment.fd))
     command = [sys.executable, "-c", code]

@@ -11,10 +11,11 @@ SPEC = Spec((1, 16, 16), 2, "uint8", num_actions=3, t_max=5)
 @pytest.mark.parametrize("steps", [0, 1, 60, 1000])
 def test_synthetic_experience_keeps_the_rules_of_a_ring(steps):
     segment = synthetic_segment(SPEC, {"depth": RecordedField("depth", (2,), "int16")}, steps)
-    replay = segment.agent(0)
-    assert replay.end == steps and len(replay) == min(steps, 100)
-    count = len(replay)
-    flags, age, reward = (replay.get(name, replay.oldest, count) for name in ("flags", "age", "reward"))
+    replay = segment.replay(np.zeros(1, int))
+    assert replay.end == steps and replay.end - replay.oldest == (count := min(steps, 100))
+    if not count:
+        return
+    flags, age, reward = (replay.get(name, replay.oldest, count)[0] for name in ("flags", "age", "reward"))
     done = flags & (TERMINATED | TRUNCATED) != 0
     np.testing.assert_array_equal(done[:-1], (flags & RESET != 0)[1:])
     np.testing.assert_array_equal((flags & RESET != 0)[:-1], (flags & FIRST != 0)[1:])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from training import Training, is_gone, wait_until
 
@@ -12,7 +14,7 @@ TASK = """
 from failing_tasks import in_agent_process
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
-from gunreal.tasks.base import uniform_sequence
+from gunreal.tasks import Sequences
 from gunreal.tasks.reward_prediction import RewardPrediction
 from gunreal.tasks.value_replay import ValueReplay
 
@@ -31,33 +33,32 @@ class Loud(CartPoleEnv):
 class Targets(ValueReplay):
     name = "late"
 
-    def targets(self, replay, sequence, bootstrap):
+    def targets(self, replay, sequences, bootstraps):
         if 60 < replay.end < 100:  # the dry run's has 100 steps
             raise IndexError("deliberate\\nmistake")
-        return super().targets(replay, sequence, bootstrap)
+        return super().targets(replay, sequences, bootstraps)
 
 
 class Sample(RewardPrediction):
     name = "early"
 
-    def sample(self, replay, rng):
-        if replay.end == 60:
-            return replay.end - 1, 3
-        return super().sample(replay, rng)
+    def sample(self, replay, draws):
+        first, length = super().sample(replay, draws)
+        return Sequences(0 * first + 59, 0 * length + 3) if replay.end == 60 else Sequences(first, length)
 
 
 class Varying(RewardPrediction):
     name = "varying"
 
-    def targets(self, replay, sequence, bootstrap):
-        found = super().targets(replay, sequence, bootstrap)
-        return {"class": found["class"][None]} if replay.end == 60 else found
+    def targets(self, replay, sequences, bootstraps):
+        found = super().targets(replay, sequences, bootstraps)
+        return {"class": found["class"][:, None]} if replay.end == 60 else found
 """
 SMALL = ("--agents", 4, "--hidden", 16, "--t_max", 5, "--metrics_seconds", 0.3)
 LINES = {
     "Targets": "task 'late': targets() failed: IndexError: deliberate mistake ({folder}/failing.py:26)",
     "Sample": "task 'early': sample() returns steps 59 to 61, but the replay holds steps 0 to 59",
-    "Varying": "task 'varying': shapes of target 'class' vary ([1] and []); use pad()",
+    "Varying": "task 'varying': shapes of target 'class' vary ([2, 1] and [2]); use fixed shapes",
 }
 
 
@@ -65,6 +66,7 @@ LINES = {
 def folder(tmp_path, monkeypatch):
     (tmp_path / "failing.py").write_text(TASK)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "failing", raising=False)
     return tmp_path
 
 

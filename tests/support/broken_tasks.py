@@ -5,8 +5,8 @@ Not in the test module itself: agent processes import a task's module, and that 
 
 import numpy as np
 
+from gunreal.experience.sequences import Sequences, pad, uniform_sequences
 from gunreal.experience.spec import RecordedField
-from gunreal.tasks.base import ReplaySequence, pad, uniform_sequence
 from gunreal.tasks.reward_prediction import RewardPrediction
 from gunreal.tasks.value_replay import ValueReplay
 
@@ -17,8 +17,9 @@ class Recording(RewardPrediction):
     def record(self, spec):
         return {"depth": RecordedField("depth", (), "float32")}
 
-    def targets(self, replay, sequence, bootstrap):
-        return {"class": np.array(replay.get("depth", *sequence).sum() > 0, np.int32)}
+    def targets(self, replay, sequences, bootstraps):
+        depths = replay.get("depth", sequences.first, 3)
+        return {"class": replay.xp.astype(depths.sum(axis=1) > 0, replay.xp.int32)}
 
 
 class RecordsReward(Recording):
@@ -29,8 +30,8 @@ class RecordsReward(Recording):
 class ForgetsTheState(ValueReplay):
     """Breaks a rule with a recurrent network only."""
 
-    def targets(self, replay, sequence, bootstrap):
-        found = super().targets(replay, sequence, bootstrap)
+    def targets(self, replay, sequences, bootstraps):
+        found = super().targets(replay, sequences, bootstraps)
         return {name: array / (replay.spec.state == 0) for name, array in found.items()}
 
 
@@ -65,66 +66,100 @@ class Unannotated(ValueReplay):
     weight = 0.5
 
 
-class NotNone(ValueReplay):
-    def sample(self, replay, rng):
-        return uniform_sequence(replay, rng) or ReplaySequence(0, 1)
-
-
 class TooLong(ValueReplay):
-    def sample(self, replay, rng):
-        drawn = uniform_sequence(replay, rng)
-        return drawn and ReplaySequence(drawn.first, replay.spec.t_max + 1)
+    def sample(self, replay, draws):
+        first, length = uniform_sequences(replay, draws)
+        return Sequences(first, length * 0 + replay.spec.t_max + 1)
 
 
 class Incomplete(ValueReplay):
-    def sample(self, replay, rng):
-        return ReplaySequence(replay.end - 1, 4) if len(replay) > 10 else None
+    def sample(self, replay, draws):
+        first, length = uniform_sequences(replay, draws)
+        return Sequences(first * 0 + replay.end - 1, length * 0 + 4)
 
 
 class TooOld(ValueReplay):
-    def sample(self, replay, rng):
-        return ReplaySequence(replay.oldest - 1, 2) if replay.oldest else None
+    def sample(self, replay, draws):
+        first, length = uniform_sequences(replay, draws)
+        return Sequences(first * 0 + replay.oldest - 1, length)
 
 
 class PastTruncation(ValueReplay):
-    def sample(self, replay, rng):
-        drawn = uniform_sequence(replay, rng)
-        return drawn and ReplaySequence(min(drawn.first, replay.end - 4), 4)
+    def sample(self, replay, draws):
+        first, length = uniform_sequences(replay, draws)
+        return Sequences(replay.xp.minimum(first, replay.end - 4), replay.xp.where(length > 0, 4, 0))
 
 
 class NothingEver(ValueReplay):
-    def sample(self, replay, rng):
-        return None
+    def sample(self, replay, draws):
+        first, length = uniform_sequences(replay, draws)
+        return Sequences(first, 0 * length)
+
+
+class NoPair(ValueReplay):
+    def sample(self, replay, draws):
+        return replay.oldest, 1
+
+
+class Unrepeatable(ValueReplay):
+    def sample(self, replay, draws):
+        return uniform_sequences(replay, np.random.random(draws.shape).astype(np.float32))
+
+
+class LoopsOverData(ValueReplay):
+    """Works with NumPy, and cannot be compiled."""
+
+    def sample(self, replay, draws):
+        first, length = uniform_sequences(replay, draws)
+        return Sequences(first, np.array([int(number) for number in length]))
+
+
+class OfAllAgents(ValueReplay):
+    def targets(self, replay, sequences, bootstraps):
+        returns = super().targets(replay, sequences, bootstraps)["returns"]
+        return {"returns": returns - returns.mean()}
+
+
+class RandomTargets(ValueReplay):
+    def targets(self, replay, sequences, bootstraps):
+        returns = super().targets(replay, sequences, bootstraps)["returns"]
+        return {"returns": returns + np.random.random(returns.shape).astype(np.float32)}
+
+
+class OtherInJax(ValueReplay):
+    def targets(self, replay, sequences, bootstraps):
+        returns = super().targets(replay, sequences, bootstraps)["returns"]
+        return {"returns": returns if replay.xp is np else 2 * returns}
 
 
 class Ragged(ValueReplay):
-    def targets(self, replay, sequence, bootstrap):
-        return {"returns": replay.get("reward", *sequence)}
+    def targets(self, replay, sequences, bootstraps):
+        return {"returns": replay.get("reward", sequences.first, int(sequences.length.max()))[0]}
 
 
 class Infinite(ValueReplay):
-    def targets(self, replay, sequence, bootstrap):
-        return {"returns": np.full(replay.spec.t_max, np.inf, np.float32)}
+    def targets(self, replay, sequences, bootstraps):
+        return {"returns": np.full((len(bootstraps), replay.spec.t_max), np.inf, np.float32)}
 
 
 class Doubles(ValueReplay):
-    def targets(self, replay, sequence, bootstrap):
-        return {"returns": np.zeros(replay.spec.t_max)}
+    def targets(self, replay, sequences, bootstraps):
+        return {"returns": np.zeros((len(bootstraps), replay.spec.t_max))}
 
 
 class NamesMask(ValueReplay):
-    def targets(self, replay, sequence, bootstrap):
-        return {"mask": np.zeros(replay.spec.t_max, np.float32)}
+    def targets(self, replay, sequences, bootstraps):
+        return {"mask": np.zeros((len(bootstraps), replay.spec.t_max), np.float32)}
 
 
 class NoTable(ValueReplay):
-    def targets(self, replay, sequence, bootstrap):
-        super().targets(replay, sequence, bootstrap)
+    def targets(self, replay, sequences, bootstraps):
+        super().targets(replay, sequences, bootstraps)
 
 
 class Words(ValueReplay):
-    def targets(self, replay, sequence, bootstrap):
-        return {"returns": np.array("good")}
+    def targets(self, replay, sequences, bootstraps):
+        return {"returns": np.full(len(bootstraps), "good")}
 
 
 class Misspells(ValueReplay):
@@ -133,22 +168,21 @@ class Misspells(ValueReplay):
 
 
 class NoArray(ValueReplay):
-    def targets(self, replay, sequence, bootstrap):
-        return {"returns": [0.0] * replay.spec.t_max}
+    def targets(self, replay, sequences, bootstraps):
+        return {"returns": [0.0] * len(bootstraps)}
 
 
 class IgnoresTermination(ValueReplay):
-    def targets(self, replay, sequence, bootstrap):
-        rewards = replay.get("reward", *sequence)
-        returns = rewards[::-1].cumsum()[::-1] + bootstrap
-        return {"returns": pad(returns.astype(np.float32), replay.spec.t_max)}
+    def targets(self, replay, sequences, bootstraps):
+        rewards = pad(replay.get("reward", sequences.first, replay.spec.t_max), sequences.length)
+        return {"returns": rewards[:, ::-1].cumsum(axis=1)[:, ::-1] + bootstraps[:, None]}
 
 
 class LoadsKeras(ValueReplay):
-    def targets(self, replay, sequence, bootstrap):
+    def targets(self, replay, sequences, bootstraps):
         import keras  # noqa: F401
 
-        return super().targets(replay, sequence, bootstrap)
+        return super().targets(replay, sequences, bootstraps)
 
 
 class NoScalar(ValueReplay):
@@ -207,8 +241,8 @@ class Scheduled(ValueReplay):
 
 
 class NamesProgress(ValueReplay):
-    def targets(self, replay, sequence, bootstrap):
-        return super().targets(replay, sequence, bootstrap) | {"progress": np.zeros(1, np.float32)}
+    def targets(self, replay, sequences, bootstraps):
+        return super().targets(replay, sequences, bootstraps) | {"progress": 0 * bootstraps}
 
 
 class Random(ValueReplay):

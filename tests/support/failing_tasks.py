@@ -19,22 +19,22 @@ class LossRaises(ValueReplay):
 
 
 class SampleRaises(RewardPrediction):
-    def sample(self, replay, rng):
+    def sample(self, replay, draws):
         if in_agent_process():
             raise RuntimeError("the sampler is out of samples")
-        return super().sample(replay, rng)
+        return super().sample(replay, draws)
 
 
 class TargetsRaise(ValueReplay):
-    def targets(self, replay, sequence, bootstrap):
+    def targets(self, replay, sequences, bootstraps):
         if in_agent_process():
             raise RuntimeError("the targets are missed")
-        return super().targets(replay, sequence, bootstrap)
+        return super().targets(replay, sequences, bootstraps)
 
 
 class Poisoned(ValueReplay):
     """Its loss is not a number from each agent's 100th step on."""
 
-    def targets(self, replay, sequence, bootstrap):
-        targets = super().targets(replay, sequence, bootstrap)
+    def targets(self, replay, sequences, bootstraps):
+        targets = super().targets(replay, sequences, bootstraps)
         return {"returns": np.full_like(targets["returns"], np.nan)} if replay.end > 100 else targets

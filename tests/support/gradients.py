@@ -4,25 +4,25 @@ import numpy as np
 import tensorflow as tf
 
 from gunreal.experience.replay import RESET
+from gunreal.experience.sequences import DRAWS
 from gunreal.learning.network import Network
 from gunreal.learning.registry import named
+from gunreal.tasks import calls
 
 
 def batch_of(task, segment, count, seed=0, bootstrap_shape=(2, 32)):
     """Observations `[count * T, ...]` and what `task.loss` takes, made as the trainer does; bootstraps are random."""
     rng = np.random.default_rng(seed)
-    replay = segment.agent(0)
-    limit = task.length(replay.spec.t_max)
-    observations, targets = [], []
-    for _ in range(count):
-        sequence = task.sample(replay, rng)
-        rows = sequence.first + np.minimum(np.arange(limit), sequence.length - 1)
-        observations.append(replay.observations(rows))
-        flags = np.array([replay.get("flags", row, 1)[0] for row in rows.tolist()])
-        mask = (np.arange(limit) < sequence.length) & (flags & RESET == 0)
-        bootstrap = None if task.bootstrap is None else rng.random(bootstrap_shape, np.float32)
-        targets.append(task.targets(replay, sequence, bootstrap) | {"mask": mask.astype(np.float32)})
-    return np.concatenate(observations), {name: np.stack([t[name] for t in targets]) for name in targets[0]}
+    replay = segment.replay(np.zeros(count, int))
+    rows = np.arange(task.length(replay.spec.t_max))
+    first, length = sequences = calls.sample(task, replay, rng.random((count, DRAWS), np.float32))
+    assert length.all()
+    steps = first[:, None] + np.minimum(rows, length[:, None] - 1)
+    observations = replay.observations(steps).reshape(-1, *replay.spec.observation)
+    flags = np.stack([replay.get("flags", step, 1)[:, 0] for step in steps.T], axis=1)
+    mask = (rows < length[:, None]) & (flags & RESET == 0)
+    bootstraps = None if task.bootstrap is None else rng.random((count, *bootstrap_shape), np.float32)
+    return observations, calls.targets(task, replay, sequences, bootstraps) | {"mask": mask.astype(np.float32)}
 
 
 def gradients(task, segment, count=4, bootstrap_shape=(2, 32)):

@@ -14,11 +14,12 @@ from gunreal.config.derived import rollouts_per_batch
 from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config
 from gunreal.experience import queues
+from gunreal.experience.sequences import Sequences
 from gunreal.experience.spec import RecordedField, Spec
 from gunreal.learning.task import BASE, prediction_heads
 from gunreal.runtime.system import make_layout
 from gunreal.runtime.trainer import Batcher
-from gunreal.tasks.base import AuxiliaryTask, ReplaySequence
+from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.registry import load_tasks
 
 
@@ -77,14 +78,14 @@ class Tracer(AuxiliaryTask):
     def record(self, spec):
         return {"deep": RecordedField("depth", (), "float32")}
 
-    def sample(self, replay, rng):
-        if len(replay) < self.rows or rng.random() < 0.25:
-            return None
-        first = int(rng.integers(replay.oldest, replay.end))
-        return ReplaySequence(first, replay.sequence_length(first, int(rng.integers(1, self.rows + 1))))
+    def sample(self, replay, draws):
+        held = replay.end - replay.oldest
+        first = replay.oldest + (draws[:, 1] * held).astype(int)
+        length = np.minimum(replay.sequence_length(first, self.rows), 1 + (draws[:, 2] * self.rows).astype(int))
+        return Sequences(first, np.where((draws[:, 0] < 0.25) | (held < self.rows), 0, length))
 
-    def targets(self, replay, sequence, bootstrap):
-        return {"sequence": np.array(sequence), "bootstrap": np.array(bootstrap)}
+    def targets(self, replay, sequences, bootstraps):
+        return {"sequence": np.stack(sequences, axis=1), "bootstrap": bootstraps}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,9 +95,9 @@ class Lone(Tracer):
     name = "lone"
     bootstrap = None
 
-    def targets(self, replay, sequence, bootstrap):
-        assert bootstrap is None
-        return {"sequence": np.array(sequence)}
+    def targets(self, replay, sequences, bootstraps):
+        assert bootstraps is None
+        return {"sequence": np.stack(sequences, axis=1)}
 
 
 class Bench:

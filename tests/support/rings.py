@@ -4,7 +4,9 @@ import numpy as np
 
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED
 from gunreal.experience.segment import Layout, Segment
+from gunreal.experience.sequences import DRAWS, Sequences
 from gunreal.experience.spec import RecordedField, Spec
+from gunreal.tasks import calls
 
 END = {"T": TERMINATED, "t": TRUNCATED, "-": 0}
 
@@ -46,9 +48,25 @@ def make_segment(spec, flags, rewards=None, frames=None, actions=None, replay_si
     return segment
 
 
-def make_replay(*args, **kwargs):
-    """The ring of `make_segment`'s agent."""
-    return make_segment(*args, **kwargs).agent(0)
+def rows(segment, name, first, length):
+    """Steps of the first agent's ring."""
+    return segment.replay(np.zeros(1, int)).get(name, first, length)[0]
+
+
+def draws(task, segment, count=1, seed=0):
+    """The sequences of `count` draws from the first agent's ring, as pairs of first step and length. None for none."""
+    found = segment.replay(np.zeros(count, int))
+    random = np.random.default_rng(seed).random((count, DRAWS), np.float32)
+    first, length = calls.sample(task, found, random)
+    return [pair if pair[1] else None for pair in zip(first.tolist(), length.tolist(), strict=True)]
+
+
+def targets(task, segment, sequence, bootstrap=None):
+    """The targets of one sequence of the first agent's ring, a pair of first step and length."""
+    sequences = Sequences(*(np.array([number]) for number in sequence))
+    bootstraps = None if bootstrap is None else np.asarray(bootstrap, np.float32)[None]
+    found = calls.targets(task, segment.replay(np.zeros(1, int)), sequences, bootstraps)
+    return {name: array[0] for name, array in found.items()}
 
 
 VECTOR = Spec((1,), 1, "float32", num_actions=3, t_max=4, discount=0.5, reward_clip=1.0)

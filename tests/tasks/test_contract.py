@@ -4,8 +4,8 @@ import broken_tasks
 import numpy as np
 import pytest
 
+from gunreal.experience.sequences import pad
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import pad
 from gunreal.tasks.pixel_control import PixelControl
 from gunreal.tasks.value_replay import ValueReplay
 from gunreal.testing import IMAGES, check_task
@@ -24,14 +24,14 @@ class NoLength(ValueReplay):
 
 
 class RewardsOfTheNextEpisode(ValueReplay):
-    def targets(self, replay, sequence, bootstrap):
-        rewards = replay.get("reward", *sequence)
-        return {"returns": pad(rewards[::-1].cumsum()[::-1], replay.spec.t_max)}
+    def targets(self, replay, sequences, bootstraps):
+        rewards = pad(replay.get("reward", sequences.first, replay.spec.t_max), sequences.length)
+        return {"returns": rewards[:, ::-1].cumsum(axis=1)[:, ::-1]}
 
 
 class BootstrapsFromTheNextEpisode(ValueReplay):
-    def targets(self, replay, sequence, bootstrap):
-        return {"returns": super().targets(replay, sequence, bootstrap)["returns"] + bootstrap}
+    def targets(self, replay, sequences, bootstraps):
+        return {"returns": super().targets(replay, sequences, bootstraps)["returns"] + bootstraps[:, None]}
 
 
 def test_options_reach_the_task_and_its_refusal_passes_through():
@@ -51,22 +51,30 @@ def test_options_reach_the_task_and_its_refusal_passes_through():
         (broken_tasks.OfAScript, "other processes cannot import the class: define it in a module"),
         (broken_tasks.OfABatch, "name is 'past': choose an identifier other than base, .*past"),
         (broken_tasks.BadFeatures, "features is 'pixels'"),
-        (broken_tasks.NotNone, "for an empty ring: return None"),
         (FractionalLength, r"length\(\) is 2.0: return an int of 1 or more"),
         (NoLength, r"length\(\) is 0: return an int of 1 or more"),
-        (broken_tasks.TooLong, "length is 5, but length\\(\\) allows 1 to 4"),
-        (broken_tasks.Incomplete, r"only steps \d+ to \d+ are complete"),
-        (broken_tasks.TooOld, r"only steps \d+ to \d+ are complete"),
+        (
+            broken_tasks.NoPair,
+            r"sample\(\) returns int64 .*; return first steps and lengths, int \[100\]$",
+        ),
+        (broken_tasks.TooLong, r"sample\(\) returns 5 steps, but length\(\) allows 0 to 4"),
+        (broken_tasks.Incomplete, r"sample\(\) returns steps 0 to 3, but the replay holds steps 0 to 0$"),
+        (broken_tasks.TooOld, r"sample\(\) returns steps -1 to .*, but the replay holds steps 0 to \d+$"),
+        (broken_tasks.Unrepeatable, r"sample\(\) returned other sequences for the same draws"),
+        (broken_tasks.LoopsOverData, r"sample\(\) in JAX failed: ConcretizationTypeError"),
+        (broken_tasks.OfAllAgents, "target 'returns' of an agent depends on the other agents: keep to its row"),
+        (broken_tasks.RandomTargets, "target 'returns' differs in a second call: use no random numbers"),
+        (broken_tasks.OtherInJax, "target 'returns' differs between JAX and NumPy"),
         (broken_tasks.PastTruncation, "past a truncated step: end it there"),
         (broken_tasks.NothingEver, "sample\\(\\) found nothing in"),
-        (broken_tasks.Ragged, "use fixed shapes and types"),
-        (broken_tasks.Infinite, "'returns' of steps .* is not finite"),
-        (broken_tasks.Doubles, "'returns' is float64: return float32"),
-        (broken_tasks.NamesMask, "targets\\(\\) returned 'mask'"),
-        (broken_tasks.NamesProgress, "targets\\(\\) returned 'progress'"),
-        (broken_tasks.NoArray, "'returns' is a list: return a NumPy array"),
-        (broken_tasks.NoTable, r"targets\(\) returned a NoneType: return a dict of NumPy arrays"),
-        (broken_tasks.Words, "'returns' is <U4: return numbers"),
+        (broken_tasks.Ragged, "return one row for each of"),
+        (broken_tasks.Infinite, "'returns' is not finite"),
+        (broken_tasks.Doubles, "'returns' is float64; return float32"),
+        (broken_tasks.NamesMask, "target 'mask' has a reserved name"),
+        (broken_tasks.NamesProgress, "target 'progress' has a reserved name"),
+        (broken_tasks.NoArray, "'returns' is of type list; return an array of replay.xp"),
+        (broken_tasks.NoTable, r"targets\(\) returns a NoneType; return a dict of arrays"),
+        (broken_tasks.Words, "'returns' is <U4; return numbers"),
         (broken_tasks.Misspells, r"loss\(\) failed: KeyError: 'return' \(.*broken_tasks.py:\d+\)"),
         (broken_tasks.IgnoresTermination, "'returns' depends on what follows an episode's termination"),
         (RewardsOfTheNextEpisode, "'returns' depends on what follows an episode's termination"),

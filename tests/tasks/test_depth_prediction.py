@@ -3,10 +3,11 @@ import pickle
 import numpy as np
 import pytest
 import tensorflow as tf
+from rings import draws, rows, targets
 
 import gunreal
 from gunreal.config.schema import ConfigError
-from gunreal.experience.replay import RESET
+from gunreal.experience.replay import RESET, TRUNCATED
 from gunreal.experience.spec import Spec
 from gunreal.experience.synthetic import synthetic_segment
 from gunreal.tasks.depth_prediction import LINEAR, Z_BUFFER, DepthPrediction, subsample
@@ -60,11 +61,9 @@ def test_edges_of_the_near_end_grow_geometrically():
 
 def test_targets_against_counting():
     segment = synthetic_segment(FRAMES, TASK.record(FRAMES), 200)
-    replay, rng = segment.agent(0), np.random.default_rng(0)
     lengths = set()
-    for _ in range(100):
-        first, length = sequence = TASK.sample(replay, rng)
-        band = TASK.targets(replay, sequence, None)["band"]
+    for first, length in draws(TASK, segment, 100):
+        band = targets(TASK, segment, (first, length))["band"]
         assert band.shape == (6, 4, 16) and band.dtype == np.int32
         for row in range(length):  # terminations and resets are crossed; each row has its own map
             points = segment.arrays["depth"][0, (first + row) % segment.layout.ring]
@@ -84,12 +83,11 @@ def test_only_the_points_are_stored():
 
 
 def test_a_sequence_starts_on_no_reset_and_ends_with_a_truncation():
-    replay = synthetic_segment(FRAMES, TASK.record(FRAMES), 400).agent(0)
-    rng = np.random.default_rng(1)
-    for _ in range(100):
-        first, length = TASK.sample(replay, rng)
-        assert not replay.get("flags", first, 1)[0] & RESET
-        assert length == replay.sequence_length(first, 6)
+    segment = synthetic_segment(FRAMES, TASK.record(FRAMES), 400)
+    for first, length in draws(TASK, segment, 100):
+        flags = rows(segment, "flags", first, length)
+        assert not flags[0] & RESET and not (flags[:-1] & TRUNCATED).any()
+        assert flags[-1] & TRUNCATED or length == 6 or first + length == 400
 
 
 def test_loss_and_gradient_by_hand():

@@ -1,89 +1,85 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from rings import VECTOR, episodes, make_replay
+from rings import VECTOR, draws, episodes, make_segment, rows, targets
 
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED
 from gunreal.experience.synthetic import synthetic_segment
-from gunreal.tasks.base import ReplaySequence
 from gunreal.tasks.feature_control import FeatureControl
 
 UNITS = 5
 TASK = FeatureControl(discount=0.5)
 
 
-def learned(task, replay, sequences, features, value):
+def learned(task, segment, sequences, features, value):
     """The returns that `task.loss` regresses on, `[B, T, U]`, where `features` `[steps, U]` are those of every step and
     `value` `[steps, U]` is `max_a Q`; and the rows' mask. The batch is made as the trainer makes it."""
-    rows = np.arange(VECTOR.t_max)
-    targets, masks, seen = [], [], []
+    steps = np.arange(VECTOR.t_max)
+    found, masks, seen = [], [], []
     for first, length in sequences:
         bootstrap = np.stack([value[first + length], features[first + length]])
-        targets.append(task.targets(replay, ReplaySequence(first, length), bootstrap))
-        steps = first + np.minimum(rows, length - 1)
-        seen.append(features[steps])
-        masks.append((rows < length) & (np.resize(replay.get("flags", first, length), len(rows)) & RESET == 0))
-    batch = {name: tf.constant(np.stack([t[name] for t in targets])) for name in targets[0]}
+        found.append(targets(task, segment, (first, length), bootstrap))
+        seen.append(features[first + np.minimum(steps, length - 1)])
+        masks.append((steps < length) & (np.resize(rows(segment, "flags", first, length), len(steps)) & RESET == 0))
+    batch = {name: tf.constant(np.stack([t[name] for t in found])) for name in found[0]}
     batch["mask"] = tf.constant(np.array(masks, np.float32))
     return task.returns(tf.constant(np.array(seen)), batch).numpy(), np.array(masks)
 
 
-def slow_return(replay, t, end, features, value, discount, reward):
+def slow_return(segment, t, end, features, value, discount, reward):
     """`R_t = (1 - gamma) r_{t+1} + gamma R_{t+1}`; r is the activation of the next state, or how far it moved."""
     r = (1 - discount) * (features[t + 1] if reward == "activation" else np.abs(features[t + 1] - features[t]))
-    if replay.get("flags", t, 1)[0] & TERMINATED:
+    if rows(segment, "flags", t, 1)[0] & TERMINATED:
         return r
-    following = value[end] if t + 1 == end else slow_return(replay, t + 1, end, features, value, discount, reward)
+    following = value[end] if t + 1 == end else slow_return(segment, t + 1, end, features, value, discount, reward)
     return r + discount * following
 
 
 @pytest.mark.parametrize("reward", ["activation", "change"])
 def test_returns_against_the_recursion(reward):
     task = FeatureControl(discount=0.8, reward=reward)
-    replay = synthetic_segment(VECTOR, {}, 79).agent(0)  # the ring has not come round: steps are rows
+    segment = synthetic_segment(VECTOR, {}, 79)  # the ring has not come round: steps are rows
     rng = np.random.default_rng(0)
     features = rng.normal(size=(90, UNITS)).astype(np.float32)
     value = rng.normal(size=(90, UNITS)).astype(np.float32)
-    sequences = [task.sample(replay, rng) for _ in range(200)]
-    returns, masks = learned(task, replay, sequences, features, value)
+    sequences = draws(task, segment, 200)
+    returns, masks = learned(task, segment, sequences, features, value)
     ends = set()
     for (first, length), of_sequence, mask in zip(sequences, returns, masks, strict=True):
         assert mask.tolist() == [row < length for row in range(VECTOR.t_max)]  # of one episode, no reset in it
         for t in range(length):
-            wanted = slow_return(replay, first + t, first + length, features, value, 0.8, reward)
+            wanted = slow_return(segment, first + t, first + length, features, value, 0.8, reward)
             np.testing.assert_allclose(of_sequence[t], wanted, rtol=1e-4, atol=1e-5)
         assert not of_sequence[length:].any()
-        ends.add((length, int(replay.get("flags", first + length - 1, 1)[0] & (TERMINATED | TRUNCATED))))
+        ends.add((length, int(rows(segment, "flags", first + length - 1, 1)[0] & (TERMINATED | TRUNCATED))))
     assert {(4, 0), (1, TERMINATED), (1, TRUNCATED), (4, TERMINATED), (4, TRUNCATED)} <= ends
 
 
 def test_terminal_step_by_hand():
-    replay = make_replay(VECTOR, episodes("--T ---"))
+    segment = make_segment(VECTOR, episodes("--T ---"))
     features = np.array([[1], [2], [4], [8], [16], [32], [64], [128]], np.float32)
     value = np.full((8, 1), 1000, np.float32)
-    returns, _ = learned(TASK, replay, [(1, 2)], features, value)  # steps 1 and 2; step 2 terminates, 3 is its RESET
+    returns, _ = learned(TASK, segment, [(1, 2)], features, value)  # steps 1 and 2; step 2 terminates, 3 is its RESET
     assert returns[0, :, 0].tolist() == [2 + 0.5 * 4, 4, 0, 0]  # the final observation counts, its value does not
-    change, _ = learned(FeatureControl(discount=0.5, reward="change"), replay, [(1, 2)], features, value)
+    change, _ = learned(FeatureControl(discount=0.5, reward="change"), segment, [(1, 2)], features, value)
     assert change[0, :, 0].tolist() == [1 + 0.5 * 2, 2, 0, 0]
 
 
 def test_truncated_step_by_hand():
-    replay = make_replay(VECTOR, episodes("--t ---"))
+    segment = make_segment(VECTOR, episodes("--t ---"))
     features = np.array([[1], [2], [4], [8], [16], [32], [64], [128]], np.float32)
-    returns, _ = learned(TASK, replay, [(1, 2)], features, np.full((8, 1), 1000, np.float32))
+    returns, _ = learned(TASK, segment, [(1, 2)], features, np.full((8, 1), 1000, np.float32))
     assert returns[0, :, 0].tolist() == [2 + 0.5 * (4 + 500), 4 + 500, 0, 0]
 
 
 def test_sequences_end_with_their_episode():
-    replay = make_replay(VECTOR, episodes("--T -----t -T ------"))
-    rng = np.random.default_rng(0)
-    for _ in range(300):
-        first, length = TASK.sample(replay, rng)
-        flags = replay.get("flags", first, length)
+    segment = make_segment(VECTOR, episodes("--T -----t -T ------"))
+    for first, length in draws(TASK, segment, 300):
+        flags = rows(segment, "flags", first, length)
         assert not (flags[:-1] & (TERMINATED | TRUNCATED)).any() and not (flags & RESET).any()
         ended = flags[-1] & (TERMINATED | TRUNCATED)
-        assert ended or length == 4 or first + length == replay.end
-    assert TASK.sample(make_replay(VECTOR, episodes("---")), rng) is None
+        assert ended or length == 4 or first + length == segment.end[0]
+    assert draws(TASK, make_segment(VECTOR, episodes("---"))) == [None]
 
 
 def test_bootstrap_is_the_best_action_and_the_activation():

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
-from rings import VECTOR, episodes, make_replay
+from rings import VECTOR, episodes, make_segment, targets
 
-from gunreal.tasks.base import ReplaySequence
 from gunreal.tasks.multi_horizon import MultiHorizon
 from gunreal.tasks.value_replay import ValueReplay
 
@@ -11,14 +10,14 @@ TASK = MultiHorizon(discounts=(0.0, 0.5, 0.9))
 
 def test_returns_of_every_discount_are_those_of_value_replay():
     rewards = np.random.default_rng(0).normal(size=12)
-    replay = make_replay(VECTOR, episodes("--T ---t ---"), rewards)
-    for sequence in (ReplaySequence(0, 4), ReplaySequence(4, 3), ReplaySequence(8, 2)):
-        returns = TASK.targets(replay, sequence, np.float32([1, 2, 3]))["returns"]
+    segment = make_segment(VECTOR, episodes("--T ---t ---"), rewards)
+    for sequence in ((0, 4), (4, 3), (8, 2)):
+        returns = targets(TASK, segment, sequence, [1, 2, 3])["returns"]
         assert returns.shape == (4, 3) and returns.dtype == np.float32
         for place, discount in enumerate(TASK.discounts):
             spec = VECTOR._replace(discount=discount)
-            alone = make_replay(spec, episodes("--T ---t ---"), rewards)
-            wanted = ValueReplay().targets(alone, sequence, np.float32(place + 1))["returns"]
+            alone = make_segment(spec, episodes("--T ---t ---"), rewards)
+            wanted = targets(ValueReplay(), alone, sequence, place + 1)["returns"]
             np.testing.assert_allclose(returns[:, place], wanted, rtol=1e-6)
 
 

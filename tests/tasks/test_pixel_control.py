@@ -2,12 +2,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from rings import episodes, make_replay
+from rings import draws, episodes, make_segment, rows, targets
 
 from gunreal.experience.replay import RESET, TERMINATED
 from gunreal.experience.spec import Spec
 from gunreal.experience.synthetic import synthetic_segment
-from gunreal.tasks.base import ReplaySequence
 from gunreal.tasks.pixel_control import PixelControl, pixel_change
 
 ATARI = Spec((1, 84, 84), 4, "uint8", num_actions=6)
@@ -48,7 +47,7 @@ def test_pixel_change_against_loops(frame, cell, corner, grid):
     assert (task.cell_size(spec), task.grid(spec)) == (cell, grid)
     assert corner == tuple((size - cells * cell) // 2 for size, cells in zip(frame[1:], grid, strict=True))
     frames = np.random.default_rng(0).integers(256, size=(3, *frame)).astype(np.uint8)
-    changes = pixel_change(frames, cell, grid)
+    (changes,) = pixel_change(frames[None], cell, grid)
     assert changes.dtype == np.float32 and changes.shape == (2, *grid)
     for change, older, newer in zip(changes, frames, frames[1:], strict=False):
         np.testing.assert_allclose(change, slow_change(older, newer, cell, *corner, *grid), rtol=1e-5)
@@ -79,16 +78,16 @@ def test_every_derived_geometry_fits_its_frame_and_its_head():
 def test_pixel_change_of_black_to_white_is_one(channels, cell):
     frames = np.zeros((3, channels, 4 * cell, 4 * cell), np.uint8)
     frames[1] = 255
-    np.testing.assert_allclose(pixel_change(frames, cell, (4, 4)), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(pixel_change(frames[None], cell, (4, 4)), 1.0, rtol=1e-6)
 
 
 def test_only_the_crop_counts_and_each_cell_by_itself():
     frames = np.zeros((2, 1, 84, 84), np.uint8)
     frames[1, 0, :2] = frames[1, 0, -2:] = 255
     frames[1, 0, :, :2] = frames[1, 0, :, -2:] = 255
-    assert not pixel_change(frames, 4, (20, 20)).any()
+    assert not pixel_change(frames[None], 4, (20, 20)).any()
     frames[1, 0, 2 + 4 * 7 + 3, 2 + 4 * 11] = 255  # a pixel of cell (7, 11)
-    change = pixel_change(frames, 4, (20, 20))[0]
+    change = pixel_change(frames[None], 4, (20, 20))[0, 0]
     assert change[7, 11] == pytest.approx(1 / 16) and change.sum() == pytest.approx(1 / 16)
 
 
@@ -100,37 +99,34 @@ def flat(*values):
 def test_targets_across_a_termination_by_hand():
     # rows 0, 1 (terminates), 2 RESET, 3, 4; the change of row 1 is the one to the final observation in row 2
     frames = flat(0, 51, 204, 0, 255, 0)
-    replay = make_replay(TINY, episodes("-T --"), frames=frames, actions=[1, 0, 1, 1, 0])
-    targets = TASK.targets(replay, ReplaySequence(0, 4), np.full((4, 4), 2, np.float32))
+    segment = make_segment(TINY, episodes("-T --"), frames=frames, actions=[1, 0, 1, 1, 0])
+    found = targets(TASK, segment, (0, 4), np.full((4, 4), 2, np.float32))
     # changes 0.2, 0.6, (0.8: reset), 1.0; gamma 0.5; the bootstrap does not reach rows 0 and 1
     wanted = [0.2 + 0.5 * 0.6, 0.6, 0.8 + 0.5 * 2.0, 1.0 + 0.5 * 2]
-    np.testing.assert_allclose(targets["returns"], np.array(wanted)[:, None, None] * np.ones((4, 4)), rtol=1e-6)
-    assert targets["action"].tolist() == [1, 0, 1, 1] and targets["action"].dtype == np.int32
+    np.testing.assert_allclose(found["returns"], np.array(wanted)[:, None, None] * np.ones((4, 4)), rtol=1e-6)
+    assert found["action"].tolist() == [1, 0, 1, 1] and found["action"].dtype == np.int32
 
 
 def test_targets_of_a_truncated_sequence_by_hand():
     frames = flat(0, 51, 204, 0, 255, 0)
-    replay = make_replay(TINY, episodes("-t --"), frames=frames, actions=[1, 1, 0, 0, 0])
-    assert replay.sequence_length(0, 4) == 2
+    segment = make_segment(TINY, episodes("-t --"), frames=frames, actions=[1, 1, 0, 0, 0])
     bootstrap = np.arange(16, dtype=np.float32).reshape(4, 4)
-    targets = TASK.targets(replay, ReplaySequence(0, 2), bootstrap)
-    np.testing.assert_allclose(targets["returns"][1], 0.6 + 0.5 * bootstrap, rtol=1e-6)
-    np.testing.assert_allclose(targets["returns"][0], 0.2 + 0.5 * (0.6 + 0.5 * bootstrap), rtol=1e-6)
-    assert not targets["returns"][2:].any() and targets["action"].tolist() == [1, 1, 0, 0]
+    found = targets(TASK, segment, (0, 2), bootstrap)
+    np.testing.assert_allclose(found["returns"][1], 0.6 + 0.5 * bootstrap, rtol=1e-6)
+    np.testing.assert_allclose(found["returns"][0], 0.2 + 0.5 * (0.6 + 0.5 * bootstrap), rtol=1e-6)
+    assert not found["returns"][2:].any() and found["action"].tolist() == [1, 1, 0, 0]
 
 
 @pytest.mark.parametrize(("channels", "stack"), [(1, 2), (3, 1), (3, 4)])
 def test_returns_against_the_sum_written_out(channels, stack):
     spec = Spec((channels, 12, 16), stack, "uint8", 3, t_max=5)
     task = PixelControl(discount=0.9, cell=2)
-    replay = synthetic_segment(spec, {}, 400).agent(0)
-    rng = np.random.default_rng(0)
-    for _ in range(100 // channels):
-        first, length = sequence = task.sample(replay, rng)
+    segment, rng = synthetic_segment(spec, {}, 400), np.random.default_rng(0)
+    for first, length in draws(task, segment, 100 // channels):
         bootstrap = rng.random((6, 8), np.float32)
-        returns = task.targets(replay, sequence, bootstrap)["returns"]
+        returns = targets(task, segment, (first, length), bootstrap)["returns"]
         assert returns.shape == (5, 6, 8)
-        frames, flags = replay.get("frame", first, length + 1), replay.get("flags", first, length)
+        frames, flags = rows(segment, "frame", first, length + 1), rows(segment, "flags", first, length)
         for step in range(length):
             if flags[step] & RESET:
                 continue
@@ -149,19 +145,17 @@ def test_rgb_targets_are_those_of_the_papers_preprocessing(stack):
     to a gray frame of differences; the average of each 4x4 group of its pixels."""
     spec = Spec((3, 84, 84), stack, "uint8", 3, t_max=4)
     task = PixelControl()
-    replay = synthetic_segment(spec, {}, 60).agent(0)
-    rng = np.random.default_rng(0)
-    sequences = [task.sample(replay, rng) for _ in range(20)]
-    first, length = sequence = next(s for s in sequences if s.length == 4)
+    segment = synthetic_segment(spec, {}, 60)
+    first, length = sequence = next(pair for pair in draws(task, segment, 20) if pair[1] == 4)
     bootstrap = np.random.default_rng(1).random((20, 20), np.float32)
-    crops = replay.get("frame", first, length + 1)[:, :, 2:82, 2:82].astype(np.float64) / 255
+    crops = rows(segment, "frame", first, length + 1)[:, :, 2:82, 2:82].astype(np.float64) / 255
     returns, wanted = bootstrap, []
     for t in reversed(range(length)):
         gray = np.abs(crops[t + 1] - crops[t]).mean(axis=0)
         change = np.array([[gray[y : y + 4, x : x + 4].mean() for x in range(0, 80, 4)] for y in range(0, 80, 4)])
-        returns = change + (0.0 if replay.get("flags", first + t, 1)[0] & TERMINATED else 0.9) * returns
+        returns = change + (0.0 if rows(segment, "flags", first + t, 1)[0] & TERMINATED else 0.9) * returns
         wanted.insert(0, returns)
-    np.testing.assert_allclose(task.targets(replay, sequence, bootstrap)["returns"], wanted, rtol=1e-5)
+    np.testing.assert_allclose(targets(task, segment, sequence, bootstrap)["returns"], wanted, rtol=1e-5)
 
 
 def test_bootstrap_is_the_best_action_of_each_cell():

@@ -1,29 +1,23 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from rings import VECTOR, episodes, make_replay
+from rings import VECTOR, draws, episodes, make_segment, rows, targets
 
 from gunreal.experience.replay import FIRST, RESET
 from gunreal.experience.synthetic import synthetic_segment
-from gunreal.tasks.base import ReplaySequence
 from gunreal.tasks.reward_prediction import RewardPrediction
 
 TASK = RewardPrediction()
 
 
-def draw(replay, count, seed=0):
-    rng = np.random.default_rng(seed)
-    return [TASK.sample(replay, rng) for _ in range(count)]
-
-
-def thirds(replay, count):
-    return np.array([draw.first + 2 for draw in draw(replay, count)])
+def thirds(segment, count):
+    return np.array([first + 2 for first, _ in draws(TASK, segment, count)])
 
 
 def test_half_of_the_draws_are_rewarding_however_rare_rewards_are():
     rewards = np.zeros(80)
     rewards[[17, 61]] = 1, -1
-    steps = thirds(make_replay(VECTOR, episodes("-" * 80), rewards), 4000)
+    steps = thirds(make_segment(VECTOR, episodes("-" * 80), rewards), 4000)
     counts = np.bincount(steps, minlength=80)
     rewarding = counts[17] + counts[61]
     assert abs(rewarding - 2000) < 5 * 1000**0.5  # five standard deviations
@@ -35,48 +29,48 @@ def test_half_of_the_draws_are_rewarding_however_rare_rewards_are():
 def test_half_of_the_draws_are_not_rewarding_however_common_rewards_are():
     rewards = np.ones(80)
     rewards[40] = 0
-    steps = thirds(make_replay(VECTOR, episodes("-" * 80), rewards), 2000)
+    steps = thirds(make_segment(VECTOR, episodes("-" * 80), rewards), 2000)
     assert abs((steps == 40).sum() - 1000) < 5 * 500**0.5
 
 
 @pytest.mark.parametrize("reward", [0.0, 2.0])
 def test_a_missing_kind_of_reward_is_replaced_by_the_other(reward):
-    steps = thirds(make_replay(VECTOR, episodes("-" * 12), np.full(12, reward)), 500)
+    steps = thirds(make_segment(VECTOR, episodes("-" * 12), np.full(12, reward)), 500)
     assert set(steps) == set(range(2, 12))
 
 
 def test_three_frames_are_of_one_episode_and_the_terminal_reward_counts():
     flags = episodes("--T -T ---t ---")  # rows 0 1 2T 3R | 4 5T 6R | 7 8 9 10t 11R | 12 13 14
     rewards = np.ones(15)
-    replay = make_replay(VECTOR, flags, rewards)
-    assert set(thirds(replay, 500)) == {2, 9, 10, 14}
-    assert TASK.targets(replay, ReplaySequence(0, 3), None)["class"] == 1  # the terminating step's reward
+    segment = make_segment(VECTOR, flags, rewards)
+    assert set(thirds(segment, 500)) == {2, 9, 10, 14}
+    assert targets(TASK, segment, (0, 3))["class"] == 1  # the terminating step's reward
 
 
 def test_draws_of_random_experience():
-    replay = synthetic_segment(VECTOR._replace(t_max=10), {}, 1000).agent(0)
-    for first, length in draw(replay, 500):
-        assert length == 3 and replay.oldest <= first and first + 3 <= replay.end
-        flags = replay.get("flags", first, 3)
+    segment = synthetic_segment(VECTOR._replace(t_max=10), {}, 1000)
+    for first, length in draws(TASK, segment, 500):
+        assert length == 3 and 1000 - segment.layout.replay_size <= first and first + 3 <= 1000
+        flags = rows(segment, "flags", first, 3)
         assert not (flags & RESET).any() and not (flags[1:] & FIRST).any()
 
 
 def test_nothing_suitable():
-    assert draw(make_replay(VECTOR, []), 10) == [None] * 10
-    assert draw(make_replay(VECTOR, episodes("--")), 10) == [None] * 10
-    assert draw(make_replay(VECTOR, episodes("-T -t T T -T -")), 10) == [None] * 10
-    assert set(draw(make_replay(VECTOR, episodes("---")), 10)) == {ReplaySequence(0, 3)}
+    assert draws(TASK, make_segment(VECTOR, []), 10) == [None] * 10
+    assert draws(TASK, make_segment(VECTOR, episodes("--")), 10) == [None] * 10
+    assert draws(TASK, make_segment(VECTOR, episodes("-T -t T T -T -")), 10) == [None] * 10
+    assert set(draws(TASK, make_segment(VECTOR, episodes("---")), 10)) == {(0, 3)}
 
 
 def test_the_oldest_frames_are_not_left_behind_when_the_ring_wraps():
-    replay = make_replay(VECTOR, episodes("-" * 300), replay_size=20)
-    assert set(thirds(replay, 1000)) == set(range(282, 300))
+    segment = make_segment(VECTOR, episodes("-" * 300), replay_size=20)
+    assert set(thirds(segment, 1000)) == set(range(282, 300))
 
 
 @pytest.mark.parametrize(("reward", "wanted"), [(0, 0), (0.01, 1), (7, 1), (-0.5, 2)])
 def test_class_is_the_sign_of_the_reward_behind_the_third_frame(reward, wanted):
-    replay = make_replay(VECTOR, episodes("-----"), [1, -1, 1, reward, -1])
-    target = TASK.targets(replay, ReplaySequence(1, 3), None)["class"]
+    segment = make_segment(VECTOR, episodes("-----"), [1, -1, 1, reward, -1])
+    target = targets(TASK, segment, (1, 3))["class"]
     assert target == wanted and target.shape == () and target.dtype == np.int32
 
 

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from rings import VECTOR, episodes, make_replay
+from rings import VECTOR, episodes, make_segment, targets
 
-from gunreal.tasks.base import ReplaySequence
 from gunreal.tasks.self_imitation import SelfImitation
 from gunreal.tasks.value_replay import ValueReplay
 
@@ -11,11 +10,10 @@ TASK = SelfImitation(value_weight=0.5)
 
 
 def test_targets_are_those_of_value_replay_and_the_actions():
-    replay = make_replay(VECTOR, episodes("-T --"), [1, 0.5, 0, 5, 0], actions=[2, 1, 0, 1, 2])
-    sequence, bootstrap = ReplaySequence(0, 3), np.float32(2)
-    targets = TASK.targets(replay, sequence, bootstrap)
-    assert targets["action"].tolist() == [2, 1, 0, 0] and targets["action"].dtype == np.int32
-    np.testing.assert_array_equal(targets["returns"], ValueReplay().targets(replay, sequence, bootstrap)["returns"])
+    segment = make_segment(VECTOR, episodes("-T --"), [1, 0.5, 0, 5, 0], actions=[2, 1, 0, 1, 2])
+    found, of_values = (targets(task, segment, (0, 3), 2) for task in (TASK, ValueReplay()))
+    assert found["action"].tolist() == [2, 1, 0, 0] and found["action"].dtype == np.int32
+    np.testing.assert_array_equal(found["returns"], of_values["returns"])
 
 
 def test_loss_against_the_papers_formula():

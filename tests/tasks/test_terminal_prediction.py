@@ -1,25 +1,24 @@
 import numpy as np
 import pytest
-from rings import VECTOR, episodes, make_replay
+from rings import VECTOR, episodes, make_segment, targets
 
-from gunreal.tasks.base import ReplaySequence
 from gunreal.tasks.terminal_prediction import TerminalPrediction
 
 TASK = TerminalPrediction(discount=0.5)
 
 
-def targets(flags, sequence, bootstrap):
-    return TASK.targets(make_replay(VECTOR, episodes(flags)), sequence, np.float32(bootstrap))["returns"].tolist()
+def returns(flags, sequence, bootstrap):
+    return targets(TASK, make_segment(VECTOR, episodes(flags)), sequence, bootstrap)["returns"].tolist()
 
 
 def test_targets_are_the_discounted_termination():
     # rows 0 to 2 end with a termination, row 3 is RESET, and row 4 belongs to the next episode
-    assert targets("--T --", ReplaySequence(0, 3), 0.8) == [0.25, 0.5, 1, 0]
-    assert targets("--T --", ReplaySequence(2, 4), 0.8) == pytest.approx([1, 0.1, 0.2, 0.4])
+    assert returns("--T --", (0, 3), 0.8) == [0.25, 0.5, 1, 0]
+    assert returns("--T --", (2, 4), 0.8) == pytest.approx([1, 0.1, 0.2, 0.4])
 
 
 def test_a_truncated_episode_bootstraps():
-    assert targets("--t --", ReplaySequence(0, 3), 0.8) == pytest.approx([0.1, 0.2, 0.4, 0])
+    assert returns("--t --", (0, 3), 0.8) == pytest.approx([0.1, 0.2, 0.4, 0])
 
 
 def test_loss_is_the_cross_entropy():

@@ -1,84 +1,75 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from rings import VECTOR, episodes, make_replay
+from rings import VECTOR, draws, episodes, make_segment, rows, targets
 
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED
 from gunreal.experience.synthetic import synthetic_segment
-from gunreal.tasks.base import ReplaySequence
 from gunreal.tasks.value_replay import ValueReplay
 
 TASK = ValueReplay()
 
 
-def targets(flags, rewards, sequence, bootstrap, spec=VECTOR):
-    return TASK.targets(make_replay(spec, flags, rewards), sequence, np.float32(bootstrap))["returns"].tolist()
+def returns(flags, rewards, sequence, bootstrap, spec=VECTOR):
+    return targets(TASK, make_segment(spec, flags, rewards), sequence, bootstrap)["returns"].tolist()
 
 
 def test_returns_include_the_terminal_reward_but_not_the_bootstrap():
     # rows: 0, 1 terminates with reward 0.5, 2 RESET, 3 the next episode with reward 5, clipped to 1; gamma 0.5
     rewards = [1, 0.5, 0, 5, 0]
-    assert targets(episodes("-T --"), rewards, ReplaySequence(0, 4), 2) == [1.25, 0.5, 1.0, 2.0]
+    assert returns(episodes("-T --"), rewards, (0, 4), 2) == [1.25, 0.5, 1.0, 2.0]
 
 
 def test_truncation_bootstraps_and_the_rest_is_padding():
-    replay = make_replay(VECTOR, episodes("-t --"), [1, 1, 0, 1, 1])
-    assert replay.sequence_length(0, 4) == 2
-    assert targets(episodes("-t --"), [1, 1, 0, 1, 1], ReplaySequence(0, 2), 4) == [1 + 0.5 * 3, 1 + 0.5 * 4, 0, 0]
+    assert returns(episodes("-t --"), [1, 1, 0, 1, 1], (0, 2), 4) == [1 + 0.5 * 3, 1 + 0.5 * 4, 0, 0]
 
 
 def test_rewards_are_clipped_as_the_spec_says():
-    assert targets(episodes("----"), [-7, 0, 0, 0], ReplaySequence(0, 1), 0) == [-1, 0, 0, 0]
+    assert returns(episodes("----"), [-7, 0, 0, 0], (0, 1), 0) == [-1, 0, 0, 0]
     unclipped = VECTOR._replace(reward_clip=0)
-    assert targets(episodes("----"), [-7, 0, 0, 0], ReplaySequence(0, 1), 0, unclipped) == [-7, 0, 0, 0]
+    assert returns(episodes("----"), [-7, 0, 0, 0], (0, 1), 0, unclipped) == [-7, 0, 0, 0]
 
 
-def slow_return(replay, step, last, bootstrap):
+def slow_return(segment, step, last, bootstrap):
     """`R_t = sum_i gamma^i r_{t+i+1} + gamma^n V(s_{t+n})`, term by term, up to the episode's termination."""
     total, factor = 0.0, 1.0
     for t in range(step, last + 1):
-        total += factor * float(replay.get("reward", t, 1)[0])
-        if replay.get("flags", t, 1)[0] & TERMINATED:
+        total += factor * float(rows(segment, "reward", t, 1)[0])
+        if rows(segment, "flags", t, 1)[0] & TERMINATED:
             return total
         factor *= VECTOR.discount
     return total + factor * bootstrap
 
 
 def test_returns_against_the_sum_written_out():
-    replay = synthetic_segment(VECTOR, {}, 300).agent(0)
-    rng = np.random.default_rng(0)
-    for _ in range(300):
-        first, length = sequence = TASK.sample(replay, rng)
+    segment, rng = synthetic_segment(VECTOR, {}, 300), np.random.default_rng(0)
+    for first, length in draws(TASK, segment, 300):
         bootstrap = np.float32(rng.normal())
-        returns = TASK.targets(replay, sequence, bootstrap)["returns"]
+        returns = targets(TASK, segment, (first, length), bootstrap)["returns"]
         assert returns.shape == (4,) and returns.dtype == np.float32
         for step in range(first, first + length):
-            if not replay.get("flags", step, 1)[0] & RESET:
-                wanted = slow_return(replay, step, first + length - 1, float(bootstrap))
+            if not rows(segment, "flags", step, 1)[0] & RESET:
+                wanted = slow_return(segment, step, first + length - 1, float(bootstrap))
                 np.testing.assert_allclose(returns[step - first], wanted, rtol=1e-5, atol=1e-6)
         assert not returns[length:].any()
 
 
 def test_starts_are_uniform_over_the_steps_that_are_learned_from():
-    replay = make_replay(VECTOR, episodes("--T -t ---- --T --"))
-    rng = np.random.default_rng(0)
-    draws = [TASK.sample(replay, rng) for _ in range(8000)]
-    flags = replay.get("flags", 0, replay.end)
-    counts = np.bincount([draw.first for draw in draws], minlength=replay.end)
+    segment = make_segment(VECTOR, flags := np.array(episodes("--T -t ---- --T --")))
+    drawn = draws(TASK, segment, 8000)
+    counts = np.bincount([first for first, _ in drawn], minlength=len(flags))
     allowed = flags & RESET == 0
     assert not counts[~allowed].any()
     expected = 8000 / allowed.sum()
     assert np.abs(counts[allowed] - expected).max() < 5 * expected**0.5
-    for first, length in draws[:200]:
-        assert 1 <= length <= 4 and first + length <= replay.end
+    for first, length in drawn[:200]:
+        assert 1 <= length <= 4 and first + length <= len(flags)
         assert not (flags[first : first + length - 1] & TRUNCATED).any()
 
 
 def test_nothing_to_sample_until_there_are_t_max_steps():
-    rng = np.random.default_rng(0)
-    assert TASK.sample(make_replay(VECTOR, []), rng) is None
-    assert TASK.sample(make_replay(VECTOR, episodes("---")), rng) is None
-    assert TASK.sample(make_replay(VECTOR, episodes("----")), rng) is not None
+    assert draws(TASK, make_segment(VECTOR, [])) == draws(TASK, make_segment(VECTOR, episodes("---"))) == [None]
+    assert draws(TASK, make_segment(VECTOR, episodes("----"))) != [None]
 
 
 def test_loss_and_gradient_by_hand():
