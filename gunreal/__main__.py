@@ -30,6 +30,7 @@ COMMANDS = {
     "export": "Write the policy of a run for other programs, as .keras or .onnx",
     "sweep": "Train several settings with several seeds, and compare them",
     "compare": "Compare the scores of settings over seeds and environments",
+    "check": "Check a task or a network of your own",
     "plot": "Draw the learning curves of runs",
     "runs": "List runs and their scores",
     **LISTS,

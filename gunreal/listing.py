@@ -25,9 +25,9 @@ from gunreal.tasks import registry
 
 _WIDTH = 100
 _ABOUT = {
-    "tasks": "Lists auxiliary tasks and their options.\n"
+    "tasks": "Lists auxiliary tasks and their options, or describes those that are named.\n"
     "With --env, the list says which tasks fit the environment. All flags of `gunreal train` are accepted.",
-    "networks": "Lists networks and their options.",
+    "networks": "Lists networks and their options, or describes those that are named.",
     "envs": "Lists environments by family, and how to install those that are missing.",
 }
 # Gymnasium's own environments with discrete actions and observations that the library can learn from.
@@ -45,22 +45,29 @@ def main(name: str, argv: Sequence[str]) -> int:
       ConfigError: the command line is invalid.
     """
     program, *words = argv
-    shown = "tasks [--env ID] [--tasks module:Class] [--flag value] ..." if name == "tasks" else name
+    flag = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
+    named, words = (words[:flag], words[flag:]) if name != "envs" else ([], words)
+    shown = {"tasks": "tasks [NAME ...] [--env ID] [--tasks module:Class] [--flag value] ..."}
+    shown["networks"] = "networks [NAME ...]"
     if "--help" in words or "-h" in words:
-        print(f"usage: {program.removesuffix(name)}{shown}\n\n{_ABOUT[name]}")
+        print(f"usage: {program.removesuffix(name)}{shown.get(name, name)}\n\n{_ABOUT[name]}")
         return 0
     if name == "tasks":
-        config, extras = flags.from_flags(argv)
-        print("\n\n".join(tasks(config if "env" in extras.given else None, config.tasks, config.task)), flush=True)
+        config, extras = flags.from_flags([program, *words])
+        fit = config if "env" in extras.given else None
+        print("\n\n".join(tasks(fit, config.tasks, config.task, named)), flush=True)
         return 0
     if words:
         raise ConfigError(f"unexpected argument {words[0]!r}; write {program}")
-    print("\n\n".join(networks() if name == "networks" else envs()), flush=True)
+    print("\n\n".join(networks(named) if name == "networks" else envs()), flush=True)
     return 0
 
 
 def tasks(
-    config: Config | None = None, given: Iterable[str] = (), options: registry.Options | None = None
+    config: Config | None = None,
+    given: Iterable[str] = (),
+    options: registry.Options | None = None,
+    named: Sequence[str] = (),
 ) -> Iterator[str]:
     """A paragraph about every task. With a configuration, it says whether the task fits the environment.
 
@@ -68,16 +75,17 @@ def tasks(
       config: the configuration with the environment.
       given: names of tasks to list in addition to the installed ones, such as "module:Class".
       options: options by the name of the task, to show in place of the defaults.
+      named: names of tasks to describe in full, in place of the list.
 
     Raises:
-      ConfigError: the environment cannot be opened.
+      ConfigError: the environment cannot be opened, or there is no task with one of these names.
     """
-    return _plugins(registry.TASK, None if config is None else _fit(config), given, options)
+    return _plugins(registry.TASK, None if config is None else _fit(config), given, options, named)
 
 
-def networks() -> Iterator[str]:
-    """A paragraph about every installed network."""
-    return _plugins(NETWORK)
+def networks(named: Sequence[str] = ()) -> Iterator[str]:
+    """A paragraph about every installed network, or a full description of those that are named."""
+    return _plugins(NETWORK, named=named)
 
 
 def _plugins(
@@ -85,22 +93,28 @@ def _plugins(
     verdict: Callable[[type], str] | None = None,
     given: Iterable[str] = (),
     options: registry.Options | None = None,
+    named: Sequence[str] = (),
 ) -> Iterator[str]:
     installed = plugins.available(kind)
-    for name in [*sorted(installed), *(name for name in given if name not in installed)]:
+    for name in named or [*sorted(installed), *(name for name in given if name not in installed)]:
         try:
             cls = plugins.load_class(kind, name)
             values = (options or {}).get(cls.name, {})
             if values:
                 plugins.build(kind, cls, values)  # which refuses unknown options
         except ConfigError as error:
+            if named:
+                raise
             yield f"{name}\n  cannot be used: {error}"
             continue
         origin = name
         if point := installed.get(name):
             origin = f"{point.dist.name if point.dist else 'gunreal'}, {point.value}"
-        lines = [f"{cls.name}: {_first_line(cls)}", f"options: {', '.join(_options(cls, values)) or 'none'}"]
-        lines += [f"from: {origin}", *([verdict(cls)] if verdict else [])]
+        about = inspect.getdoc(cls) or "no description"
+        about = textwrap.indent(about, "  ").strip() if named else about.partition("\n")[0]
+        lines = [f"{cls.name}: {about}" + "\n" * bool(named)]
+        lines += [f"options: {', '.join(_options(cls, values)) or 'none'}", f"from: {origin}"]
+        lines += [verdict(cls)] if verdict else []
         yield "\n  ".join(lines)
 
 
@@ -130,10 +144,6 @@ def _options(cls: type, given: Mapping[str, Any]) -> Iterator[str]:
     for name, default in plugins.defaults(cls).items():
         value = given.get(name, default)
         yield name if value is dataclasses.MISSING else f"{name}={value!r}"
-
-
-def _first_line(cls: type) -> str:
-    return (inspect.getdoc(cls) or "no description").partition("\n")[0]
 
 
 def envs() -> Iterator[str]:

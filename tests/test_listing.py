@@ -36,6 +36,17 @@ def test_networks_have_a_description_and_their_options():
     assert "options: hidden=256, width=1" in found["impala"]
 
 
+def test_plugins_that_are_named_are_described_in_full(capsys):
+    assert listing.main("tasks", ["gunreal tasks", "pc", "broken_tasks:Recording"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("pc: n-step Q-learning") and "\n    cell: side of a cell, in pixels." in out
+    assert "\n  options: weight=0.01, discount=0.9, cell=0\n" in out and "rp: Stores a field of its own" in out
+    assert listing.main("networks", ["gunreal networks", "mlp"]) == 0
+    assert capsys.readouterr().out.startswith("mlp: ")
+    with pytest.raises(ConfigError, match="unknown task 'nope'"):
+        listing.main("tasks", ["gunreal tasks", "nope"])
+
+
 def test_tasks_that_fit_an_environment():
     found = paragraphs(listing.tasks(Config(env="CartPole-v1")))
     assert found["vr"].endswith("\n  fits CartPole-v1")
@@ -79,7 +90,7 @@ def test_a_verdict_depends_on_the_options_of_the_task():
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help(capsys, flag):
     assert listing.main("tasks", ["gunreal tasks", flag]) == 0
-    assert capsys.readouterr().out.startswith("usage: gunreal tasks [--env ID] [--tasks module:Class]")
+    assert capsys.readouterr().out.startswith("usage: gunreal tasks [NAME ...] [--env ID] [--tasks module:Class]")
 
 
 def test_an_environment_that_does_not_exist():

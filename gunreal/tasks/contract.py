@@ -19,6 +19,8 @@ from gunreal.experience.sequences import DRAWS, Sequences
 from gunreal.experience.spec import Spec
 from gunreal.experience.synthetic import synthetic_segment
 from gunreal.learning import devices
+from gunreal.learning.architecture import Architecture
+from gunreal.learning.registry import named
 from gunreal.tasks import calls
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.loss_contract import Learning, drawn, expect
@@ -39,7 +41,13 @@ target_arrays(task, spec, bootstrap)
 """
 
 
-def check_task(task: AuxiliaryTask | type[AuxiliaryTask], spec: Spec = IMAGES, **options: Any) -> None:
+def check_task(
+    task: AuxiliaryTask | type[AuxiliaryTask],
+    spec: Spec = IMAGES,
+    *,
+    network: str | Architecture | None = None,
+    **options: Any,
+) -> None:
     """Checks on random experience that a task follows every rule of `gunreal.tasks.base`.
 
     The check takes a few seconds. It builds a small network with Keras's current backend and does one update. With
@@ -48,11 +56,13 @@ def check_task(task: AuxiliaryTask | type[AuxiliaryTask], spec: Spec = IMAGES, *
     Args:
       task: the class of the task, or an instance.
       spec: interface of the environment. The default is small gray images.
+      network: network to check the task with, such as "impala", instead of the small ones. It sets the spec's `state`.
       **options: options of the task, if `task` is a class.
 
     Raises:
       AssertionError: the task breaks a rule. The message describes the first broken rule in one line.
-      ValueError: `task.check` rejects `spec`, or its images are too small for the network.
+      ConfigError: there is no such network.
+      ValueError: `task.check` or the network rejects `spec`.
     """
     cls = task if isinstance(task, type) else type(task)
     expect(issubclass(cls, AuxiliaryTask), "the class does not inherit from gunreal.AuxiliaryTask")
@@ -66,14 +76,18 @@ def check_task(task: AuxiliaryTask | type[AuxiliaryTask], spec: Spec = IMAGES, *
     usable = isinstance(name, str) and name.isidentifier() and name not in TASK.reserved
     expect(usable, f"name is {name!r}: choose an identifier other than {', '.join(TASK.reserved)}")
     expect(task.features in _SEEN, f"features is {task.features!r}: choose one of {', '.join(_SEEN)}")
-    task.check(spec)
     devices.select_any()
+    if isinstance(network, str):
+        network = named(network)
+    if network is not None:
+        spec = spec._replace(state=network.state())
+    task.check(spec)
     try:
         recorded_fields([task], spec)
         _check_sampling(task, spec)
-        _check_learning(task, spec)
+        _check_learning(task, spec, network)
         recurrent = spec._replace(state=_STATE)
-        if spec.is_image and not spec.state and _fits(task, recurrent):
+        if network is None and spec.is_image and not spec.state and _fits(task, recurrent):
             _check_learning(task, recurrent)
     except ConfigError as error:  # of one of its methods
         raise AssertionError(str(error)) from error
@@ -87,8 +101,8 @@ def _fits(task: AuxiliaryTask, spec: Spec) -> bool:
     return True
 
 
-def _check_learning(task: AuxiliaryTask, spec: Spec) -> None:
-    learning = Learning(task, spec)
+def _check_learning(task: AuxiliaryTask, spec: Spec, network: Architecture | None = None) -> None:
+    learning = Learning(task, spec, network)
     bootstrap = learning.bootstrap(_experience(task, spec, spec.t_max), np.zeros(1, np.int64))
     bootstrap_shape = None if bootstrap is None else bootstrap.shape[1:]
     _check_targets(task, spec, bootstrap_shape)

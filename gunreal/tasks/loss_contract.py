@@ -14,6 +14,7 @@ from gunreal.experience.segment import Segment
 from gunreal.experience.sequences import DRAWS, Sequences
 from gunreal.experience.spec import Spec
 from gunreal.learning import registry
+from gunreal.learning.architecture import Architecture
 from gunreal.learning.mlp import Perceptron
 from gunreal.tasks import calls
 from gunreal.tasks.base import AuxiliaryTask
@@ -51,16 +52,22 @@ class _RecurrentPerceptron(Perceptron):
 
 
 class Learning:
-    """A network with this task only, trained on batches in which the actor-critic learns nothing."""
+    """A network with this task only, trained on batches in which the actor-critic learns nothing.
 
-    def __init__(self, task: AuxiliaryTask, spec: Spec):
+    Args:
+      task: the task.
+      spec: interface of the environment.
+      architecture: the network, or None for a small one.
+    """
+
+    def __init__(self, task: AuxiliaryTask, spec: Spec, architecture: Architecture | None = None):
         from gunreal.learning.backend import make_learner
         from gunreal.learning.network import Network
 
         self.task, self.spec = dataclasses.replace(task, weight=1.0), spec
-        if spec.state and not spec.is_image:
-            architecture: Any = _RecurrentPerceptron(hidden=spec.state)
-        else:
+        if architecture is None and spec.state and not spec.is_image:
+            architecture = _RecurrentPerceptron(hidden=spec.state)
+        elif architecture is None:
             name = "lstm" if spec.state else "small" if spec.is_image else "mlp"
             architecture = registry.named(name, hidden=spec.state // 2 or _HIDDEN)
         architecture.check(spec)
