@@ -10,9 +10,10 @@ from jax import numpy as jnp
 
 from gunreal.config.schema import Config
 from gunreal.device.acting import Actors, with_time_axis
-from gunreal.device.store import Store, read, take
-from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, observations, past
-from gunreal.experience.returns import clip_rewards, generalized_advantages, normalized, rollout_returns
+from gunreal.device.store import Store, read
+from gunreal.experience.replay import observations, past
+from gunreal.experience.returns import normalized
+from gunreal.experience.rollouts import inputs
 from gunreal.experience.spec import Spec
 
 Batch = dict[str, Any]
@@ -34,30 +35,17 @@ def gather(config: Config, spec: Spec, predict: Any, weights: Any, actors: Actor
       group: number of the group.
     """
     steps = (store["end"] - spec.t_max + jnp.arange(spec.t_max))[None]
-    flags = take(store, "flags", group, steps)
-    present = (flags & RESET == 0) & (steps >= 0)
     groups = store["age"].shape[1]
     of_group = jax.tree.map(
         lambda x: x.reshape(-1, groups, *x.shape[1:])[:, group], (actors.stack, with_time_axis(actors.past))
     )
     bootstrap = predict(weights, *of_group)[1]
-    value = take(store, "value", group, steps)
-    value_t = jnp.concatenate([value[:, 1:], bootstrap[:, None]], axis=1)
-    reward = clip_rewards(take(store, "reward", group, steps), spec.reward_clip)
-    discount = jnp.where(flags & TERMINATED, 0.0, spec.discount).astype("float32")
-    truncated = flags & TRUNCATED != 0
-    base = {"action": take(store, "action", group, steps), "mask": present.astype("float32")}
-    log_mu = take(store, "log_mu", group, steps)
-    if config.algorithm == "ppo":
-        advantage = generalized_advantages(reward, discount, truncated, value, value_t, config.gae_lambda)
-        base |= {"returns": advantage + value, "log_mu": log_mu, "advantage": normalized(advantage, base["mask"])}
-    elif config.correction == "vtrace":
-        truncated = truncated.astype("float32")
-        base |= {"reward": reward, "discount": discount, "truncated": truncated, "value_t": value_t, "log_mu": log_mu}
-    else:
-        base |= {"returns": rollout_returns(reward, discount, truncated, value_t)}
-    batch = {"observations": {"base": observations(read(store, group), spec, steps)}, "base": base}
-    batch["past"] = {"base": past(read(store, group), spec, steps)} if spec.state else {}
+    rows = read(store, group)
+    base = inputs(config, spec, rows, steps, bootstrap)
+    if "advantage" in base:
+        base["advantage"] = normalized(base["advantage"], base["mask"])
+    batch = {"observations": {"base": observations(rows, spec, steps)}, "base": base}
+    batch["past"] = {"base": past(rows, spec, steps)} if spec.state else {}
     return batch
 
 

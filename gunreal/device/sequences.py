@@ -10,8 +10,8 @@ from jax import numpy as jnp
 
 from gunreal.config.plugins import calling
 from gunreal.device import rollouts, store
-from gunreal.experience.replay import RESET, Read, Replay, observations, past
-from gunreal.experience.sequences import DRAWS, Sequences
+from gunreal.experience.replay import Read, Replay, observations, past
+from gunreal.experience.sequences import DRAWS, Sequences, steps_and_mask
 from gunreal.experience.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask
 
@@ -79,9 +79,7 @@ def _targets(
         after = (first + length)[:, None]
         remembered = past(read, spec, after) if spec.state else None
         (bootstraps,) = predict(weights, observations(read, spec, after)[:, 0], remembered, task.name)
-    rows = jnp.arange(task.length(spec.t_max))
-    steps = first[:, None] + jnp.minimum(rows, jnp.maximum(length, 1)[:, None] - 1)  # padding repeats the last step
-    mask = (rows < length[:, None]) & (read("flags", steps) & RESET == 0)
+    sequences = Sequences(first, length)
+    steps, mask = steps_and_mask(read, sequences, task.length(spec.t_max))
     with calling(f"task {task.name!r}: targets() in JAX"):
-        targets = task.targets(replay, Sequences(first, length), bootstraps)
-    return {**targets, "mask": mask.astype("float32")}, steps
+        return {**task.targets(replay, sequences, bootstraps), "mask": mask}, steps

@@ -68,23 +68,30 @@ def generalized_advantages(
     return _backward(lambda after, now: now[0] + now[1] * after, after, (errors, traces))
 
 
-def joined_advantages(agents: np.ndarray, firsts: np.ndarray, decay: float, parts: Sequence[np.ndarray]) -> np.ndarray:
+def joined_advantages(
+    agents: np.ndarray,
+    firsts: np.ndarray,
+    rewards: np.ndarray,
+    discounts: np.ndarray,
+    truncated: np.ndarray,
+    values: np.ndarray,
+    values_t: np.ndarray,
+    decay: float,
+) -> np.ndarray:
     """`generalized_advantages` of rollouts that may continue each other, as if these were one longer rollout.
 
     Args:
       agents: the agent of each rollout, int `[B]`.
       firsts: number of its first step, int `[B]`.
-      decay: lambda.
-      parts: rewards, discounts, truncated, values and values_t, see `generalized_advantages`.
+      rewards, discounts, truncated, values, values_t, decay: see `generalized_advantages`.
 
     Returns:
       float32 `[B, T]`.
     """
-    length = parts[0].shape[1]
+    length = rewards.shape[1]
     rollouts = list(zip(agents.tolist(), firsts.tolist(), strict=True))  # may be repeated, as in a warm-up
     place = {rollout: k for k, rollout in enumerate(rollouts)}
     next_of = np.array([place.get((agent, first + length), -1) for agent, first in rollouts])
-    rewards, discounts, truncated, values, values_t = parts
     advantages, after = np.empty(rewards.shape, np.float32), np.zeros(len(agents), np.float32)
     now = np.flatnonzero(next_of < 0)
     while len(now):

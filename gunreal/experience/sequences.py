@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gunreal.experience.replay import RESET, Replay
+from gunreal.experience.replay import RESET, Read, Replay
 
 DRAWS = 4  # random numbers per sequence
 
@@ -40,6 +40,25 @@ def uniform_sequences(replay: Replay, draws: Any) -> Sequences:
     first, t_max = replay.end - replay.size + index, replay.spec.t_max
     found = found & (replay.end - replay.oldest >= t_max)
     return Sequences(first, replay.xp.where(found, replay.sequence_length(first, t_max), 0))
+
+
+def steps_and_mask(read: Read, sequences: Sequences, rows: int) -> tuple[Any, Any]:
+    """The steps of sequences in a batch, and which of them are learned from.
+
+    Args:
+      read: access to the rows of the agents.
+      sequences: the sequences. The first step of one without steps must exist, too.
+      rows: number of steps in the batch. Padding repeats the last step of a sequence.
+
+    Returns:
+      Absolute steps, int `[N, rows]`, and the mask, float32 `[N, rows]`. It is 0 for padding and for steps that only
+      reset an environment.
+    """
+    first, length = (part[:, None] for part in sequences)
+    xp = length.__array_namespace__()
+    row = xp.arange(rows)
+    steps = first + xp.minimum(row, xp.maximum(length, 1) - 1)
+    return steps, xp.astype((row < length) & (read("flags", steps) & RESET == 0), xp.float32)
 
 
 def choose(wanted: Any, draw: Any) -> tuple[Any, Any]:

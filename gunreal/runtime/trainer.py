@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,8 +15,10 @@ from gunreal.acting.pool import Member, Pool
 from gunreal.config.derived import rates, rollouts_per_batch
 from gunreal.config.schema import Config
 from gunreal.experience import queues, seeds
-from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED, Past, concatenate_pasts, empty_observations
-from gunreal.experience.returns import clip_rewards, joined_advantages, normalized, rollout_returns
+from gunreal.experience.replay import Past, concatenate_pasts, empty_observations
+from gunreal.experience.returns import joined_advantages, normalized
+from gunreal.experience.rollouts import inputs
+from gunreal.experience.sequences import Sequences, steps_and_mask
 from gunreal.experience.spec import Spec
 from gunreal.learning.minibatches import minibatches, take
 from gunreal.records.metrics import RunMetrics
@@ -110,61 +113,26 @@ class Batcher:
         """One member's share of a batch, and the past of each part for a recurrent network."""
         segment, spec = member.segment, self._spec
         steps = firsts[:, None] + np.arange(spec.t_max + 1)
-        part = {"base": _rollouts(segment.arrays, spec, agents, firsts, self._config)}
+        read, joined = segment.read(agents), functools.partial(joined_advantages, agents, firsts)
+        base = inputs(self._config, spec, read, steps[:, :-1], read("value", steps[:, -1:])[:, 0], joined)
+        part = {"base": base | {"version": read("version", steps[:, :-1])}}
         past = {"base": segment.past(agents, steps[:, :-1])}
         segment.gather(np.repeat(agents, spec.t_max), steps[:, :-1].ravel(), outs[0])
         slots = firsts // spec.t_max % segment.layout.slots
         for task, out in zip(self._tasks, outs[1:], strict=True):
             first, length = segment.arrays[f"{task.name}.sequence"][agents, slots].T
             first = np.where(length > 0, first, firsts)  # an agent without a sequence uses its rollout with mask 0
-            rows = np.arange(task.length(spec.t_max))
-            steps = first[:, None] + np.minimum(rows, np.maximum(length, 1)[:, None] - 1)
-            segment.gather(np.repeat(agents, len(rows)), steps.ravel(), out)
+            steps, mask = steps_and_mask(read, Sequences(first, length), task.length(spec.t_max))
+            segment.gather(np.repeat(agents, steps.shape[1]), steps.ravel(), out)
             if task.features != "conv":
                 past[task.name] = segment.past(agents, steps)
-            flags = segment.arrays["flags"][agents[:, None], steps % segment.layout.ring]
-            mask = (rows < length[:, None]) & (flags & RESET == 0)
             prefix = f"{task.name}:"
             part[task.name] = {
                 name.removeprefix(prefix): array[agents, slots]
                 for name, array in segment.arrays.items()
                 if name.startswith(prefix)
-            } | {"mask": mask.astype(np.float32)}
+            } | {"mask": mask}
         return part, past
-
-
-def _rollouts(
-    arrays: dict[str, np.ndarray], spec: Spec, agents: np.ndarray, firsts: np.ndarray, config: Config
-) -> dict[str, np.ndarray]:
-    """The actor-critic's part of a batch, from the rings `arrays` of `agents` `[B]`, from the steps `firsts` `[B]` on.
-
-    Returns:
-      Arrays `[B, T]`: "action" int32, "mask" float32, "version" int32, and the float32 inputs of the objective (n-step
-      returns, the arguments of V-trace, or PPO's advantages).
-    """
-    rows = (firsts[:, None] + np.arange(spec.t_max + 1)) % arrays["flags"].shape[1]
-    taken, following = (agents[:, None], rows[:, :-1]), (agents[:, None], rows[:, 1:])
-    flags = arrays["flags"][taken]
-    rewards = clip_rewards(arrays["reward"][taken], spec.reward_clip)
-    discounts = np.where(flags & TERMINATED, np.float32(0), np.float32(spec.discount))
-    truncated = flags & TRUNCATED != 0
-    values_t = arrays["value"][following]
-    log_mu = arrays["log_mu"][taken]
-    if config.algorithm == "ppo":
-        values = arrays["value"][taken]
-        parts = rewards, discounts, truncated, values, values_t
-        advantage = joined_advantages(agents, firsts, config.gae_lambda, parts)
-        targets = {"advantage": advantage, "returns": advantage + values, "log_mu": log_mu}
-    elif config.correction == "vtrace":
-        targets = {"reward": rewards, "discount": discounts, "value_t": values_t, "log_mu": log_mu}
-        targets["truncated"] = truncated.astype(np.float32)
-    else:
-        targets = {"returns": rollout_returns(rewards, discounts, truncated, values_t)}
-    return targets | {
-        "action": arrays["action"][taken],
-        "mask": (flags & RESET == 0).astype(np.float32),
-        "version": arrays["version"][taken],
-    }
 
 
 def updates(

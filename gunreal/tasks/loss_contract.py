@@ -9,9 +9,9 @@ import numpy as np
 
 from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config, ConfigError
-from gunreal.experience.replay import RESET, Replay
+from gunreal.experience.replay import Replay
 from gunreal.experience.segment import Segment
-from gunreal.experience.sequences import DRAWS, Sequences
+from gunreal.experience.sequences import DRAWS, Sequences, steps_and_mask
 from gunreal.experience.spec import Spec
 from gunreal.learning import registry
 from gunreal.learning.architecture import Architecture
@@ -118,10 +118,7 @@ class Learning:
         sequences = Sequences(first[:_SEQUENCES], length[:_SEQUENCES])
         count = len(sequences.first)
         replay = segment.replay(np.zeros(count, np.int64))
-        starts, lengths = sequences.first[:, None], sequences.length[:, None]
-        steps = starts + np.minimum(np.arange(limit), lengths - 1)
-        flags = replay.get("flags", sequences.first, limit)
-        mask = ((np.arange(limit) < lengths) & (flags & RESET == 0)).astype(np.float32)
+        steps, mask = steps_and_mask(segment.read(np.zeros(count, np.int64)), sequences, limit)
         mask[-1] = 0
         bootstraps = self.bootstrap(segment, sequences.first + sequences.length)
         targets = calls.targets(self.task, replay, sequences, bootstraps)

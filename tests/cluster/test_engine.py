@@ -29,6 +29,7 @@ def test_a_folder_that_is_too_long_for_sockets_is_named(monkeypatch, tmp_path):
     folder = tmp_path / ("long" * 20)
     folder.mkdir()
     monkeypatch.delenv("RAY_TMPDIR", raising=False)
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")  # another test may have imported Ray
     monkeypatch.setenv("TMPDIR", str(folder))
     with pytest.raises(ConfigError, match=rf"may have 31 bytes, and {folder} has {len(str(folder))}; set RAY_TMPDIR"):
         Engine(Config(nodes=2))

@@ -87,6 +87,7 @@ def test_the_run_listens_on_the_loopback_only_and_has_a_token(run):
 
 
 def test_a_node_whose_gradients_are_not_finite_is_ignored_until_it_is_well(run):
+    goes_on(run, "start")
     (run.folder / "poison").touch()
     wait_until(lambda: last(run, "refused") > 0, what=f"nobody noticed\n{run.stderr}")
     goes_on(run, "infinity")
@@ -101,14 +102,16 @@ def test_a_node_whose_gradients_are_not_finite_is_ignored_until_it_is_well(run):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_node_that_is_lost_is_replaced(run, number):
-    before = last(run, "replaced")
+    goes_on(run, "start")
+    before, told = last(run, "replaced"), len(run.stderr)
     process(run, "Node").send_signal(number)
     wait_until(lambda: last(run, "replaced") > before, what=f"nobody noticed\n{run.stderr}")
-    assert ("its process is stopped" in run.stderr) == (number == signal.SIGSTOP)
+    assert ("its process is stopped" in run.stderr[told:]) == (number == signal.SIGSTOP)
     goes_on(run, number.name)
 
 
 def test_a_reducer_that_is_lost_is_replaced(run):
+    goes_on(run, "start")
     before, updates = last(run, "replaced"), last(run, "updates")
     process(run, "Reducer").kill()
     wait_until(lambda: last(run, "replaced") > before, what=f"nobody noticed\n{run.stderr}")

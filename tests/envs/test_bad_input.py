@@ -71,8 +71,8 @@ BAD = [
     ({"env": "ALE/Pitfal-v5"}, rf"{MEAN} ALE/Pitfall-v5 or ALE/Pitfall2-v5\?"),
     ({"env": "ALE/Pogn-v5"}, f"unknown game 'ALE/Pogn-v5': {MEAN} .*ALE/Pong-v5"),
     ({"env": "ALE/spaceinvaders-v5"}, f"{MEAN} ALE/SpaceInvaders-v5"),
-    ({"env": "Corridor-v0"}, r"[:;] is its package installed\?"),
-    ({"env": "gunreal.envs:Corridor-v0"}, "; correct the name$"),
+    ({"env": "Nowhere-v0"}, r"[:;] is its package installed\?"),
+    ({"env": "gunreal.envs:Nowhere-v0"}, "; correct the name$"),
     (
         {"env": "PongNoFrameskip-v4"},
         "^PongNoFrameskip-v4 is an old id without gunreal's Atari protocol; use --env ALE/Pong-v5$",

@@ -158,9 +158,9 @@ def test_joined_advantages_are_those_of_longer_rollouts():
     rollouts = [rollouts[k] for k in rng.permutation(len(rollouts))]
     agents, firsts = np.array(rollouts).T
     stacked = [np.stack([parts[rollout][k] for rollout in rollouts]) for k in range(5)]
-    found = returns.joined_advantages(agents, firsts, 0.8, stacked)
+    found = returns.joined_advantages(agents, firsts, *stacked, 0.8)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, [expected[rollout] for rollout in rollouts], atol=1e-5)
     doubled = [np.tile(part, (2, 1)) for part in stacked]
-    twice = returns.joined_advantages(np.tile(agents, 2), np.tile(firsts, 2), 0.8, doubled)
+    twice = returns.joined_advantages(np.tile(agents, 2), np.tile(firsts, 2), *doubled, 0.8)
     np.testing.assert_array_equal(twice, np.tile(found, (2, 1)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from unittest.mock import Mock
 
 import numpy as np
@@ -10,21 +11,29 @@ from helpers import Bench, task_bootstrap
 
 from gunreal.config.derived import rollouts_per_batch
 from gunreal.config.schema import Config
-from gunreal.experience import queues
+from gunreal.experience import queues, rollouts
 from gunreal.experience.replay import TERMINATED, TRUNCATED
+from gunreal.experience.returns import joined_advantages
 from gunreal.experience.spec import Spec
-from gunreal.runtime.trainer import Batch, Batcher, _rollouts
+from gunreal.runtime.trainer import Batch, Batcher
 
 
 def test_advantages_of_consecutive_rollouts_are_those_of_a_longer_one():
     rng = np.random.default_rng(0)
     arrays = {name: rng.normal(size=(2, 12)).astype(np.float32) for name in ("reward", "value", "log_mu")}
-    arrays |= {"action": np.zeros((2, 12), int), "version": np.zeros((2, 12), int)}
+    arrays["action"] = np.zeros((2, 12), int)
     arrays["flags"] = rng.choice(np.array([0, 0, 0, TERMINATED, TRUNCATED], np.uint8), (2, 12))
     short, long = (Spec((1,), 1, "float32", 2, t_max=t_max, reward_clip=0.0) for t_max in (4, 8))
     agents, firsts = np.array([1, 0, 1, 0]), np.array([24, 20, 20, 24])  # step 24 is in row 0
-    parts = _rollouts(arrays, short, agents, firsts, Config(algorithm="ppo"))
-    whole = _rollouts(arrays, long, np.array([0, 1]), np.array([20, 20]), Config(algorithm="ppo"))
+
+    def base(spec, agents, firsts):
+        read = lambda name, steps: arrays[name][agents[:, None], steps % 12]  # noqa: E731
+        steps = firsts[:, None] + np.arange(spec.t_max + 1)
+        joined = functools.partial(joined_advantages, agents, firsts)
+        config = Config(algorithm="ppo")
+        return rollouts.inputs(config, spec, read, steps[:, :-1], read("value", steps[:, -1:])[:, 0], joined)
+
+    parts, whole = base(short, agents, firsts), base(long, np.array([0, 1]), np.array([20, 20]))
     for name in ("advantage", "returns"):
         np.testing.assert_allclose(parts[name][[1, 3]].ravel(), whole[name][0], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(parts[name][[2, 0]].ravel(), whole[name][1], rtol=1e-5, atol=1e-6)
