@@ -44,8 +44,8 @@ def gather(
     batch: rollouts.Batch = {"observations": {}, "past": {}}
     whole, read = replay(kept, spec, size, group), store.read(kept, group)
     for number, task in enumerate(tasks):
-        of_task = jax.random.fold_in(key, number)
-        batch[task.name], steps = _targets(task, whole, predict, weights, read, of_task)
+        draws = jax.random.uniform(jax.random.fold_in(key, number), (kept["age"].shape[2], DRAWS))
+        batch[task.name], steps = _targets(task, whole, predict, weights, read, draws)
         batch["observations"][task.name] = observations(read, spec, steps)
         if spec.state and task.features != "conv":
             batch["past"][task.name] = past(read, spec, steps)
@@ -66,13 +66,12 @@ def replay(kept: store.Store, spec: Spec, size: int, group: Any) -> Replay:
 
 
 def _targets(
-    task: AuxiliaryTask, replay: Replay, predict: Any, weights: Any, read: Read, key: Any
+    task: AuxiliaryTask, replay: Replay, predict: Any, weights: Any, read: Read, draws: Any
 ) -> tuple[dict[str, Any], Any]:
     """The targets with the mask, and the steps `[n, T]` of the sequences."""
     spec = replay.spec
-    agents = len(replay.window("flags"))
     with calling(f"task {task.name!r}: sample() in JAX"):
-        first, length = task.sample(replay, jax.random.uniform(key, (agents, DRAWS)))
+        first, length = task.sample(replay, draws)
     first = jnp.where(length > 0, first, replay.oldest)
     bootstraps = None
     if task.bootstrap is not None:
