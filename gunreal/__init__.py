@@ -1,7 +1,7 @@
 """gunreal: actor-critic training with auxiliary tasks as plug-ins, as in GA3C and UNREAL.
 
 A script needs only `train`, `resume`, `load` and `Config`. To write a task, use `AuxiliaryTask` and `check_task`. To
-write a network, use `Architecture` and `check_network`.
+write a network, use `Architecture` and `check_network`. To write an objective, use `Objective` and `check_objective`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,24 @@ if TYPE_CHECKING:
     from gunreal.hub import load_from_hub, push_to_hub
     from gunreal.learning.architecture import Architecture
     from gunreal.learning.contract import check_network
+    from gunreal.objectives.base import Objective
     from gunreal.run import Run, load
     from gunreal.tasks.base import AuxiliaryTask
-    from gunreal.testing import check_task
+    from gunreal.testing import check_objective, check_task
     from gunreal.train import resume, train
 
-__all__ = ["AgentFailure", "Architecture", "AuxiliaryTask", "Config", "ConfigError", "Run"]
-__all__ += ["check_network", "check_task", "compare", "load", "load_from_hub", "push_to_hub", "resume", "train"]
+__all__ = ["AgentFailure", "Architecture", "AuxiliaryTask", "Config", "ConfigError", "Objective", "Run"]
+__all__ += [
+    "check_network",
+    "check_objective",
+    "check_task",
+    "compare",
+    "load",
+    "load_from_hub",
+    "push_to_hub",
+    "resume",
+    "train",
+]
 
 _LAZY = {"train": "gunreal.train", "resume": "gunreal.train", "load": "gunreal.run", "Run": "gunreal.run"}
 _LAZY |= {"load_from_hub": "gunreal.hub", "push_to_hub": "gunreal.hub"}
@@ -43,6 +54,7 @@ _LAZY |= {"Architecture": "gunreal.learning.architecture", "check_network": "gun
 _LAZY |= {"compare": "gunreal.compare"}
 _LAZY |= {"AgentFailure": "gunreal.envs.step"}
 _LAZY |= {"AuxiliaryTask": "gunreal.tasks.base", "check_task": "gunreal.testing"}
+_LAZY |= {"Objective": "gunreal.objectives.base", "check_objective": "gunreal.testing"}
 
 
 def __getattr__(name: str) -> Any:

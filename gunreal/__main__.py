@@ -21,6 +21,7 @@ from gunreal.config.warning import warn
 LISTS = {
     "tasks": "List auxiliary tasks, their options, and whether they fit an environment",
     "networks": "List networks and their options",
+    "objectives": "List objectives and their options",
     "envs": "List environments by family, and how to install those that are missing",
 }
 COMMANDS = {
@@ -30,7 +31,7 @@ COMMANDS = {
     "export": "Write the policy of a run for other programs, as .keras or .onnx",
     "sweep": "Train several settings with several seeds, and compare them",
     "compare": "Compare the scores of settings over seeds and environments",
-    "check": "Check a task or a network of your own",
+    "check": "Check a task, a network or an objective of your own",
     "plot": "Draw the learning curves of runs",
     "runs": "List runs and their scores",
     **LISTS,

@@ -1,4 +1,4 @@
-"""`gunreal tasks`, `gunreal networks` and `gunreal envs`: what is installed, and what it needs.
+"""`gunreal tasks`, `networks`, `objectives` and `envs`: what is installed, and what it needs.
 
 Nothing here loads a framework, and only `gunreal tasks --env` opens an environment.
 """
@@ -17,6 +17,7 @@ import gymnasium
 
 from gunreal.config import flags, plugins
 from gunreal.config.derived import is_device
+from gunreal.config.objective import OBJECTIVE
 from gunreal.config.packages import is_installed
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.dmlab_levels import LEVELS
@@ -24,10 +25,12 @@ from gunreal.learning.registry import NETWORK
 from gunreal.tasks import registry
 
 _WIDTH = 100
+_KINDS = {"networks": NETWORK, "objectives": OBJECTIVE}
 _ABOUT = {
     "tasks": "Lists auxiliary tasks and their options, or describes those that are named.\n"
     "With --env, the list says which tasks fit the environment. All flags of `gunreal train` are accepted.",
     "networks": "Lists networks and their options, or describes those that are named.",
+    "objectives": "Lists objectives and their options, or describes those that are named.",
     "envs": "Lists environments by family, and how to install those that are missing.",
 }
 # Gymnasium's own environments with discrete actions and observations that the library can learn from.
@@ -38,7 +41,7 @@ def main(name: str, argv: Sequence[str]) -> int:
     """Prints a list. Returns the exit code, 0.
 
     Args:
-      name: "tasks", "networks" or "envs".
+      name: "tasks", "networks", "objectives" or "envs".
       argv: the command line, starting with the command as it was called.
 
     Raises:
@@ -48,7 +51,7 @@ def main(name: str, argv: Sequence[str]) -> int:
     flag = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
     named, words = (words[:flag], words[flag:]) if name != "envs" else ([], words)
     shown = {"tasks": "tasks [NAME ...] [--env ID] [--tasks module:Class] [--flag value] ..."}
-    shown["networks"] = "networks [NAME ...]"
+    shown |= {kind: f"{kind} [NAME ...]" for kind in _KINDS}
     if "--help" in words or "-h" in words:
         print(f"usage: {program.removesuffix(name)}{shown.get(name, name)}\n\n{_ABOUT[name]}")
         return 0
@@ -59,7 +62,7 @@ def main(name: str, argv: Sequence[str]) -> int:
         return 0
     if words:
         raise ConfigError(f"unexpected argument {words[0]!r}; write {program}")
-    print("\n\n".join(networks(named) if name == "networks" else envs()), flush=True)
+    print("\n\n".join(installed(_KINDS[name], named) if name in _KINDS else envs()), flush=True)
     return 0
 
 
@@ -83,9 +86,9 @@ def tasks(
     return _plugins(registry.TASK, None if config is None else _fit(config), given, options, named)
 
 
-def networks(named: Sequence[str] = ()) -> Iterator[str]:
-    """A paragraph about every installed network, or a full description of those that are named."""
-    return _plugins(NETWORK, named=named)
+def installed(kind: plugins.Kind, named: Sequence[str] = ()) -> Iterator[str]:
+    """A paragraph about every installed plug-in of a kind, or a full description of those that are named."""
+    return _plugins(kind, named=named)
 
 
 def _plugins(

@@ -43,7 +43,7 @@ class Run:
 
     def __repr__(self) -> str:
         tasks = f", tasks {','.join(self.config.tasks)}" if self.config.tasks else ""
-        return f"<gunreal.Run {self.path}: {self.config.env}, {self.config.algorithm}{tasks}>"
+        return f"<gunreal.Run {self.path}: {self.config.env}, {self.config.objective}{tasks}>"
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:

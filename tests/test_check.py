@@ -13,7 +13,12 @@ def run(*words):
 
 
 @pytest.mark.parametrize(
-    ("words", "kind"), [(("vr", "weight=0.5", "--network", "impala"), "task"), (("small", "hidden=8"), "network")]
+    ("words", "kind"),
+    [
+        (("vr", "weight=0.5", "--network", "impala"), "task"),
+        (("small", "hidden=8"), "network"),
+        (("a3c",), "objective"),
+    ],
 )
 def test_what_keeps_its_contract(capsys, words, kind):
     assert run(*words) == 0
@@ -25,6 +30,7 @@ def test_what_keeps_its_contract(capsys, words, kind):
     [
         ("broken_tasks:NoTable", "task 'vr': targets() returns a NoneType; return a dict of arrays"),
         ("broken_tasks:BadFeatures", "features is 'pixels': choose one of hidden, conv, both"),
+        ("objectives:Unmasked", "loss() depends on steps whose mask is 0: use masked_mean"),
     ],
 )
 def test_a_broken_rule_is_one_line(capsys, name, line):

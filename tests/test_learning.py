@@ -36,7 +36,7 @@ def evaluated(run):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("steps", "flags"),
-    [(40_000, ()), (80_000, ("--algorithm", "a3c"))],
+    [(40_000, ()), (80_000, ("--objective", "a3c"))],
     ids=["base", "a3c"],
 )
 def test_catch_is_solved(tmp_path, steps, flags):
@@ -50,7 +50,7 @@ def test_catch_is_solved(tmp_path, steps, flags):
     ("steps", "flags"),
     [
         (20_000, ("--tasks", TASKS, "--network", "lstm", "--env_args", "shown=1", "--entropy", "0.01")),
-        (16_000, ("--tasks", "vr,rp", "--algorithm", "dqn", "--replay_size", "200")),
+        (16_000, ("--tasks", "vr,rp", "--objective", "dqn", "--replay_size", "200")),
     ],
     ids=["lstm", "dqn"],
 )
@@ -99,7 +99,7 @@ def test_the_auxiliary_tasks_find_a_rare_goal_sooner_than_base_does(tmp_path):
 
 def steps_to_the_goal(folder, seeds: int) -> list[int | None]:
     """The agent steps of each seed until the score is reached, or None."""
-    setting = ("--agents=32", "--algorithm=a3c", "--correction=epsilon")
+    setting = ("--agents=32", "--objective=a3c", "--objective_args=correction=epsilon")
     setting += ("--normalize_observations=off", "--normalize_returns=false")
     command = [sys.executable, "-m", "gunreal", "sweep", "configs/sweeps/tasks.toml", "--settings", "tasks", *setting]
     subprocess.run([*command, "--seeds", str(seeds), "--logdir", str(folder)], check=True, cwd=ROOT)

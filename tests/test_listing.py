@@ -12,6 +12,7 @@ import pytest
 from gunreal import listing
 from gunreal.config import plugins
 from gunreal.config.schema import Config, ConfigError
+from gunreal.learning.registry import NETWORK
 from gunreal.tasks import registry
 
 
@@ -30,7 +31,7 @@ def test_tasks_have_a_description_and_their_options():
 
 
 def test_networks_have_a_description_and_their_options():
-    found = paragraphs(listing.networks())
+    found = paragraphs(listing.installed(NETWORK))
     assert set(found) >= {"small", "large", "lstm", "mlp", "impala"}
     assert found["impala"].startswith("impala: IMPALA's residual network")
     assert "options: hidden=256, width=1" in found["impala"]
@@ -43,6 +44,8 @@ def test_plugins_that_are_named_are_described_in_full(capsys):
     assert "\n  options: weight=0.01, discount=0.9, cell=0\n" in out and "rp: Stores a field of its own" in out
     assert listing.main("networks", ["gunreal networks", "mlp"]) == 0
     assert capsys.readouterr().out.startswith("mlp: ")
+    assert listing.main("objectives", ["gunreal objectives", "dqn"]) == 0
+    assert "\n    steps: number of steps n in the n-step returns." in capsys.readouterr().out
     with pytest.raises(ConfigError, match="unknown task 'nope'"):
         listing.main("tasks", ["gunreal tasks", "nope"])
 

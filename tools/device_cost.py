@@ -1,6 +1,6 @@
 """How much arithmetic does a device run need, which speed does this allow on a GPU, and what takes the time?
 
-  python tools/device_cost.py --agents 4096 --tasks pc,vr,rp --algorithm a3c --t_max 16
+  python tools/device_cost.py --agents 4096 --tasks pc,vr,rp --objective a3c --t_max 16
   python tools/device_cost.py --agents 1024 --t_max 16 --turns 10
 
 It compiles the program of the run for this machine, and adds up the operations that XLA counts in it. Nothing is
@@ -53,8 +53,8 @@ class Parts:
     """
 
     def __init__(self, config: Config):
-        if config.algorithm == "dqn":
-            raise ConfigError("dqn cannot be analyzed; use --algorithm a3c or ppo")
+        if config.objective == "dqn":
+            raise ConfigError("dqn cannot be analyzed; use --objective a3c or ppo")
         spec, tasks, _, config = prepare(config)
         from gunreal.device.system import make_program  # JAX has just been selected
 

@@ -42,7 +42,7 @@ from gunreal.train import prepare
 
 SIZES, SAMPLE = (256, 1024, 4096, 16384, 32768), ("breakout", "ms_pacman", "montezuma_revenge", "seaquest")
 DEVICE_AGENTS = (4096, 256, 32768)
-DEVICE_RUN = {"algorithm": "a3c", "t_max": 16}  # 16 groups of agents. A batch of all, as PPO's, would not fit
+DEVICE_RUN = {"objective": "a3c", "t_max": 16}  # 16 groups of agents. A batch of all, as PPO's, would not fit
 TASK_SETS = {"base": (), "pc,vr,rp": ("pc", "vr", "rp")}
 
 

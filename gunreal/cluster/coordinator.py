@@ -160,7 +160,7 @@ class Coordinator(BaseSystem):
                     Model(state, description.limits).check(self.resumed.state)
                     state = self.resumed.state
                 elif self._start:
-                    state, self._start = starting.adopt(state, self._start, self._tasks, self.config.algorithm), None
+                    state, self._start = starting.adopt(state, self._start, self._tasks, self.config), None
                 self._model = Model(state, description.limits)
                 facts = Facts(machines=len(self._engine.machines()), weights=self._model.size)
                 used = resolved(self.config, facts)

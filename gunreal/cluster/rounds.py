@@ -8,6 +8,7 @@ from collections import defaultdict, deque
 import numpy as np
 
 from gunreal.config.derived import rollouts_per_batch
+from gunreal.config.objective import load_objective
 from gunreal.config.schema import Config
 
 _REMEMBERED = 256  # answers whose times set the deadline
@@ -22,7 +23,8 @@ def answers_per_turn(config: Config) -> int:
     for all of them, and the next ones find their rollouts ready. Such a wait comes at least once per turn.
     """
     batches = -(-config.agents // rollouts_per_batch(config))
-    return batches * (config.ppo_epochs * config.ppo_minibatches if config.algorithm == "ppo" else 1)
+    uses = load_objective(config).uses()
+    return batches * uses.epochs * uses.minibatches
 
 
 class Round:

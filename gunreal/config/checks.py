@@ -7,27 +7,20 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from gunreal.config.derived import is_cluster, is_device, largest_divisor, per_process, replay_steps
+from gunreal.config.objective import load_objective
 from gunreal.config.packages import is_installed
 from gunreal.config.resolve import resolved
-from gunreal.config.schema import AUTO, AUTOMATIC, FIELDS, Config, ConfigError, close_match, is_auto
+from gunreal.config.schema import FIELDS, Config, ConfigError, check_limits, close_match, is_auto
 from gunreal.config.values import is_number
 
 _MIN_MEMORY = 64 * 2**20
 _MOST_PROCESSED = 4096  # agents of a run with processes
 _OF_PROCESSES: tuple[str, ...] = ("serial", "agents_per_process", "predictors", "trainers", "run_ahead", "scheduler")
 _OF_PROCESSES += ("scheduler_seconds", "max_batch", "env_timeout", "min_batch", "transfer", "image_key")
-_OF_PROCESSES += ("replay_fill", "nodes", "cluster", "ppo_overlap")
+_OF_PROCESSES += ("replay_fill", "nodes", "cluster")
 _OF_DEVICES = ("devices", "device_batches", "device_spread")
 _OF_CLUSTERS = ("reducers", "rate_scaling", "warmup", "quorum", "sync", "gradient_dtype", "node_timeout")
-_OF_CHOICES: dict[str, dict[str, Sequence[str]]] = {  # settings that only have an effect on one choice of another one
-    "optimizer": {"rmsprop": ("rms_decay", "rms_initial"), "adam": ("beta1", "beta2")},
-    "algorithm": {
-        "ppo": ("gae_lambda", *(name for name in FIELDS if name.startswith("ppo_"))),
-        "a3c": ("correction",),
-        "dqn": tuple(name for name in FIELDS if name.startswith("dqn_")),
-    },
-    "correction": {"epsilon": ("log_epsilon",)},
-}
+_OF_OPTIMIZERS = {"rmsprop": ("rms_decay", "rms_initial"), "adam": ("beta1", "beta2")}
 OF_IMAGES = {"observation", "frame_size", "layout"}  # fields without effect on vectors
 
 
@@ -39,8 +32,9 @@ def check(config: Config, given: Collection[str] = frozenset(FIELDS)) -> None:
       given: the fields that the user has just set. When a run is resumed, other fields keep their saved values even
         where those have no effect.
     """
-    for name in FIELDS:
-        _check_limits(name, getattr(config, name))
+    for name, field in FIELDS.items():
+        if not is_auto(config, name):
+            check_limits(name, getattr(config, name), field)
     _check_names(config)
     _check_system(config)
     _check_learner(resolved(config))
@@ -49,25 +43,6 @@ def check(config: Config, given: Collection[str] = frozenset(FIELDS)) -> None:
         _check_device(resolved(config))
     _check_effect(config, given)
     _check_packages(config)  # last, so that the other errors do not depend on what is installed
-
-
-def _check_limits(name: str, value: Any) -> None:
-    if name in AUTOMATIC and value == AUTO:
-        return
-    limits = FIELDS[name].metadata
-    if "choices" in limits and value not in limits["choices"]:
-        hint = close_match(value, limits["choices"])
-        raise ConfigError(f"{name} is {value!r}, but must be one of {', '.join(limits['choices'])}{hint}")
-    wanted = [
-        (value >= limits["low"], f"at least {limits['low']}") if "low" in limits else None,
-        (value > limits["above"], f"above {limits['above']}") if "above" in limits else None,
-        (value <= limits["high"], f"at most {limits['high']}") if "high" in limits else None,
-        (value < limits["below"], f"below {limits['below']}") if "below" in limits else None,
-    ]
-    rules = [rule for rule in wanted if rule]
-    if not all(holds for holds, _ in rules):
-        rule = " and ".join(text for _, text in rules)
-        raise ConfigError(f"{name} is {value!r}, but must be {rule} (default {FIELDS[name].default!r})")
 
 
 def _check_names(config: Config) -> None:
@@ -81,6 +56,8 @@ def _check_names(config: Config) -> None:
         raise ConfigError(f"logdir {config.logdir!r} is not the path of a folder; remove the null character")
     if not config.network:
         raise ConfigError("network is empty; leave it out, or give a name such as small, or module:Class")
+    if not config.objective:
+        raise ConfigError("objective is empty; leave it out, or give a name such as a3c, or module:Class")
     if "" in config.tasks:
         raise ConfigError(f"tasks {','.join(config.tasks)!r} contains an empty name; write --tasks pc,vr,rp")
     twice = [task for task in config.tasks if config.tasks.count(task) > 1]
@@ -95,7 +72,8 @@ def _check_names(config: Config) -> None:
         weight = options.get("weight", 0.0)
         if not is_number(weight) or weight < 0:
             raise ConfigError(f"task.{task}.weight is {weight!r}, but must be a number of at least 0")
-    for name, text in (("env", config.env), ("network", config.network), *(("task", task) for task in config.tasks)):
+    named = [(name, getattr(config, name)) for name in ("env", "network", "objective")]
+    for name, text in (*named, *(("task", task) for task in config.tasks)):
         _check_module(name, text)
     for name in FIELDS:
         _check_savable(name, getattr(config, name))
@@ -165,13 +143,13 @@ def _check_system(config: Config) -> None:
 
 
 def _check_learner(config: Config) -> None:
-    if config.algorithm == "dqn" and not is_device(config):
-        raise ConfigError("dqn runs on devices only; add --runner device or use --algorithm ppo")
-    if config.algorithm == "dqn" and config.dqn_steps > config.t_max:
-        raise ConfigError(
-            f"dqn_steps {config.dqn_steps} is above t_max {config.t_max}; "
-            f"use --dqn_steps {config.t_max}, or raise t_max"
-        )
+    objective = load_objective(config)
+    if objective.replays and not is_device(config):
+        raise ConfigError(f"{objective.name} runs on devices only; add --runner device or use --objective ppo")
+    try:
+        objective.check(config)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     if config.learning_rate_end > config.learning_rate:
         raise ConfigError(
             f"learning_rate_end {config.learning_rate_end} is above learning_rate {config.learning_rate}; lower it"
@@ -206,24 +184,18 @@ def _without_effect(config: Config) -> Iterator[tuple[Sequence[str], str, str]]:
         yield ("eval_episodes",), "without evaluations", "add --eval_steps"
     if not config.tasks:
         yield ("task_share",), "without tasks", "add --tasks"
-        if config.algorithm != "dqn":
-            yield ("replay_fill",), "without tasks", "add --tasks"
+        yield ("replay_fill",), "without tasks", "add --tasks"
     if not config.env.startswith("ALE/"):
         yield ("protocol", "emulator"), f"on {config.env}", "choose an Atari game, such as ALE/Pong-v5"
     if config.scheduler == "off":
         yield ("scheduler_seconds",), "without the scheduler", "add --scheduler queue"
     if config.serial:
         yield ("run_ahead",), "in serial runs", "leave out --serial"
-    for setting, choices in _OF_CHOICES.items():
-        for choice, names in choices.items():
-            if (value := getattr(config, setting)) != choice:
-                yield names, f"on {value}", f"use --{setting} {choice}"
-    if config.algorithm == "dqn":
-        # A resolved configuration has the entropy weight 0, which is the effect.
-        yield [name for name in ("entropy", "entropy_end") if getattr(config, name)], "on dqn", "use --algorithm ppo"
-        yield ("value_weight",), "on dqn", "use --algorithm ppo"
-        if "vr" not in config.tasks and not any(":" in task for task in config.tasks):  # which may be a kind of vr
-            yield ("normalize_returns",), "on dqn without the task vr", "add --tasks vr"
+    for optimizer, names in _OF_OPTIMIZERS.items():
+        if config.optimizer != optimizer:
+            yield names, f"on {config.optimizer}", f"use --optimizer {optimizer}"
+    objective = load_objective(config)
+    yield objective.without_effect(config), f"on {objective.name}", "use --objective ppo"
     if not is_cluster(config):
         yield _OF_CLUSTERS, "on one node", "add --nodes 2 or --cluster ADDRESS"
     if is_device(config):

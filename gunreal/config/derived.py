@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gunreal.config.objective import load_objective
 from gunreal.config.schema import Config, is_auto
 
 
@@ -29,7 +30,7 @@ def rollouts_per_batch(config: Config) -> int:
 
 def replay_steps(config: Config) -> int:
     """Number of steps of each agent to keep for tasks and objectives that replay: `replay_size`, or 0 without any."""
-    return config.replay_size if config.tasks or config.algorithm == "dqn" else 0
+    return config.replay_size if config.tasks or load_objective(config).replays else 0
 
 
 def steps_without_update(config: Config) -> int:

@@ -23,9 +23,11 @@ from gunreal.config.files import read as read_file
 from gunreal.config.schema import AUTO, AUTOMATIC, FIELDS, TYPES, Config, ConfigError, close_match, typed
 from gunreal.config.units import parse_count, parse_size
 
-_TABLES = ("env_args", "task", "network_args")
-_ARGUMENTS = {"env": "env_args", "network": "network_args"}  # tables by the setting to which they belong
+# Tables by the setting to which they belong.
+_ARGUMENTS = {"env": "env_args", "network": "network_args", "objective": "objective_args"}
+_TABLES = (*_ARGUMENTS.values(), "task")
 _EXAMPLES = {"env_args": "frameskip=4", "task": "pc.weight=0.05", "network_args": "width=2", "task_weight": "pc=0.05"}
+_EXAMPLES |= {"objective_args": "epochs=4"}
 _OTHERS = {**usage.FILES, "task_weight": usage.TASK_WEIGHT, **usage.HELP}
 
 
@@ -263,9 +265,10 @@ def _nested(pairs: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def merge(file: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     """The values of a file, overridden by those of flags, or of another file. Tables are merged by key.
 
-    If the flags name another environment or network than the file, the file's arguments for it are dropped. A task that
-    the file names and the flags leave out is dropped together with its options. The options of a task written as
-    module:Class stay if the flags name such a task, too, since the names of both are unknown until they are loaded.
+    If the flags name another environment, network or objective than the file, the file's arguments for it are dropped.
+    A task that the file names and the flags leave out is dropped together with its options. The options of a task
+    written as module:Class stay if the flags name such a task, too, since the names of both are unknown until they are
+    loaded.
     """
     replaced = {_ARGUMENTS.get(name) for name, value in file.items() if found.get(name, value) != value}
     file = {name: value for name, value in file.items() if name not in replaced}

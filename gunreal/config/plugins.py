@@ -16,7 +16,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gunreal.config.schema import ConfigError, close_match
+from gunreal.config.schema import ConfigError, check_limits, close_match
 from gunreal.config.values import is_number, one_line
 
 FIND_MODULE = "install it, start gunreal in its folder, add that to PYTHONPATH, or correct the name"  # if `is_missing`
@@ -39,6 +39,11 @@ class Kind(NamedTuple):
     group: str
     base: type
     reserved: tuple[str, ...]
+
+
+def option(default: Any, **limits: Any) -> Any:
+    """An option of a plug-in with limits: `choices`, `low` and `high` (inclusive), `above` and `below`."""
+    return dataclasses.field(default=default, metadata=limits)
 
 
 def available(kind: Kind) -> dict[str, EntryPoint]:
@@ -93,7 +98,8 @@ def load_class(kind: Kind, name: str) -> type[Any]:
     own = getattr(cls, "name", None)
     called = f"{noun} {name!r}: {attribute}.name is {own!r}"
     if not (isinstance(own, str) and own.isidentifier()) or own in kind.reserved:
-        raise ConfigError(f"{called}; choose an identifier other than {', '.join(kind.reserved)}")
+        other = f" other than {', '.join(kind.reserved)}" if kind.reserved else ""
+        raise ConfigError(f"{called}; choose an identifier{other}")
     if ":" not in name and own != name:
         raise ConfigError(f"{called}; give the class and its entry point the same name")
     if lost := lost_option(cls, kind.base):
@@ -144,10 +150,19 @@ def build(kind: Kind, cls: type[Any], options: Mapping[str, Any]) -> Any:
             type_name = wanted.__name__ if isinstance(wanted, type) else wanted
             finite = " and finite" if wanted is float else ""
             raise ConfigError(f"{cls.name}.{option} is {value!r}, but must be of type {type_name}{finite}")
+    for field in dataclasses.fields(cls):
+        if field.name in options:
+            check_limits(f"{cls.name}.{field.name}", options[field.name], field)
     try:
         return cls(**options)
     except (TypeError, ValueError) as error:  # a check in `__post_init__`, or an option without a default is missing
         raise ConfigError(f"{kind.noun} {cls.name!r} does not accept its options: {error}") from error
+
+
+def expect(condition: Any, message: str) -> None:
+    """Raises AssertionError unless the condition is true. For the contracts of plug-ins as tests."""
+    if not condition:
+        raise AssertionError(message)
 
 
 def listed(names: Iterable[str]) -> str:

@@ -10,11 +10,12 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gunreal.config import plugins
 from gunreal.config.derived import is_cluster, is_device
+from gunreal.config.objective import load_objective
 from gunreal.config.schema import Config, is_auto
 
-MINIBATCH = 320  # agent steps of a minibatch of PPO, as in the default batch of the parallel runner
-SMALL_BATCH = 80  # agent steps of a batch of A3C, and at least those of a group in a device run without PPO
+SMALL_BATCH = 80  # agent steps at least of a batch that a device run uses once
 _PER_REDUCER = 16 * 2**20  # bytes of gradients a round that one parameter server should take at most
 
 # Settings that follow from the machine. A run saves them as they were given, and chooses them again at each start.
@@ -49,11 +50,15 @@ _NOTHING = Facts()
 
 
 def resolved(config: Config, facts: Facts = _NOTHING) -> Config:
-    """Replaces each "auto" by the value that it stands for. A setting without effect on the run stays "auto"."""
+    """Replaces each "auto" by the value that it stands for, and adds all options of the objective.
+
+    A setting without effect on the run stays "auto".
+    """
     for name, choose in _RULES.items():
         if is_auto(config, name) and (value := choose(config, facts)) is not None:
             config = dataclasses.replace(config, **{name: value})
-    return config
+    options = plugins.options(load_objective(config).resolved(config))
+    return dataclasses.replace(config, objective_args=options)
 
 
 def as_given(config: Config, given: Config) -> Config:
@@ -69,30 +74,14 @@ def chosen(given: Config, config: Config) -> dict[str, Any]:
 def _device_batches(config: Config, facts: Facts) -> int | None:
     if not is_device(config):
         return None
-    if config.algorithm == "ppo":
+    if not load_objective(config).uses().is_once:
         return 1
     groups = (n for n in range(config.t_max, 0, -1) if config.t_max % n == config.agents % n == 0)
     return next((n for n in groups if config.agents // n * config.t_max >= SMALL_BATCH), 1)
 
 
-def _min_batch(config: Config, facts: Facts) -> int | None:
-    if is_device(config):
-        return None
-    return 960 if config.algorithm == "ppo" else SMALL_BATCH
-
-
-def _learning_rate(config: Config, facts: Facts) -> float:
-    return 8e-4 if config.algorithm == "ppo" and not is_device(config) else 5e-4
-
-
-def _ppo_minibatches(config: Config, facts: Facts) -> int | None:
-    if config.algorithm != "ppo":
-        return None
-    return max(3, config.agents // config.device_batches * config.t_max // MINIBATCH) if is_device(config) else 3
-
-
-def _entropy(config: Config, facts: Facts) -> float:
-    return {"ppo": 0.02, "a3c": 0.01, "dqn": 0.0}[config.algorithm]  # DQN has no policy
+def _of_objective(name: str) -> Callable[[Config, Facts], Any]:
+    return lambda config, facts: load_objective(config).settings(config)[name]
 
 
 def _network(config: Config, facts: Facts) -> str | None:
@@ -100,8 +89,8 @@ def _network(config: Config, facts: Facts) -> str | None:
 
 
 def _threads(config: Config, facts: Facts) -> int | None:
-    # Nothing else runs beside the updates of a serial or a device run, and agents wait during most of PPO's.
-    all_cores = config.serial or is_device(config) or config.algorithm == "ppo"
+    # Nothing else runs beside the updates of a serial or device run, and agents wait during most updates of a batch.
+    all_cores = config.serial or is_device(config) or not load_objective(config).uses().is_once
     return facts.cores if all_cores or facts.cores is None else max(1, facts.cores // 4)
 
 
@@ -129,10 +118,9 @@ _RULES: dict[str, Callable[[Config, Facts], Any]] = {
     "emulator": lambda config, facts: facts.emulator,
     "network": _network,
     "device_batches": _device_batches,
-    "min_batch": _min_batch,
-    "learning_rate": _learning_rate,
-    "ppo_minibatches": _ppo_minibatches,
-    "entropy": _entropy,
+    "min_batch": lambda config, facts: None if is_device(config) else _of_objective("min_batch")(config, facts),
+    "learning_rate": _of_objective("learning_rate"),
+    "entropy": _of_objective("entropy"),
     "entropy_end": lambda config, facts: config.entropy,
     "threads": _threads,
     "memory_limit": lambda config, facts: facts.memory,

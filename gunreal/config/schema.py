@@ -173,7 +173,12 @@ class Config:
         "(residual), mlp, another installed network, module:Class, or auto (small for images, mlp for vectors)",
     )
     network_args: dict[str, Any] = field({}, "Options of the network, as in width=2")
-    first_stride: int = field(4, "Stride of the large network's first convolution, in pixels", low=1, high=4)
+    objective: str = field(
+        "ppo",
+        "Objective: ppo (each batch used several times), a3c (used once), dqn (device runs only), another installed "
+        "objective, or module:Class",
+    )
+    objective_args: dict[str, Any] = field({}, "Options of the objective, as in epochs=4,clip=0.2")
     hidden: int = field(256, "Number of units in the last layer of the torso", low=1)
     min_batch: int = field(
         AUTO, "Minimum size of a training batch, in agent steps. auto means 960 with PPO and 80 with A3C", low=1
@@ -196,38 +201,6 @@ class Config:
     epsilon: float = field(1e-5, "Epsilon of the optimizer. RMSProp adds it inside the square root", above=0)
     max_grad_norm: float = field(0.5, "Maximum global norm of the gradients. 0 disables clipping", low=0)
     discount: float = field(0.99, "Discount factor gamma, per agent step", low=0, high=1)
-    algorithm: str = field(
-        "ppo",
-        "Objective: ppo (clipped, each batch used several times), a3c (each batch used once), or dqn (Q-learning from "
-        "replay, in device runs only)",
-        choices=("ppo", "a3c", "dqn"),
-    )
-    ppo_epochs: int = field(3, "Number of PPO epochs per batch", low=1, high=100)
-    ppo_minibatches: int = field(
-        AUTO,
-        "Number of minibatches per PPO epoch, with one update for each. auto means 3, and in device runs as many as "
-        "can have 320 agent steps, but at least 3",
-        low=1,
-        high=1000,
-    )
-    ppo_overlap: int = field(
-        1,
-        "Number of PPO epochs, counted from the last one, in which agents already take their next rollouts. With 0, "
-        "they wait for all updates. Larger values raise the policy lag",
-        low=0,
-        high=100,
-    )
-    ppo_clip: float = field(0.1, "Clip range of PPO's probability ratio around 1", above=0)
-    gae_lambda: float = field(0.95, "Lambda of PPO's generalized advantage estimation", low=0, high=1)
-    dqn_updates: int = field(4, "Number of DQN updates per turn of a device run", low=1, high=1000)
-    dqn_steps: int = field(3, "Number of steps n in DQN's n-step returns", low=1, high=100)
-    dqn_target: int = field(100, "Number of updates between copies of the weights to DQN's target network", low=1)
-    dqn_double: bool = field(True, "Double DQN: the current network chooses actions, the target network evaluates them")
-    dqn_priority: float = field(0.0, "Exponent of DQN's replay priorities. 0 samples uniformly", low=0, high=1)
-    dqn_exploration: float = field(0.02, "Final probability of a random action in DQN. It starts at 1", low=0, high=1)
-    dqn_exploration_share: float = field(
-        0.1, "Share of the training budget over which DQN's probability of a random action falls", above=0, high=1
-    )
     entropy: float = field(
         AUTO, "Weight of the entropy bonus (beta). auto means 0.02 with PPO and 0.01 with A3C", low=0
     )
@@ -239,11 +212,6 @@ class Config:
     )
     normalize_returns: bool = field(True, "Normalization of returns to mean 0 and standard deviation 1 (PopArt)")
     value_weight: float = field(0.5, "Weight of the value loss 0.5 (R - V)^2", low=0)
-    correction: str = field(
-        "vtrace",
-        "Off-policy correction of A3C: vtrace, or epsilon (GA3C's epsilon inside log pi)",
-        choices=("epsilon", "vtrace"),
-    )
     precision: str = field(
         "float32",
         "Precision of convolutions and dense layers: float32 or bfloat16. Weights, losses and optimizer use float32",
@@ -260,7 +228,6 @@ class Config:
         "Data type of images sent to the device: uint8, or float32 (as in GA3C, with four times as many bytes)",
         choices=("uint8", "float32"),
     )
-    log_epsilon: float = field(1e-6, "GA3C's epsilon inside log pi, used with --correction epsilon", above=0, below=1)
     # Cluster
     nodes: int = field(AUTO, "Number of nodes. auto means one, or one on each machine of --cluster", low=1, high=1024)
     cluster: str = field(
@@ -295,6 +262,24 @@ TYPES: dict[str, Any] = typing.get_type_hints(Config)
 def is_auto(config: Config, name: str) -> bool:
     """Whether gunreal chooses the value of this field and has not done so yet."""
     return name in AUTOMATIC and getattr(config, name) == AUTO
+
+
+def check_limits(name: str, value: Any, declared: dataclasses.Field[Any]) -> None:
+    """Raises ConfigError if the value of the field or option `name` is not within the limits that are declared."""
+    limits = declared.metadata
+    if "choices" in limits and value not in limits["choices"]:
+        hint = close_match(value, limits["choices"])
+        raise ConfigError(f"{name} is {value!r}, but must be one of {', '.join(limits['choices'])}{hint}")
+    wanted = [
+        (value >= limits["low"], f"at least {limits['low']}") if "low" in limits else None,
+        (value > limits["above"], f"above {limits['above']}") if "above" in limits else None,
+        (value <= limits["high"], f"at most {limits['high']}") if "high" in limits else None,
+        (value < limits["below"], f"below {limits['below']}") if "below" in limits else None,
+    ]
+    rules = [rule for rule in wanted if rule]
+    if not all(holds for holds, _ in rules):
+        rule = " and ".join(text for _, text in rules)
+        raise ConfigError(f"{name} is {value!r}, but must be {rule} (default {declared.default!r})")
 
 
 def did_you_mean(*names: str) -> str:

@@ -27,7 +27,7 @@ RESUME_HELP = {"help": "Show the flags that may change and exit"}
 COMMON = frozenset(
     ("config", "resume", "help", "helpfull")
     + ("env", "env_args", "observation", "tasks", "task", "task_weight", "logdir", "name", "steps", "seed")
-    + ("runner", "serial", "agents", "nodes", "backend", "network", "algorithm", "learning_rate", "entropy", "discount")
+    + ("runner", "serial", "agents", "nodes", "backend", "network", "objective", "learning_rate", "entropy", "discount")
 )
 
 

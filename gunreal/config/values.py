@@ -12,6 +12,7 @@ from typing import Any
 _KINDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
 _WANTED = {"tasks": "a list of names and classes", "task": "a table of options for each task", "env_args": "a table"}
 _WANTED |= {"network_args": "a table", "network": "a name or a class"}
+_WANTED |= {"objective_args": "a table", "objective": "a name or a class"}
 _WANTED |= {"env": "a string, or the class or a function that makes it, and not an instance"}
 _INSTANCES = "; set options with task, and use a task twice through a subclass with another name"
 _FIX = "define it in a module, such as mine.py, and import it from there"
@@ -28,8 +29,8 @@ def converted(name: str, kind: Any, value: Any) -> Any:
     """Converts `value` to the type `kind` of field `name`.
 
     Whole floats such as 8e6 become int, int becomes float, and a list of tasks becomes a tuple. A function or class as
-    `env`, and a class in `tasks` or as `network`, becomes "module:name". Tuples in tables become lists, as in a TOML
-    file, so that a resumed run has the same options.
+    `env`, and a class in `tasks` or as `network` or `objective`, becomes "module:name". Tuples in tables become lists,
+    as in a TOML file, so that a resumed run has the same options.
 
     Raises:
       ValueError: the value has another type. The message is one line.
@@ -44,9 +45,9 @@ def converted(name: str, kind: Any, value: Any) -> Any:
         return reference(name, value)
     if name == "tasks" and isinstance(value, list | tuple) and all(isinstance(task, str | type) for task in value):
         return tuple(task if isinstance(task, str) else reference(name, task) for task in value)
-    if name == "network" and isinstance(value, type):
+    if name in ("network", "objective") and isinstance(value, type):
         return reference(name, value)
-    if name in ("env_args", "network_args") and _is_table(value):
+    if name in ("env_args", "network_args", "objective_args") and _is_table(value):
         return _plain(value)
     if name == "task" and _is_table(value) and all(_is_table(options) for options in value.values()):
         return _plain(value)

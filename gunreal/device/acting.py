@@ -13,7 +13,7 @@ from gunreal.envs.functional import FunctionalEnv
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Past
 from gunreal.experience.returns import clip_rewards
 from gunreal.experience.spec import Spec
-from gunreal.learning.learner import epsilon_greedy
+from gunreal.objectives.base import Objective
 
 
 class Actors(NamedTuple):
@@ -46,13 +46,23 @@ class Acting:
       spec: shapes and constants.
       env: the environments.
       frames: conversion of their observations.
+      objective: the objective, which decides what the agents act on.
       predict: `JaxLearner.functional_predict`.
       step: `env.step`, divided among devices.
     """
 
-    def __init__(self, config: Config, spec: Spec, env: FunctionalEnv, frames: Frames, predict: Any, step: Any):
-        self._config, self._spec, self._frames, self._predict = config, spec, frames, predict
-        self._init, self._stepped = env.init, step
+    def __init__(
+        self,
+        config: Config,
+        spec: Spec,
+        env: FunctionalEnv,
+        frames: Frames,
+        objective: Objective,
+        predict: Any,
+        step: Any,
+    ):
+        self._config, self._spec, self._frames, self._objective = config, spec, frames, objective
+        self._init, self._predict, self._stepped = env.init, predict, step
 
     def start(self) -> Actors:
         """Starts an episode for each agent, and takes up to `device_spread` random actions in it."""
@@ -99,7 +109,7 @@ class Acting:
     def play(
         self, weights: Any, actors: Actors, steps: int, exploration: Any = 0.0
     ) -> tuple[Actors, dict[str, Any], Any]:
-        """Takes steps with the current policy. DQN takes random actions with probability `exploration`.
+        """Takes steps with the current policy, and random actions with probability `exploration`.
 
         Returns:
           The agents after it, the steps for `store.append`, and the scores of the episodes that ended in each step,
@@ -116,8 +126,7 @@ class Acting:
         spec = self._spec
         now, of_actions = jax.random.split(jax.random.wrap_key_data(actors.key))
         logits, value, *state = self._predict(weights, actors.stack, with_time_axis(actors.past))
-        if self._config.algorithm == "dqn":
-            value, logits = logits.max(-1), epsilon_greedy(logits, exploration, jnp)
+        logits, value = self._objective.acting(logits, value, exploration)
         action = jax.random.categorical(of_actions, logits).astype("int32")
         log_mu = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], 1)[:, 0]
         env, observation, reward, terminated, truncated = self._env_step(actors.env, action)

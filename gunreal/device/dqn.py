@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import jax
 from jax import numpy as jnp
 
-from gunreal.config.schema import Config
 from gunreal.device import rollouts, sequences, store
 from gunreal.experience.replay import RESET, TRUNCATED, Replay
 from gunreal.experience.returns import clip_rewards
 from gunreal.experience.sequences import DRAWS, Sequences, uniform_sequences
 from gunreal.experience.spec import Spec
+from gunreal.objectives.dqn import Dqn
 
 _CORRECTION = 0.6  # exponent of the importance weights (R2D2)
 _MAXIMUM = 0.9  # share of the largest error in the priority of a sequence, the rest is the mean (R2D2, section 2.3)
@@ -32,13 +32,22 @@ class Drawn(NamedTuple):
 
 
 def gather(
-    config: Config, spec: Spec, predict: Any, weights: Any, target: Any, kept: store.Store, group: Any, key: Any
+    objective: Dqn,
+    spec: Spec,
+    size: int,
+    predict: Any,
+    weights: Any,
+    target: Any,
+    kept: store.Store,
+    group: Any,
+    key: Any,
 ) -> tuple[rollouts.Batch, Any, dict[str, Any]]:
     """A batch with one sequence of each agent of a group.
 
     Args:
-      config: configuration of the run.
+      objective: the objective with its options.
       spec: shapes and constants.
+      size: number of steps of each agent to draw from.
       predict: `JaxLearner.functional_predict`, whose logits are the Q values.
       weights: the current weights.
       target: the weights of the target network.
@@ -50,8 +59,8 @@ def gather(
       The batch as that of `rollouts.gather`, the number of updates before each of its steps (int32 `[n * T]`, -1 where
       the mask is 0), and the arrays of the store that change.
     """
-    replay = sequences.replay(kept, spec, config.replay_size, group)
-    drawn = _draw(config, replay, jax.random.uniform(key, (kept["age"].shape[2], DRAWS)))
+    replay = sequences.replay(kept, spec, size, group)
+    drawn = _draw(objective, replay, jax.random.uniform(key, (kept["age"].shape[2], DRAWS)))
     (first, length), t_max = drawn.sequences, spec.t_max
     rows = jnp.arange(t_max + 1)
     steps = first[:, None] + jnp.minimum(rows, length[:, None])  # with the state after the sequence
@@ -59,16 +68,16 @@ def gather(
     flat = observations.reshape(-1, *spec.observation)
     q_online = predict(weights, flat, None)[0].reshape(*steps.shape, -1)
     q_target = predict(target, flat, None)[0].reshape(*steps.shape, -1)
-    best = (q_online if config.dqn_double else q_target).argmax(-1)
+    best = (q_online if objective.double else q_target).argmax(-1)
     values = jnp.take_along_axis(q_target, best[..., None], -1)[..., 0]
     reward = clip_rewards(replay.get("reward", first, t_max), spec.reward_clip)
     discount = replay.discounts(first, t_max, spec.discount)
-    returns = n_step_targets(reward, discount, values, length, config.dqn_steps)
+    returns = n_step_targets(reward, discount, values, length, objective.steps)
     action = replay.get("action", first, t_max)
     mask = (rows[:-1] < length[:, None]) & (replay.get("flags", first, t_max) & RESET == 0)
     base = {"action": action, "mask": mask.astype("float32"), "q_target": returns}
     changed = {}
-    if config.dqn_priority:
+    if objective.priority:
         base["weight"] = drawn.weight
         taken = jnp.take_along_axis(q_online[:, :-1], action[..., None], -1)[..., 0]
         changed = _errors(kept, group, first, jnp.abs(returns - taken), mask)
@@ -94,13 +103,13 @@ def n_step_targets(reward: Any, discount: Any, values: Any, length: Any, count: 
     return returns
 
 
-def _draw(config: Config, replay: Replay, draws: Any) -> Drawn:
+def _draw(objective: Dqn, replay: Replay, draws: Any) -> Drawn:
     """One sequence of each agent, drawn uniformly or by priority."""
-    if not config.dqn_priority:
+    if not objective.priority:
         return Drawn(uniform_sequences(replay, draws), jnp.ones(len(draws)))
     allowed = (replay.window("flags") & RESET == 0) & (replay.steps >= replay.oldest)
     priority = sequence_priorities(replay.window("error"), replay.window("flags"), replay.spec.t_max)
-    share = jnp.where(allowed, priority**config.dqn_priority, 0.0)
+    share = jnp.where(allowed, priority**objective.priority, 0.0)
     # Parallel sums can differ by rounding where nothing is added. A step without a share must not be drawn for that.
     sums = jnp.where(share > 0, jnp.cumsum(share, axis=1), 0.0)
     total = sums.max(axis=1, keepdims=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -9,17 +10,22 @@ import numpy as np
 from jax import numpy as jnp
 
 from gunreal.config.derived import Rates
+from gunreal.config.schema import Config
 from gunreal.device import dqn, rollouts, sequences
 from gunreal.device.program import Loop, Program, Turn
+from gunreal.experience.spec import Spec
 from gunreal.learning.building import isolated
+from gunreal.learning.jax_learner import JaxLearner
 from gunreal.runtime.trainer import takes_part
+from gunreal.tasks.base import AuxiliaryTask
 
 
 class QProgram(Program):
     """The turns of DQN: all agents take `block` steps, and then one group updates with sequences from its replay."""
 
-    def __init__(self, *args: Any):
-        super().__init__(*args)
+    def __init__(self, config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask], learner: JaxLearner, *args: Any):
+        self.has_errors = learner.objective.priority > 0
+        super().__init__(config, spec, tasks, learner, *args)
         weights = self._learner.arrays[0]
         self.shapes = self.shapes._replace(target=jax.eval_shape(lambda: weights))
         rows, whole = self._places.agents(0), self._places.whole
@@ -36,8 +42,8 @@ class QProgram(Program):
         arrays, share = self._learner.arrays, config.task_share if self._tasks else 0.0
         loop, scores = self._act(arrays[0], loop, np.float32(exploration))
         orders, place = np.arange(config.agents // self.groups).reshape(self._orders), np.zeros(2, np.int32)
-        for update in range(config.dqn_updates):
-            with_tasks = takes_part(number * config.dqn_updates + update, share)
+        for update in range(self._objective.updates):
+            with_tasks = takes_part(number * self._objective.updates + update, share)
             batch, acted, changed, key = self._draw(arrays[0], loop, group, with_tasks)
             arrays, version, values, lags = self._update(
                 arrays, loop.version, batch, orders, place, acted, np.array(rates, np.float32), with_tasks
@@ -53,7 +59,7 @@ class QProgram(Program):
         """The batch, the version at each step, the arrays of the store that change, and the next key."""
         config, spec, predict = self._config, self._spec, self._learner.functional_predict
         key, of_base, of_tasks = jax.random.split(jax.random.wrap_key_data(loop.key), 3)
-        of_program = config, spec, predict, weights, loop.target, loop.store, group
+        of_program = self._objective, spec, config.replay_size, predict, weights, loop.target, loop.store, group
         batch, acted, changed = dqn.gather(*of_program, of_base)
         if with_tasks:
             arguments = self._tasks, spec, config.replay_size, predict, weights, loop.store, group, of_tasks
@@ -62,5 +68,5 @@ class QProgram(Program):
 
     def _copied(self, target: Any, weights: Any, version: Any) -> Any:
         """The target network after an update."""
-        due = version % self._config.dqn_target == 0
+        due = version % self._objective.target == 0
         return jax.tree.map(lambda old, new: jnp.where(due, new, old), target, weights)

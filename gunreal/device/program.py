@@ -32,7 +32,7 @@ class Loop(NamedTuple):
       store: their newest steps.
       version: number of updates, int32.
       key: data of the random key for sequences and minibatches.
-      target: weights of DQN's target network, or None.
+      target: weights of a target network, or None.
     """
 
     actors: Actors
@@ -66,6 +66,7 @@ class Program:
     gradients of convolutions ten times more slowly. The calls are asynchronous, so they cost a GPU nothing.
 
     Attributes:
+      has_errors: whether the store keeps an error of each step, for priorities.
       groups: number of groups.
       block: number of steps of a turn.
       shapes: shapes and dtypes of the state.
@@ -84,6 +85,8 @@ class Program:
       places: the places of arrays on the devices.
     """
 
+    has_errors = False
+
     def __init__(
         self,
         config: Config,
@@ -95,12 +98,14 @@ class Program:
         places: Places,
     ):
         self._config, self._spec, self._tasks, self._learner, self._places = config, spec, tasks, learner, places
-        self._acting = Acting(config, spec, env, frames, learner.functional_predict, places.divided(env.step))
+        objective, predict = learner.objective, learner.functional_predict
+        self._acting = Acting(config, spec, env, frames, objective, predict, places.divided(env.step))
         self.groups = config.device_batches
         self.block = spec.t_max // self.groups
         size = config.agents // self.groups
-        self.parts = largest_divisor(size, config.ppo_minibatches) if config.algorithm == "ppo" else 1
-        self._orders = (config.ppo_epochs if config.algorithm == "ppo" else 1, self.parts, size // self.parts)
+        self._objective, uses = objective, objective.uses()
+        self.parts = largest_divisor(size, uses.minibatches)
+        self._orders = uses.epochs, self.parts, size // self.parts
         self._replay = replay_steps(config)
         self.env_version: str = getattr(env, "version", "")
         self.names: dict[bool, tuple[str, ...]] = {}
@@ -119,12 +124,12 @@ class Program:
         whole, rows, groups = self._places.whole, self._places.agents(0), self._places.agents(2)
         actors = jax.tree.map(lambda _: rows, self.shapes.actors)._replace(key=whole)
         steps = {name: groups if len(array.shape) > 1 else whole for name, array in self.shapes.store.items()}
-        return Loop(actors, steps, whole, whole, whole if self._config.algorithm == "dqn" else None)
+        return Loop(actors, steps, whole, whole, whole if self._objective.replays else None)
 
     def _start(self) -> Loop:
         config, spec = self._config, self._spec
         rows = store.ring_size(spec, self._replay, self.block)
-        steps = store.blank(spec, rows, self.groups, config.agents, config.dqn_priority > 0)
+        steps = store.blank(spec, rows, self.groups, config.agents, self.has_errors)
         # Below 3, it may be one of the keys of `Acting.start`.
         key = jax.random.key_data(jax.random.fold_in(jax.random.key(config.seed), 3))
         return Loop(self._acting.start(), steps, jnp.int32(0), key)
@@ -136,7 +141,7 @@ class Program:
           loop: the state.
           number: number of turns before this one.
           rates: learning rate, entropy weight and progress of the updates.
-          exploration: probability of random actions of DQN.
+          exploration: probability of random actions.
         """
         arrays, (epochs, parts) = self._learner.arrays, self._orders[:2]
         share = self._config.task_share if self._tasks else 0.0
@@ -181,14 +186,14 @@ class Program:
     def _batch(self, weights: Any, loop: Loop, group: Any, with_tasks: bool) -> tuple[rollouts.Batch, Any, Any, Any]:
         """The batch, the rollouts of each minibatch, the version at each step, and the next key."""
         config, spec, predict = self._config, self._spec, self._learner.functional_predict
-        batch = rollouts.gather(config, spec, predict, weights, loop.actors, loop.store, group)
+        batch = rollouts.gather(self._objective, spec, predict, weights, loop.actors, loop.store, group)
         key, of_orders, of_tasks = jax.random.split(jax.random.wrap_key_data(loop.key), 3)
         if with_tasks:
             arguments = self._tasks, spec, self._replay, predict, weights, loop.store, group, of_tasks
             batch = rollouts.merged(batch, sequences.gather(*arguments))
         count = config.agents // self.groups
         whole = jnp.arange(count)
-        if config.algorithm == "ppo":
+        if self._orders[:2] != (1, 1):
             whole = jax.vmap(lambda key: jax.random.permutation(key, count))(
                 jax.random.split(of_orders, self._orders[0])
             )

@@ -8,25 +8,26 @@ from typing import Any
 import jax
 from jax import numpy as jnp
 
-from gunreal.config.schema import Config
 from gunreal.device.acting import Actors, with_time_axis
 from gunreal.device.store import Store, read
 from gunreal.experience.replay import observations, past
-from gunreal.experience.returns import normalized
-from gunreal.experience.rollouts import inputs
+from gunreal.experience.rollouts import read_rollouts
 from gunreal.experience.spec import Spec
+from gunreal.objectives.base import Objective
 
 Batch = dict[str, Any]
 
 
-def gather(config: Config, spec: Spec, predict: Any, weights: Any, actors: Actors, store: Store, group: Any) -> Batch:
-    """The newest rollout of each agent of a group, as the actor-critic's part of a batch.
+def gather(
+    objective: Objective, spec: Spec, predict: Any, weights: Any, actors: Actors, store: Store, group: Any
+) -> Batch:
+    """The newest rollout of each agent of a group, as the objective's part of a batch.
 
     The batch is that of `Network.loss`, except that "observations" is a dict of arrays `[n, T, *spec.observation]` by
     the names of the parts. Steps before the start of the run have mask 0.
 
     Args:
-      config: configuration of the run.
+      objective: the objective.
       spec: shapes and constants.
       predict: `JaxLearner.functional_predict`.
       weights: the current weights, for the values of the states after the rollouts.
@@ -41,9 +42,7 @@ def gather(config: Config, spec: Spec, predict: Any, weights: Any, actors: Actor
     )
     bootstrap = predict(weights, *of_group)[1]
     rows = read(store, group)
-    base = inputs(config, spec, rows, steps, bootstrap)
-    if "advantage" in base:
-        base["advantage"] = normalized(base["advantage"], base["mask"])
+    base = objective.prepared(objective.part(read_rollouts(spec, rows, steps, bootstrap)))
     batch = {"observations": {"base": observations(rows, spec, steps)}, "base": base}
     batch["past"] = {"base": past(rows, spec, steps)} if spec.state else {}
     return batch
@@ -64,12 +63,12 @@ def flat(batch: Batch, names: Sequence[str]) -> Batch:
 
 
 def merged(batch: Batch, of_tasks: Batch) -> Batch:
-    """The batch of the actor-critic with the parts of the tasks."""
+    """The batch of the objective with the parts of the tasks."""
     return {**of_tasks, **batch, **{name: batch[name] | of_tasks[name] for name in ("observations", "past")}}
 
 
 def without_tasks(batch: Batch) -> Batch:
-    """The part of a batch that the actor-critic learns from."""
+    """The part of a batch that the objective learns from."""
     return {
         "base": batch["base"],
         **{name: {key: x for key, x in batch[name].items() if key == "base"} for name in ("observations", "past")},

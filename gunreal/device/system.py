@@ -14,7 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from gunreal.config.derived import anneal, rates, replay_steps
+from gunreal.config.derived import rates, replay_steps
+from gunreal.config.objective import load_objective
 from gunreal.config.schema import Config, ConfigError, is_auto
 from gunreal.device import saving, store
 from gunreal.device.dqn_program import QProgram
@@ -38,8 +39,9 @@ _REMEDY = "use more or larger devices, or start a run with lower --agents, --t_m
 def check_device(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> None:
     """Raises ConfigError for an environment or a task that cannot run on a device."""
     places = Places(config)
-    if config.algorithm == "dqn" and spec.state:
-        raise ConfigError("dqn needs a network without memory; use another --network, or --algorithm a3c")
+    objective = load_objective(config)
+    if objective.replays and spec.state:
+        raise ConfigError(f"{objective.name} needs a network without memory; use another one, or --objective a3c")
     env = open_environment(config, config.agents)
     frames(config, spec, env.observation_space)
     groups = config.device_batches
@@ -52,8 +54,9 @@ def check_device(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> 
             raise ConfigError(
                 f"task {task.name!r} records fields; leave it out of device runs, or use --runner parallel"
             )
-        if config.algorithm == "dqn" and isinstance(task, SelfImitation):
-            raise ConfigError(f"task {task.name!r} needs a policy, which dqn does not have; use --algorithm ppo or a3c")
+        if not objective.has_policy and isinstance(task, SelfImitation):
+            name = objective.name
+            raise ConfigError(f"task {task.name!r} needs a policy, which {name} does not have; use --objective ppo")
 
 
 def make_program(
@@ -67,7 +70,7 @@ def make_program(
     places = Places(config)
     learner.replace(jax.device_put(learner.arrays, places.whole))
     convert = frames(config, spec, env.observation_space)
-    program = QProgram if config.algorithm == "dqn" else Program
+    program = QProgram if learner.objective.replays else Program
     return program(config, spec, tasks, learner, env, convert, places), learner, places
 
 
@@ -86,7 +89,7 @@ class DeviceSystem(BaseSystem):
         resumed: checkpoint.Checkpoint | None,
     ):
         self.program, self.learner, places = make_program(config, spec, tasks, resumed)
-        self._spec, self._explores = spec, config.algorithm == "dqn"
+        self._spec = spec
         self._memory_limit = config.memory_limit
         _check_memory(self.program.shapes, places, config.memory_limit)
         with _enough_memory():
@@ -127,9 +130,9 @@ class DeviceSystem(BaseSystem):
     def _turn(self) -> None:
         config, program = self.config, self.program
         now = rates(config, self._taken)
-        begun = self._taken / (config.dqn_exploration_share * config.steps)
+        exploration = self.learner.objective.exploration(self._taken / config.steps)
         self._taken += config.agents * program.block
-        self.loop, turn = program.turn(self.loop, self._number, now, anneal(1.0, config.dqn_exploration, begun))
+        self.loop, turn = program.turn(self.loop, self._number, now, exploration)
         self._turns.append((turn, now.learning_rate))
         self._number += 1
 
@@ -147,7 +150,7 @@ class DeviceSystem(BaseSystem):
         for number, (update, lag, with_tasks) in enumerate(zip(values, lags, turn.with_tasks, strict=True)):
             scalars = dict(zip(program.names[with_tasks], update.tolist(), strict=True)) | {"learning_rate": rate}
             skipped, lag = scalars.pop("skipped") > 0, lag[lag >= 0]
-            if self._explores:
+            if self.learner.objective.replays:
                 new = 0 if number else config.agents * program.block
                 self.metrics.trained(new, lag, scalars, skipped, len(lag))
                 continue

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gunreal.config.plugins import lost_option
+from gunreal.config.plugins import expect, lost_option
 from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config
 from gunreal.experience.replay import Past
@@ -33,18 +33,18 @@ def check_network(network: Architecture | type[Architecture], spec: Spec = FRAME
       ValueError: `network.check` rejects `spec`.
     """
     cls = network if isinstance(network, type) else type(network)
-    _expect(issubclass(cls, Architecture), "the class does not inherit from gunreal.Architecture")
+    expect(issubclass(cls, Architecture), "the class does not inherit from gunreal.Architecture")
     lost = lost_option(cls, Architecture)
-    _expect(not lost, lost)
+    expect(not lost, lost)
     if isinstance(network, type):
         network = network(**options)
     name = getattr(network, "name", None)
-    _expect(isinstance(name, str) and name.isidentifier(), f"name is {name!r}: choose an identifier")
+    expect(isinstance(name, str) and name.isidentifier(), f"name is {name!r}: choose an identifier")
     images = spec.is_image or not network.takes_images
-    _expect(images, f"takes_images is True, but the spec has vectors of {spec.frame[0]}: set it to False or use images")
+    expect(images, f"takes_images is True, but the spec has vectors of {spec.frame[0]}: set it to False or use images")
     network.check(spec)
     state = network.state()
-    _expect(isinstance(state, int) and state >= 0, f"state() is {state!r}: return the number of floats in the state")
+    expect(isinstance(state, int) and state >= 0, f"state() is {state!r}: return the number of floats in the state")
     devices.select_any()
     spec = spec._replace(state=state)
     one = _built(network, spec)
@@ -52,11 +52,6 @@ def check_network(network: Architecture | type[Architecture], spec: Spec = FRAME
     if network.takes_images:
         _check_layouts(one, _built(network, spec, data_format="channels_first"))
     _check_learning(one, spec)
-
-
-def _expect(condition: Any, message: str) -> None:
-    if not condition:
-        raise AssertionError(message)
 
 
 def _built(network: Architecture, spec: Spec, **options: Any) -> Any:
@@ -79,19 +74,19 @@ def _weights(network: Any) -> dict[str, np.ndarray]:
 def _check_weights(one: Any, same: Any, other: Any) -> None:
     """The names and the initial weights depend on the seed alone, so that a run repeats and a checkpoint fits."""
     first, again, seeded = _weights(one), _weights(same), _weights(other)
-    _expect(len(first) == len(one.names), f"two weights have the same name ({', '.join(one.names)}): name the layers")
-    _expect(first.keys() == again.keys(), "the names of the weights change from one network to the next")
+    expect(len(first) == len(one.names), f"two weights have the same name ({', '.join(one.names)}): name the layers")
+    expect(first.keys() == again.keys(), "the names of the weights change from one network to the next")
     for name, array in first.items():
-        _expect(np.array_equal(array, again[name]), f"two networks with the same seed differ in {name}")
+        expect(np.array_equal(array, again[name]), f"two networks with the same seed differ in {name}")
     differ = any(not np.array_equal(array, seeded[name]) for name, array in first.items() if name.startswith("torso"))
-    _expect(differ, "networks with different seeds are equal: use the seed, or initializers without one")
+    expect(differ, "networks with different seeds are equal: use the seed, or initializers without one")
 
 
 def _check_layouts(one: Any, other: Any) -> None:
     shapes = ({name: array.shape for name, array in _weights(network).items()} for network in (one, other))
     first, second = shapes
     wrong = next((name for name in first if first[name] != second.get(name)), None)
-    _expect(
+    expect(
         wrong is None,
         f"{wrong} has another shape with the layout nchw: do not fix data_format, and do not flatten in body()",
     )
@@ -108,18 +103,18 @@ def _check_learning(network: Any, spec: Spec) -> None:
         images.astype(np.uint8) if spec.dtype == "uint8" else rng.normal(size=images.shape).astype(np.float32)
     )
     action = rng.integers(0, spec.num_actions, (_ROLLOUTS, spec.t_max)).astype(np.int32)
-    learner = make_learner(network, resolved(Config()))
+    learner = make_learner(network, resolved(Config(objective="a3c", objective_args={"correction": "epsilon"})))
     past = _past(spec, rng, count, 1)
     logits, value, *states = learner.predict("base", observations, past)
     made = f"{len(logits)} outputs of {count} observations"
-    _expect(len(logits) == count, f"the network makes {made}: keep the first axis in body() and top()")
+    expect(len(logits) == count, f"the network makes {made}: keep the first axis in body() and top()")
     for output in (logits, value, *states):
-        _expect(np.isfinite(output).all(), "an output of the network is not finite")
+        expect(np.isfinite(output).all(), "an output of the network is not finite")
     first = None if past is None else Past(*(array[:2] for array in past))
     few, _, *_ = learner.predict("base", observations[:2], first)
-    _expect(np.allclose(few, logits[:2], atol=1e-4), "the outputs of an observation depend on the others in the batch")
+    expect(np.allclose(few, logits[:2], atol=1e-4), "the outputs of an observation depend on the others in the batch")
     if past is not None:
-        _expect(not np.array_equal(states[0], past.state), "the cell does not change its state")
+        expect(not np.array_equal(states[0], past.state), "the cell does not change its state")
     returns = rng.normal(size=action.shape).astype(np.float32)
     batch: dict[str, Any] = {
         "observations": observations,
@@ -129,11 +124,11 @@ def _check_learning(network: Any, spec: Spec) -> None:
         batch["past"] = {"base": _past(spec, rng, _ROLLOUTS, spec.t_max)}
     before = _weights(network)
     metrics = learner.train(batch, 1e-3)
-    _expect(metrics["skipped"] == 0, f"the gradient of the loss is not finite (its norm is {metrics['grad_norm']})")
+    expect(metrics["skipped"] == 0, f"the gradient of the loss is not finite (its norm is {metrics['grad_norm']})")
     after = learner.get_state()
     for name, array in before.items():
         changed = not np.array_equal(array, after[f"weights/{name}"])
-        _expect(changed, f"no gradient of the loss reaches {name}: use all layers in the outputs")
+        expect(changed, f"no gradient of the loss reaches {name}: use all layers in the outputs")
 
 
 def _past(spec: Spec, rng: np.random.Generator, count: int, steps: int) -> Past | None:

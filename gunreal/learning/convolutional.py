@@ -6,6 +6,7 @@ import dataclasses
 import math
 from typing import Any, ClassVar
 
+from gunreal.config import plugins
 from gunreal.experience.spec import Spec
 from gunreal.learning.architecture import Architecture
 
@@ -52,7 +53,7 @@ class Large(Small):
     """32 filters 8x8 with stride `first_stride`, 32 and 64 filters 4x4 with stride 2, ReLU (GA3C, footnote 2)."""
 
     name: ClassVar[str] = "large"
-    first_stride: int = 4
+    first_stride: int = plugins.option(4, low=1, high=4)
 
     def sizes(self) -> list[tuple[int, int, int]]:
         """See `Small.sizes`."""

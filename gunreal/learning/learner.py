@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gunreal.config.objective import load_objective
 from gunreal.config.schema import Config
 from gunreal.learning.normalizer import Moments
 from gunreal.learning.optimizer import make_optimizer
@@ -42,11 +43,12 @@ class Learner:
 
     Attributes:
       network: the network to train.
+      objective: what its policy and value learn.
       version: number of updates applied.
     """
 
     def __init__(self, network: Network, config: Config):
-        self.network, self._config = network, config
+        self.network, self._config, self.objective = network, config, load_objective(config)
         self._variables = network.trainable_variables
         self._statistics = [v for statistics in network.statistics.values() for v in statistics.variables]
         # The dtype in which observations are sent to the device. The torso casts and scales them there in any case.
@@ -69,13 +71,12 @@ class Learner:
 
         Returns:
           For "base", `(logits [N, A], value [N])`. A recurrent network adds the next state `[N, spec.state]`. For a
-          task, `(bootstrap [N, ...],)`. For DQN, the logits are the log-probabilities of its actions, some of which are
-          random, and the value is that of the best action.
+          task, `(bootstrap [N, ...],)`. Logits and value are those of `Objective.acting`.
         """
         outputs = self._outputs(head, observations.astype(self._sent, copy=False), past)
-        if head == "base" and self._config.algorithm == "dqn":
-            return epsilon_greedy(outputs[0], self._config.dqn_exploration), outputs[0].max(1)
-        return outputs
+        if head != "base":
+            return outputs
+        return *self.objective.acting(*outputs[:2], self.objective.exploration(1.0)), *outputs[2:]
 
     def train(
         self, batch: Mapping[str, Any], learning_rate: float, entropy: float | None = None, progress: float = 0.0
@@ -209,11 +210,10 @@ class Learner:
         config = self._config
         total, metrics = self.network.loss(
             batch,
+            self.objective,
             entropy=batch["base"]["entropy"][0],
             progress=batch["base"]["progress"][0],
             value_weight=config.value_weight,
-            log_epsilon=config.log_epsilon if config.correction == "epsilon" else 0.0,
-            clip=config.ppo_clip,
         )
         if config.reduction == "sum":
             from keras import ops
@@ -270,16 +270,3 @@ class Learner:
     def _write(self, arrays: Sequence[np.ndarray]) -> None:
         """Replaces what `_read` returns: all of it, or the weights and moments."""
         raise NotImplementedError
-
-
-def epsilon_greedy(q: Any, epsilon: Any, numpy: Any = np) -> Any:
-    """The log-probabilities `[N, A]` of the epsilon-greedy policy.
-
-    Args:
-      q: Q values, float32 `[N, A]`.
-      epsilon: probability of a random action, which may also be the best one.
-      numpy: `numpy`, or `jax.numpy` in a compiled program.
-    """
-    actions = q.shape[-1]
-    best = numpy.eye(actions, dtype="float32")[q.argmax(-1)]
-    return numpy.log(epsilon / actions + (1 - epsilon) * best + 1e-9)

@@ -16,9 +16,8 @@ from gunreal.learning import heads
 from gunreal.learning.architecture import Architecture
 from gunreal.learning.building import computing, constants, dense, isolated, seeded
 from gunreal.learning.normalizer import Moments, Statistics
-from gunreal.learning.objectives import actor_critic_loss, q_learning_loss
 from gunreal.learning.parts import present
-from gunreal.learning.task import LearnedTask
+from gunreal.learning.task import LearnedObjective, LearnedTask
 from gunreal.learning.torso import Features, Torso
 
 _LEAST_RETURN_DEVIATION = 0.1  # avoids learning from the noise of the values before there are rewards
@@ -167,12 +166,11 @@ class Network:
     def loss(
         self,
         batch: Mapping[str, Any],
+        objective: LearnedObjective,
         *,
         entropy: Any,
         progress: Any = 0.0,
         value_weight: float,
-        log_epsilon: float = 0.0,
-        clip: float = 0.0,
     ) -> tuple[Any, dict[str, Any]]:
         """The total loss, `base + sum(weight_i * loss_i)` (UNREAL, eq. 4).
 
@@ -180,19 +178,16 @@ class Network:
 
         - "observations" `[N, *spec.observation]`: the rows of the base rollouts (B * T), then those of each task
           (B * T_i).
-        - "base": a dict of `[B, T]` arrays with "action" int32 and "mask" float32. It also has, in float32, either
-          "returns", or the arguments of `losses.vtrace`, or "returns", "advantage" and "log_mu" for PPO, or "q_target"
-          for DQN.
+        - "base": the objective's part, with "action" int32 `[B, T]` and "mask" float32 `[B, T]`.
         - the name of each task: its targets with a leading batch axis, and "mask" `[B, T_i]`.
         - "past", for a recurrent network: the `Past` of each part that uses "hidden" features, by name.
 
         Args:
           batch: the batch.
+          objective: the objective.
           entropy: weight of the policy's entropy (beta).
           progress: share of the training budget that has been used, for the tasks as "progress".
           value_weight: weight of the value loss.
-          log_epsilon: GA3C's epsilon inside the logarithms. 0 with V-trace.
-          clip: clip range of PPO's probability ratio.
 
         Returns:
           The total loss, and scalars by metric name. `loss_<task>` is unweighted. `<task>_<metric>` are the task's own.
@@ -202,17 +197,12 @@ class Network:
         features = self._features(batch["observations"], count, present(self.lengths, batch))
         if self.torso.recurrent:
             features = self._unrolled(features, batch["past"], count)
-        outputs = self.policy_value(features["base"].hidden)
-        if "q_target" in base:
-            total, metrics = q_learning_loss(base, outputs)
-        else:
-            total, metrics = actor_critic_loss(
-                base, outputs, entropy=entropy, value_weight=value_weight, log_epsilon=log_epsilon, clip=clip
-            )
+        scalars = {"entropy": entropy, "value_weight": value_weight, "progress": ops.cast(progress, "float32")}
+        total, metrics = objective.loss(self.policy_value(features["base"].hidden), {**base, **scalars})
         for task in self.tasks:
             if task.name not in batch:
                 continue
-            targets = {**batch[task.name], "progress": ops.cast(progress, "float32")}
+            targets = {**batch[task.name], "progress": scalars["progress"]}
             loss, own = heads.loss(task, self.task_outputs(task, features[task.name], targets), targets)
             metrics |= {f"loss_{task.name}": loss, **own}
             total = total + task.weight * loss

@@ -24,10 +24,11 @@ def assign_variables(network: Network, state: Mapping[str, np.ndarray]) -> None:
             variable.assign(state[f"statistics/{name}/{part}"])
 
 
-def portable(network: Network, *, is_dqn: bool = False) -> Any:
+def portable(network: Network, *, has_policy: bool = True) -> Any:
     """The policy and value of a network as a functional Keras model with the current weights.
 
-    The scaling and normalization of observations are inside. The moments become constants.
+    The scaling and normalization of observations are inside. The moments become constants. `has_policy` is that of the
+    objective.
 
     Inputs, by name:
       observation: `[n, *spec.observation]` of dtype `spec.dtype`.
@@ -35,8 +36,8 @@ def portable(network: Network, *, is_dqn: bool = False) -> Any:
         start of an episode) and float32 `[n, 1]` (clipped as in training).
 
     Outputs, by name:
-      logits: float32 `[n, num_actions]`. With DQN, they are Q values.
-      value: float32 `[n]`. With DQN, it is the largest Q value.
+      logits: float32 `[n, num_actions]`. Without a policy, they are Q values.
+      value: float32 `[n]`. Without a policy, it is the largest Q value.
       next_state: of a recurrent network only, float32 `[n, spec.state]`.
     """
     import keras
@@ -53,7 +54,7 @@ def portable(network: Network, *, is_dqn: bool = False) -> Any:
         )
         inputs |= past._asdict()
     outputs = network.predict("base", inputs["observation"], past)
-    if is_dqn:
+    if not has_policy:
         outputs = outputs[0], keras.ops.max(outputs[0], axis=-1), *outputs[2:]
     return keras.Model(inputs, dict(zip(OUTPUTS, outputs, strict=False)), name="policy")
 

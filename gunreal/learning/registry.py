@@ -30,7 +30,7 @@ def load_network(config: Config, spec: Spec) -> Architecture:
     """The configured network. Its fields with the names of settings have the values of these settings.
 
     Raises:
-      ConfigError: as `named`, the network does not fit the observations, or `first_stride` has no effect on it.
+      ConfigError: as `named`, or the network does not fit the observations.
     """
     fields = {field.name for field in dataclasses.fields(_load_class(config, config.network))}
     if reserved := sorted(fields & FIELDS.keys() & config.network_args.keys()):
@@ -69,7 +69,4 @@ def _load_class(config: Config, name: str) -> type[Architecture]:
     point = plugins.available(NETWORK).get(name)
     if not (point.value if point else name).startswith("gunreal."):
         devices.select_for(config)  # the file of a plug-in may import Keras, which loads the selected backend
-    cls: type[Architecture] = plugins.load_class(NETWORK, name)
-    if config.first_stride != FIELDS["first_stride"].default and "first_stride" not in cls.__dataclass_fields__:
-        raise ConfigError(f"first_stride has no effect on the {cls.name} network; leave it out or use --network large")
-    return cls
+    return plugins.load_class(NETWORK, name)

@@ -1,4 +1,7 @@
-"""The part of an auxiliary task that the network uses. `gunreal.tasks.base.AuxiliaryTask` is the whole contract."""
+"""The parts of an objective and of an auxiliary task that the network uses.
+
+`gunreal.objectives.base.Objective` and `gunreal.tasks.base.AuxiliaryTask` are the whole contracts.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,13 @@ from gunreal.experience.spec import Spec
 
 RESERVED = ("mask", "progress")  # entries of a task's batch that are not targets
 BASE = 0  # number of the prediction queue of the actor-critic, see `prediction_heads`
+
+
+class LearnedObjective(Protocol):
+    """What the policy and the value learn. See `Objective` for details."""
+
+    def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The loss, a scalar, and a dict of metrics."""
 
 
 class LearnedTask(Protocol):

@@ -68,11 +68,11 @@ def export(config: Config, spec: Spec, state: Mapping[str, np.ndarray], path: st
 
     # A CPU has no convolutions of the other layout in every framework, and ONNX no bfloat16 in most of its operations.
     portable_config = dataclasses.replace(config, layout="nhwc", precision="float32")
-    network = build_learner(portable_config, spec, ()).network
+    learner = build_learner(portable_config, spec, ())
     from gunreal.learning.portable import assign_variables, portable
 
-    assign_variables(network, state)
-    model = portable(network, is_dqn=config.algorithm == "dqn")
+    assign_variables(learner.network, state)
+    model = portable(learner.network, has_policy=learner.objective.has_policy)
     about = {"env": config.env, "num_actions": str(spec.num_actions), "stack": str(spec.stack)}
     try:
         with tempfile.TemporaryDirectory(prefix=".gunreal-export-", dir=path.parent) as folder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gunreal.config import folders
+from gunreal.config.objective import load_objective
 from gunreal.config.schema import Config, ConfigError
 from gunreal.config.warning import warn
 from gunreal.records import checkpoint
@@ -38,7 +40,7 @@ def find(config: Config) -> Path:
 def begin(learner: Learner, config: Config) -> None:
     """Gives a new learner the weights of the run `config.init`. Raises ConfigError as `load` and `adopt`."""
     heads = [task.name for task in learner.network.tasks]
-    learner.set_state(adopt(learner.get_state(), load(config), heads, config.algorithm))
+    learner.set_state(adopt(learner.get_state(), load(config), heads, config))
 
 
 def load(config: Config) -> checkpoint.Checkpoint:
@@ -57,7 +59,7 @@ def load(config: Config) -> checkpoint.Checkpoint:
 
 
 def adopt(
-    state: Mapping[str, np.ndarray], saved: checkpoint.Checkpoint, heads: Collection[str], algorithm: str
+    state: Mapping[str, np.ndarray], saved: checkpoint.Checkpoint, heads: Collection[str], config: Config
 ) -> dict[str, np.ndarray]:
     """Returns the state of a new learner with the weights of a checkpoint, and says which layers start anew.
 
@@ -65,15 +67,15 @@ def adopt(
       state: the state of the new learner, whose optimizer and version are kept.
       saved: the checkpoint.
       heads: names of the tasks. If layers of a head start anew, the head is named once.
-      algorithm: algorithm of the new run.
+      config: configuration of the new run.
 
     Raises:
       ConfigError: no layer fits.
     """
-    before = saved.extra["config"]["algorithm"]
-    # DQN's policy layer gives Q values, and that of the others the logits of probabilities.
-    differ = before != algorithm and "dqn" in (before, algorithm)
-    merged, copied, others = copy_layers(state, saved.state, ("weights/policy",) if differ else ())
+    before = {name: saved.extra["config"][name] for name in ("objective", "objective_args")}
+    # The same layer gives the logits of a policy, or Q values.
+    both = [load_objective(each).has_policy for each in (config, dataclasses.replace(config, **before))]
+    merged, copied, others = copy_layers(state, saved.state, ("weights/policy",) if both[0] != both[1] else ())
     if not copied:
         raise ConfigError(f"init: no layer of {saved.path} fits; use the --network of that run, or leave out init")
     names = dict.fromkeys(head if (head := name.partition("/")[0]) in heads else name for name in others)

@@ -146,7 +146,7 @@ class System(BaseSystem):
         super().__init__(config, metrics, run_dir, resumed)  # opens the run's files, so the state has to fit before
 
         first = next_process(resumed, self.layout.agents) if resumed and not config.serial else 0
-        share = 1.0 if config.algorithm == "ppo" else 0.25  # PPO's many updates per batch make other rollouts old
+        share = 0.25 if self.learner.objective.uses().is_once else 1.0  # many updates per batch make other rollouts old
         self.pool = Pool(rollouts_per_batch(config), first, share)
         heads = prediction_heads(tasks)
         self.requests = {head: queues.Pipe(queues.REQUEST) for head in heads}

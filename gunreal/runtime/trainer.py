@@ -13,11 +13,12 @@ import numpy as np
 
 from gunreal.acting.pool import Member, Pool
 from gunreal.config.derived import rates, rollouts_per_batch
+from gunreal.config.objective import load_objective
 from gunreal.config.schema import Config
 from gunreal.experience import queues, seeds
 from gunreal.experience.replay import Past, concatenate_pasts, empty_observations
-from gunreal.experience.returns import joined_advantages, normalized
-from gunreal.experience.rollouts import inputs
+from gunreal.experience.returns import joined_advantages
+from gunreal.experience.rollouts import read_rollouts
 from gunreal.experience.sequences import Sequences, steps_and_mask
 from gunreal.experience.spec import Spec
 from gunreal.learning.minibatches import minibatches, take
@@ -47,7 +48,8 @@ class Batcher:
     """Collects references until a batch is full, then gathers their data. Only one thread works at a time."""
 
     def __init__(self, pool: Pool, config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], queue: queues.Pipe):
-        self._pool, self._config, self._spec, self._tasks, self._queue = pool, config, spec, tasks, queue
+        self._pool, self._spec, self._tasks, self._queue = pool, spec, tasks, queue
+        self._objective = load_objective(config)
         self.rollouts = rollouts_per_batch(config)
         self.waiting: list[tuple[Member, int, int]] = []  # member, agent, first step
         self._lock = threading.Lock()
@@ -114,8 +116,8 @@ class Batcher:
         segment, spec = member.segment, self._spec
         steps = firsts[:, None] + np.arange(spec.t_max + 1)
         read, joined = segment.read(agents), functools.partial(joined_advantages, agents, firsts)
-        base = inputs(self._config, spec, read, steps[:, :-1], read("value", steps[:, -1:])[:, 0], joined)
-        part = {"base": base | {"version": read("version", steps[:, :-1])}}
+        rollouts = read_rollouts(spec, read, steps[:, :-1], read("value", steps[:, -1:])[:, 0], joined)
+        part = {"base": self._objective.part(rollouts) | {"version": read("version", steps[:, :-1])}}
         past = {"base": segment.past(agents, steps[:, :-1])}
         segment.gather(np.repeat(agents, spec.t_max), steps[:, :-1].ravel(), outs[0])
         slots = firsts // spec.t_max % segment.layout.slots
@@ -138,7 +140,7 @@ class Batcher:
 def updates(
     batch: dict[str, Any], config: Config, lengths: Mapping[str, int], version: int
 ) -> Iterator[dict[str, Any]]:
-    """Iterates over the batches of the updates that one training batch is used for: itself, or PPO's minibatches.
+    """Iterates over the batches of the updates that one training batch is used for: itself, or minibatches.
 
     Args:
       batch: the training batch.
@@ -146,19 +148,18 @@ def updates(
       lengths: `Network.lengths`.
       version: version of the weights, from which the order of the minibatches is drawn.
     """
-    if config.algorithm != "ppo":
+    objective = load_objective(config)
+    batch, uses = {**batch, "base": objective.prepared(batch["base"])}, objective.uses()
+    if uses.is_once:
         if takes_part(version, config.task_share):
             yield batch
         else:
             yield take(batch, lengths, ["base"], np.arange(len(batch["base"]["mask"])))
         return
-    advantage = normalized(batch["base"]["advantage"], batch["base"]["mask"])
-    batch = {**batch, "base": {**batch["base"], "advantage": advantage}}
     rng = np.random.default_rng([config.seed, version, 0, seeds.MINIBATCHES])
-    first = version // config.ppo_epochs  # number of updates so far that were in a first epoch
-    parts = config.ppo_minibatches
-    with_tasks = [takes_part(first + place, config.task_share) for place in range(parts)]
-    yield from minibatches(batch, lengths, config.ppo_epochs, parts, rng, with_tasks)
+    first = version // uses.epochs  # number of updates so far that were in a first epoch
+    with_tasks = [takes_part(first + place, config.task_share) for place in range(uses.minibatches)]
+    yield from minibatches(batch, lengths, uses.epochs, uses.minibatches, rng, with_tasks)
 
 
 def takes_part(update: int, share: float) -> bool:
@@ -216,22 +217,21 @@ class Trainer:
         compiled = set()
         for share in (1.0, 0.0) if self._config.task_share < 1 else (1.0,):  # some updates leave out the tasks
             for part in updates(batch, dataclasses.replace(self._config, task_share=share), self._lengths, 0):
-                shapes = frozenset(part), len(part["base"]["mask"])  # PPO's minibatches may have two sizes
+                shapes = frozenset(part), len(part["base"]["mask"])  # minibatches may have two sizes
                 if shapes not in compiled:
                     compiled.add(shapes)
                     base = {name: array for name, array in part["base"].items() if name != "version"}
                     self._learner.warm_up({**part, "base": base})
 
     def work(self, batch: Batch) -> None:
-        """Does one update with a batch, or several with PPO.
+        """Does all updates of a batch.
 
-        The agents of the batch go on during the last `ppo_overlap` epochs. Their next rollouts then follow newer
+        The agents of the batch go on during the last `Uses.overlap` epochs. Their next rollouts then follow newer
         policies than if they went on at once, and neither they nor this thread wait for long.
         """
         config, (rollouts, length) = self._config, batch["base"]["mask"].shape
-        unused, alone = rollouts * length, 0
-        if config.algorithm == "ppo":
-            alone = min(config.ppo_minibatches, rollouts) * max(0, config.ppo_epochs - config.ppo_overlap)
+        unused, uses = rollouts * length, load_objective(config).uses()
+        alone = min(uses.minibatches, rollouts) * max(0, uses.epochs - uses.overlap)
         for number, part in enumerate(updates(batch, config, self._lengths, self._learner.version)):
             if self._hurried():
                 break

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gunreal.config.packages import is_installed
-from gunreal.config.plugins import calling, lost_option
+from gunreal.config.plugins import calling, expect, lost_option
 from gunreal.config.process import python, told
 from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import TERMINATED, TRUNCATED, Replay
@@ -23,7 +23,7 @@ from gunreal.learning.architecture import Architecture
 from gunreal.learning.registry import named
 from gunreal.tasks import calls
 from gunreal.tasks.base import AuxiliaryTask
-from gunreal.tasks.loss_contract import Learning, drawn, expect
+from gunreal.tasks.loss_contract import Learning, drawn
 from gunreal.tasks.recorded import recorded_fields
 from gunreal.tasks.registry import TASK
 

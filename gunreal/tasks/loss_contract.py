@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gunreal.config.plugins import expect
 from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.replay import Replay
@@ -21,12 +22,6 @@ from gunreal.tasks.base import AuxiliaryTask
 
 _SEQUENCES = 8  # per batch
 _HIDDEN = 32  # units
-
-
-def expect(condition: Any, message: str) -> None:
-    """Raises AssertionError unless the condition is true."""
-    if not condition:
-        raise AssertionError(message)
 
 
 def drawn(task: AuxiliaryTask, segment: Segment, count: int, seed: int = 1) -> tuple[Replay, Sequences]:
@@ -72,7 +67,8 @@ class Learning:
             architecture = registry.named(name, hidden=spec.state // 2 or _HIDDEN)
         architecture.check(spec)
         self.network = Network(spec, [self.task], architecture)
-        self.learner = make_learner(self.network, resolved(Config()))
+        config = Config(objective="a3c", objective_args={"correction": "epsilon"})
+        self.learner = make_learner(self.network, resolved(config))
 
     def bootstrap(self, segment: Segment, steps: np.ndarray) -> np.ndarray | None:
         """What the task bootstraps from at `steps` `[n]`."""
@@ -108,7 +104,7 @@ class Learning:
     def _loss(self, batch: dict[str, Any]) -> np.ndarray:
         import keras
 
-        _, metrics = self.network.loss(batch, entropy=0.0, value_weight=0.0, log_epsilon=1e-6)
+        _, metrics = self.network.loss(batch, self.learner.objective, entropy=0.0, value_weight=0.0)
         return keras.ops.convert_to_numpy(metrics[f"loss_{self.task.name}"])
 
     def _batch(self, segment: Segment) -> dict[str, Any]:

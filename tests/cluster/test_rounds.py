@@ -79,7 +79,7 @@ def test_without_warm_up_the_factor_is_there_at_once():
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "agents", "min_batch", "answers"),
+    ("objective", "agents", "min_batch", "answers"),
     [
         ("a3c", 6, 20, 6),
         ("a3c", 6, 80, 2),  # a batch of 4 rollouts
@@ -88,5 +88,5 @@ def test_without_warm_up_the_factor_is_there_at_once():
         ("ppo", 30, 480, 18),
     ],
 )
-def test_a_turn_has_a_rollout_of_each_agent(algorithm, agents, min_batch, answers):
-    assert answers_per_turn(resolved(Config(algorithm=algorithm, agents=agents, min_batch=min_batch))) == answers
+def test_a_turn_has_a_rollout_of_each_agent(objective, agents, min_batch, answers):
+    assert answers_per_turn(resolved(Config(objective=objective, agents=agents, min_batch=min_batch))) == answers

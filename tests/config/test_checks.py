@@ -8,13 +8,13 @@ from gunreal.config.checks import check
 from gunreal.config.files import load, save
 from gunreal.config.schema import Config, ConfigError
 
-DQN = {"env": "gunreal/Catch-v0", "runner": "device", "algorithm": "dqn"}
+DQN = {"env": "gunreal/Catch-v0", "runner": "device", "objective": "dqn"}
 
 
 @pytest.mark.parametrize(
     "fields",
     [
-        DQN | {"dqn_steps": 20},
+        DQN | {"objective_args": {"steps": 20}},
         DQN | {"normalize_returns": False, "tasks": ("vr",)},
         DQN | {"normalize_returns": False, "tasks": ("mine:Task",)},  # its name may be vr
         {"runner": "device", "t_max": 2, "device_batches": 1},

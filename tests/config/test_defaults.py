@@ -13,6 +13,7 @@ from typing import Any
 from gunreal.config import plugins
 from gunreal.config.checks import _without_effect
 from gunreal.config.files import load
+from gunreal.config.objective import OBJECTIVE
 from gunreal.config.resolve import OF_MACHINE, Facts, resolved
 from gunreal.config.schema import FIELDS, Config, is_auto
 from gunreal.learning.registry import NETWORK
@@ -20,7 +21,17 @@ from gunreal.tasks.registry import TASK
 
 FILE = Path(__file__).with_name("defaults.txt")
 CONFIGS = Path(__file__).parents[2] / "configs"
-NOT_LEARNING = {"env_args", "image_key", "task", "network_args", "logdir", "name", "init", "checkpoint_minutes"}
+NOT_LEARNING = {
+    "env_args",
+    "image_key",
+    "task",
+    "network_args",
+    "objective_args",
+    "logdir",
+    "name",
+    "init",
+    "checkpoint_minutes",
+}
 NOT_LEARNING |= {"keep_checkpoints", "metrics_seconds", "track", "eval_steps", "eval_minutes", "backend", "env_timeout"}
 NOT_LEARNING |= {"node_timeout", "serial", "cluster"}
 MACHINE = Facts(cores=8, memory=2**34, has_gpu=False, machines=4, weights=690_000)
@@ -28,13 +39,13 @@ ATARI = MACHINE._replace(is_image=True, emulator="own")
 IMAGES, VECTORS = MACHINE._replace(is_image=True), MACHINE._replace(is_image=False)
 CLUSTER = {"cluster": "auto"}
 RUNS: dict[str, tuple[dict[str, Any], Facts]] = {
-    "A3C with V-trace": ({"algorithm": "a3c"}, ATARI),
-    "A3C with epsilon": ({"algorithm": "a3c", "correction": "epsilon"}, ATARI),
+    "A3C with V-trace": ({"objective": "a3c"}, ATARI),
+    "A3C with epsilon": ({"objective": "a3c", "objective_args": {"correction": "epsilon"}}, ATARI),
     "serial run": ({"serial": True}, ATARI),
     "device run": ({"runner": "device", "backend": "jax"}, ATARI),
     "device run with 1,024 agents": ({"runner": "device", "backend": "jax", "agents": 1024}, ATARI),
-    "device run with A3C": ({"runner": "device", "backend": "jax", "algorithm": "a3c"}, ATARI),
-    "device run with DQN": ({"runner": "device", "backend": "jax", "algorithm": "dqn"}, ATARI),
+    "device run with A3C": ({"runner": "device", "backend": "jax", "objective": "a3c"}, ATARI),
+    "device run with DQN": ({"runner": "device", "backend": "jax", "objective": "dqn"}, ATARI),
     "cluster": (CLUSTER, ATARI),
     "vectors": ({"env": "CartPole-v1"}, VECTORS),
     "Catch": ({"env": "gunreal/Catch-v0"}, IMAGES),
@@ -57,7 +68,7 @@ def sections() -> Iterator[str]:
         notes = dict(re.findall(r"^(\w+) = .*?  (# .*)$", path.read_text(), re.MULTILINE))
         found = {name: f"{value}  {notes[name]}" if name in notes else value for name, value in found.items()}
         yield _paragraph(f"configs/{path.name}: differences", found)
-    for kind in (TASK, NETWORK):
+    for kind in (TASK, NETWORK, OBJECTIVE):
         for name, point in sorted(plugins.available(kind).items()):
             if point.value.startswith("gunreal."):
                 options = plugins.defaults(plugins.load_class(kind, name))
@@ -97,7 +108,6 @@ def test_the_papers_files_set_all_that_has_an_effect_on_learning():
 def left_out(config: Config, given: Collection[str]) -> list[str]:
     """The fields that are not given, although they may have an effect on learning."""
     others = {name for names, *_ in _without_effect(config) for name in names} | {*NOT_LEARNING, *OF_MACHINE}
-    others |= set() if config.network == "large" else {"first_stride"}
     return [name for name in FIELDS if name not in given and name not in others]
 
 

@@ -35,6 +35,7 @@ def test_every_field_is_a_flag():
         "task": "vr.weight=0.5",
         "env_args": "a=1",
         "network_args": "a=1",
+        "objective_args": "epochs=4",
         "serial": "false",
         "memory_limit": "1GiB",
     }

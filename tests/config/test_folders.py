@@ -124,7 +124,7 @@ def test_resume_refuses_what_defines_the_run(tmp_path):
     path = folders.prepare_run_dir(Config(logdir=str(tmp_path), name="a"))
     others = {"env": "CartPole-v1", "tasks": ("vr",), "hidden": 64, "network": "large", "frame_stack": 1, "seed": 2}
     others |= {"optimizer": "rmsprop", "discount": 0.123, "serial": True, "name": "b", "env_args": {"a": 1}}
-    others |= {"algorithm": "a3c", "runner": "device", "init": "b", "precision": "bfloat16"}
+    others |= {"objective": "a3c", "runner": "device", "init": "b", "precision": "bfloat16"}
     for name, value in others.items():
         with pytest.raises(ConfigError, match=f"cannot change {name} "):
             folders.resume_config(path, {name: value})

@@ -7,17 +7,17 @@ import pytest
 from gunreal.config import folders, schema
 from gunreal.config.checks import check
 from gunreal.config.files import load, save
-from gunreal.config.resolve import _RULES, MINIBATCH, OF_MACHINE, SMALL_BATCH, Facts, as_given, chosen, resolved
+from gunreal.config.resolve import _RULES, OF_MACHINE, SMALL_BATCH, Facts, as_given, chosen, resolved
 from gunreal.config.schema import AUTO, AUTOMATIC, FIELDS, Config, ConfigError
 
 KNOWN = Facts(is_image=True, image_key="rgb", emulator="own", cores=8, memory=2**34, has_gpu=False)
 RUNS = [
     {},
-    {"algorithm": "a3c"},
+    {"objective": "a3c"},
     {"serial": True},
     {"runner": "device"},
-    {"runner": "device", "algorithm": "a3c"},
-    {"runner": "device", "algorithm": "dqn"},
+    {"runner": "device", "objective": "a3c"},
+    {"runner": "device", "objective": "dqn"},
     {"cluster": "auto"},
 ]
 
@@ -32,7 +32,6 @@ def test_a_run_has_a_value_of_the_right_type_for_all_that_has_an_effect_on_it(ru
     config = resolved(Config(**run), KNOWN._replace(machines=2, weights=10**6))
     left = {name for name in AUTOMATIC if getattr(config, name) == AUTO}
     without_effect = {"image_key", "min_batch", "nodes"} if config.runner == "device" else {"device_batches"}
-    without_effect |= set() if config.algorithm == "ppo" else {"ppo_minibatches"}
     assert left == without_effect | (set() if config.cluster else {"reducers"})
     check(as_given(config, Config(**run)))  # a new run with these settings may be started
     for name in set(AUTOMATIC) - left:
@@ -45,9 +44,11 @@ def test_a_run_has_a_value_of_the_right_type_for_all_that_has_an_effect_on_it(ru
 def test_what_is_given_is_kept(run):
     given = {"learning_rate": 0.1, "entropy": 0.3, "entropy_end": 0.0, "reward_clip": 2.0, "threads": 3}
     given |= {"layout": "nchw"} | {"network": "lstm", "memory_limit": 2**30, "emulator": "ale", "image_key": "depth"}
-    given |= {"min_batch": 40, "ppo_minibatches": 5, "device_batches": 2, "nodes": 1, "reducers": 2}
+    given |= {"min_batch": 40, "device_batches": 2, "nodes": 1, "reducers": 2}
     config = Config(**run | given)
-    assert resolved(config, KNOWN) == config
+    found = resolved(config, KNOWN)
+    assert dataclasses.replace(found, objective_args={}) == config
+    assert resolved(found, KNOWN) == found
 
 
 def test_what_depends_on_unknown_facts_stays_automatic():
@@ -70,7 +71,7 @@ def test_settings_of_the_machine_are_chosen_again_unless_they_were_given():
 
 @pytest.mark.parametrize(
     ("fields", "threads"),
-    [({}, 8), ({"algorithm": "a3c"}, 2), ({"algorithm": "a3c", "serial": True}, 8), ({"runner": "device"}, 8)],
+    [({}, 8), ({"objective": "a3c"}, 2), ({"objective": "a3c", "serial": True}, 8), ({"runner": "device"}, 8)],
 )
 def test_threads(fields, threads):
     assert resolved(Config(**fields), Facts(cores=8)).threads == threads
@@ -82,8 +83,8 @@ def test_threads(fields, threads):
     [(1200, 20), (1024, 4), (24, 4), (20, 5), (8, 2), (4, 1), (2, 1), (23, 1)],  # of at least 80 steps, 20 each
 )
 def test_device_runs_have_small_batches_except_with_ppo(agents, groups):
-    for algorithm in ("a3c", "dqn"):
-        assert device(algorithm=algorithm, agents=agents).device_batches == groups
+    for objective in ("a3c", "dqn"):
+        assert device(objective=objective, agents=agents).device_batches == groups
     assert device(agents=agents).device_batches == 1
     assert f"batches of at least {SMALL_BATCH} agent steps" in FIELDS["device_batches"].metadata["help"]
 
@@ -98,8 +99,9 @@ def test_device_runs_have_small_batches_except_with_ppo(agents, groups):
     ],
 )
 def test_large_batches_of_device_runs_have_more_minibatches(flags, count):
-    assert device(**flags).ppo_minibatches == count
-    assert f"can have {MINIBATCH} agent steps" in FIELDS["ppo_minibatches"].metadata["help"]
+    assert device(**flags).objective_args["minibatches"] == count
+    given = device(objective_args={"minibatches": 5}, **flags)
+    assert given.objective_args["minibatches"] == 5
 
 
 @pytest.mark.parametrize(
@@ -116,9 +118,9 @@ def test_a_saved_run_keeps_its_settings_when_the_defaults_change(tmp_path, monke
     given = Config(logdir=str(tmp_path), name="run", env="CartPole-v1", tasks=("vr",))
     config = as_given(resolved(given, KNOWN._replace(is_image=False)), given)
     path = folders.prepare_run_dir(config)
-    others = {"a3c": "ppo", "off": "on", "adam": "rmsprop", "mean": "sum", "vtrace": "epsilon"}
+    others = {"a3c": "ppo", "off": "on", "adam": "rmsprop", "mean": "sum"}
     for name, field in FIELDS.items():
-        if name not in ("env_args", "task", "network_args", "tasks", *OF_MACHINE):
+        if name not in ("env_args", "task", "network_args", "objective", "objective_args", "tasks", *OF_MACHINE):
             old = field.default
             new = not old if isinstance(old, bool) else others.get(old, old) if isinstance(old, str) else old / 2 + 0.25
             monkeypatch.setattr(field, "default", new)

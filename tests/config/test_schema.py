@@ -13,7 +13,7 @@ from gunreal.config.checks import check
 from gunreal.config.files import load, save
 from gunreal.config.schema import FIELDS, Config, ConfigError, close_match
 
-DQN = {"env": "gunreal/Catch-v0", "runner": "device", "algorithm": "dqn"}
+DQN = {"env": "gunreal/Catch-v0", "runner": "device", "objective": "dqn"}
 
 
 def error(**values) -> str:
@@ -39,7 +39,8 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"frame_size": 19}, "at least 20"),
         ({"image_key": 3}, "a string"),
         ({"frame_stack": 0}, "at least 1"),
-        ({"first_stride": 5, "network": "large"}, "at least 1 and at most 4"),
+        ({"objective_args": {"epochs": 0}}, "ppo.epochs is 0, but must be at least 1 and at most 100 (default 3)"),
+        ({"objective": "a3c", "objective_args": {"correction": "vtrac"}}, f"one of epsilon, vtrace; {MEAN} vtrace?"),
         ({"entropy": -0.01}, "entropy is -0.01, but must be at least 0 (default 'auto')"),
         ({"memory_limit": "much"}, "a whole number, or auto"),
         ({"tasks": ("pc", "pc")}, "named twice; remove one of them from tasks, or replace it by a subclass with"),
@@ -75,13 +76,20 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"eval_episodes": 5}, "add --eval_steps"),
         ({"task_share": 0.5}, "task_share has no effect without tasks; leave it out or add --tasks"),
         (
-            {"algorithm": "a3c", "gae_lambda": 0.123},
-            "gae_lambda has no effect on a3c; leave it out or use --algorithm ppo",
+            {"objective": "a3c", "objective_args": {"gae_lambda": 0.1}},
+            "objective 'a3c' has no option 'gae_lambda'; available: correction, log_epsilon",
         ),
-        ({"algorithm": "a3c", "ppo_epochs": 5}, "ppo_epochs has no effect on a3c"),
-        ({"algorithm": "dqn", "runner": "device", "entropy": 0.1}, "entropy has no effect on dqn"),
-        ({"algorithm": "dqn", "runner": "device", "value_weight": 0.1}, "value_weight has no effect on dqn"),
-        ({"runner": "device", "ppo_overlap": 0}, "ppo_overlap has no effect in device runs"),
+        (
+            {"objective": "ddqn", "runner": "device"},
+            f"available: a3c, dqn, ppo, or module:Class; {MEAN} dqn?",
+        ),
+        ({"objective": ""}, "leave it out, or give a name such as a3c"),
+        ({"objective": "dqn", "runner": "device", "entropy": 0.1}, "entropy has no effect on dqn"),
+        ({"objective": "dqn", "runner": "device", "value_weight": 0.1}, "value_weight has no effect on dqn"),
+        (
+            {"runner": "device", "objective_args": {"overlap": 0}},
+            "ppo.overlap has no effect in device runs",
+        ),
         ({"runner": "device", "min_batch": 40}, "min_batch has no effect in device runs"),
         ({"device_spread": 5}, "device_spread has no effect outside of device runs"),
         ({"node_timeout": 5.0}, "node_timeout has no effect on one node"),
@@ -89,11 +97,11 @@ def test_defaults_are_good_and_every_field_has_help():
             {"env": "CartPole-v1", "protocol": "v5"},
             "protocol has no effect on CartPole-v1; leave it out or choose an Atari",
         ),
-        ({"dqn_steps": 5}, "dqn_steps has no effect on ppo; leave it out or use --algorithm dqn"),
-        ({"algorithm": "dqn"}, "dqn runs on devices only; add --runner device"),
-        ({"algorithm": "dqn", "runner": "device", "correction": "epsilon"}, "correction has no effect on dqn"),
-        ({"correction": "vtrace", "log_epsilon": 0.001}, "no effect on vtrace; leave it out"),
-        ({"correction": "epsilon"}, "--algorithm a3c"),
+        ({"objective": "dqn"}, "dqn runs on devices only; add --runner device"),
+        (
+            {"objective": "a3c", "objective_args": {"log_epsilon": 0.001}},
+            "a3c.log_epsilon has no effect on vtrace",
+        ),
         ({"rms_decay": 1.0}, "below 1"),
         ({"discount": 1.01}, "at most 1"),
         ({"name": "a/b"}, "--logdir"),
@@ -103,9 +111,12 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"logdir": ""}, "give a folder"),
         ({"agents": 5000}, "processes take at most 4096; use --runner device"),
         ({"device_batches": 2}, "no effect outside of device runs; leave it out or use --runner device"),
-        (DQN | {"dqn_steps": 21}, "dqn_steps 21 is above t_max 20; use --dqn_steps 20, or raise t_max"),
-        (DQN | {"t_max": 2, "device_batches": 1}, "dqn_steps 3 is above t_max 2; use --dqn_steps 2, or raise t_max"),
-        (DQN | {"normalize_returns": False, "tasks": ("rp",)}, "no effect on dqn without the task vr; leave it out or"),
+        (DQN | {"objective_args": {"steps": 21}}, "dqn.steps 21 is above t_max 20; lower it, or raise t_max"),
+        (DQN | {"t_max": 2, "device_batches": 1}, "dqn.steps 3 is above t_max 2; lower it, or raise t_max"),
+        (
+            DQN | {"normalize_returns": False, "tasks": ("rp",)},
+            "normalize_returns has no effect on dqn",
+        ),
         ({"name": "caf\udce9"}, "name contains 'caf\\udce9', which is not Unicode text; write it in UTF-8"),
         ({"tasks": ("a:\udce9",)}, "tasks contains 'a:\\udce9', which is not Unicode text; write it in UTF-8"),
         ({"env_args": {"\udce9": 1}}, "env_args contains '\\udce9', which is not Unicode text; write it in UTF-8"),
@@ -127,7 +138,8 @@ def test_defaults_are_good_and_every_field_has_help():
 def test_bad_values_are_named_with_their_fix(values, fix):
     text = error(**values)
     assert fix in text
-    assert any(name.removesuffix("s") in text for name in values)
+    options = values.get("objective_args", {})
+    assert any(name.removesuffix("s") in text for name in [*values, *options])
 
 
 def test_device_runs_name_the_package_that_they_need(monkeypatch):

@@ -15,8 +15,13 @@ from gunreal.config.flags import settings
 from gunreal.config.schema import Config, ConfigError
 
 SWEEPS = Path(__file__).parents[2] / "configs" / "sweeps"
-PAPER = {"algorithm": "a3c", "t_max": 20, "min_batch": 40, "learning_rate": 3e-4, "rms_initial": 1.0, "epsilon": 0.1}
-PAPER |= {"reduction": "sum", "correction": "epsilon", "normalize_observations": "off", "tasks": ("pc", "vr", "rp")}
+PAPER = {"objective": "a3c", "t_max": 20, "min_batch": 40, "learning_rate": 3e-4, "rms_initial": 1.0, "epsilon": 0.1}
+PAPER |= {
+    "reduction": "sum",
+    "objective_args": {"correction": "epsilon"},
+    "normalize_observations": "off",
+    "tasks": ("pc", "vr", "rp"),
+}
 TWO = '[settings.base]\n[settings.tasks]\ntasks = ["pc", "vr"]\ntask.pc.weight = 0.02\n'
 
 

@@ -10,6 +10,7 @@ import jax  # noqa: E402
 import scripted_functional  # noqa: E402
 from device_runs import SCRIPT, KnownLearner, configure, interface, make_acting, value_of  # noqa: E402
 
+from gunreal.config.objective import load_objective  # noqa: E402
 from gunreal.device.acting import Acting  # noqa: E402
 from gunreal.device.environment import frames  # noqa: E402
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED  # noqa: E402
@@ -106,7 +107,7 @@ def test_rewards_and_flags_may_be_whole_numbers():
         return state, seen, (4 * reward).astype("int32"), *(end.astype("int32") for end in ends)
 
     convert, predict = frames(config, spec, env.observation_space), KnownLearner(spec).functional_predict
-    acting = Acting(config, spec, env, convert, predict, step)
+    acting = Acting(config, spec, env, convert, load_objective(config), predict, step)
     _, _, rows, scores = play(config, acting=acting)
     assert rows["reward"].dtype == np.float32 and (rows["reward"] == rows["reward"].round()).all()
     flags = rows["flags"]

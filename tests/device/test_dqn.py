@@ -12,6 +12,7 @@ import jax  # noqa: E402
 from device_runs import configure, filled, interface, keras_on_jax, make_program, value_of  # noqa: E402
 
 from gunreal.config.derived import Rates  # noqa: E402
+from gunreal.config.objective import load_objective  # noqa: E402
 from gunreal.device import dqn, sequences, store  # noqa: E402
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED  # noqa: E402
 
@@ -27,14 +28,18 @@ def predict(weights, observations, past):
 
 @functools.cache
 def played(blocks=11, **options):
-    config = configure(device_batches=2, algorithm="dqn", replay_size=12, dqn_steps=2, **options)
+    config = configure(device_batches=2, objective="dqn", replay_size=12, objective_args={"steps": 2, **options})
     spec = interface(config)
     _, kept, steps = filled(config, store.ring_size(spec, 12, 2), blocks, weight=3, exploration=0.5)
     return config, spec, kept, steps
 
 
 def gather(config, spec, kept, key=0):
-    compiled = jax.jit(lambda kept, key: dqn.gather(config, spec, predict, ONLINE, TARGET, kept, 1, key))
+    compiled = jax.jit(
+        lambda kept, key: dqn.gather(
+            load_objective(config), spec, config.replay_size, predict, ONLINE, TARGET, kept, 1, key
+        )
+    )
     return jax.device_get(compiled(kept, jax.random.key(key)))
 
 
@@ -63,7 +68,7 @@ def test_n_step_targets(count):
 
 @pytest.mark.parametrize("double", [True, False])
 def test_targets_are_those_of_the_target_network(double):
-    config, spec, kept, steps = played(dqn_double=double)
+    config, spec, kept, steps = played(double=double)
     batch, acted, changed = gather(config, spec, kept)
     base, observations = batch["base"], batch["observations"]["base"]
     assert not changed and base["mask"].sum() >= 8
@@ -99,7 +104,7 @@ def _length(rows, first, end):
 
 
 def test_sequences_with_large_errors_are_drawn_more_often():
-    config, spec, kept, _ = played(dqn_priority=1.0)
+    config, spec, kept, _ = played(priority=1.0)
     step, hits, starts, weights = 15, 0, set(), []
     rows = len(kept["error"])
     kept = kept | {"error": jax.numpy.zeros_like(kept["error"]).at[step % rows].set(1.0)}
@@ -139,7 +144,7 @@ def test_the_priority_of_a_sequence_is_that_of_its_errors(t_max):
 
 
 def test_a_draw_sets_the_errors_of_all_steps_of_the_sequence():
-    config, spec, kept, steps = played(dqn_priority=1.0)
+    config, spec, kept, steps = played(priority=1.0)
     kept = kept | {"error": jax.numpy.full_like(kept["error"], 77)}  # no error has this value
     batch, _, changed = gather(config, spec, kept)
     error, base, rows = np.asarray(changed["error"]), batch["base"], len(kept["error"])
@@ -160,7 +165,7 @@ def test_a_draw_sets_the_errors_of_all_steps_of_the_sequence():
 @pytest.mark.parametrize("off", [-0.5, 0.5])
 def test_rounding_of_the_sums_draws_no_step_without_a_share(monkeypatch, off):
     """The sum of a reset is too large or too small here, and the draw lies between that and the sum before."""
-    config, spec, kept, _ = played(dqn_priority=1.0)
+    config, spec, kept, _ = played(priority=1.0)
     replay = sequences.replay(kept, spec, config.replay_size, 1)
     resets = np.asarray(replay.window("flags")) & RESET != 0
     assert (np.asarray(replay.window("error")) == 1).all() and int(replay.oldest) == int(replay.steps[0])
@@ -173,13 +178,13 @@ def test_rounding_of_the_sums_draws_no_step_without_a_share(monkeypatch, off):
 
     monkeypatch.setattr(dqn.jnp, "cumsum", rounded)
     draws = np.full((len(resets), 1), (exact[agent, step] + off / 2) / exact[agent, -1], np.float32)
-    first = dqn._draw(config, replay, jax.numpy.asarray(draws)).sequences.first
+    first = dqn._draw(load_objective(config), replay, jax.numpy.asarray(draws)).sequences.first
     assert not resets[agent, int(first[agent] - replay.steps[0])]
 
 
 def test_an_error_that_is_not_finite_is_not_kept():
     """The update with it is skipped. It would be the error of all later steps."""
-    config, spec, kept, _ = played(dqn_priority=1.0)
+    config, spec, kept, _ = played(priority=1.0)
     _, _, changed = gather(config, spec, kept | {"reward": kept["reward"].at[:, 1, 0].set(np.nan)})
     assert np.isfinite(changed["error"]).all() and np.isfinite(changed["peak"])
     before = np.asarray(kept["error"])
@@ -188,7 +193,7 @@ def test_an_error_that_is_not_finite_is_not_kept():
 
 
 def test_the_target_network_follows_every_few_updates():
-    config = configure(algorithm="dqn", replay_size=12, dqn_updates=2, dqn_target=3)
+    config = configure(objective="dqn", replay_size=12, objective_args={"updates": 2, "target": 3})
     program, learner = make_program(config)
     loop, targets = program.start(), []
     for number in range(4):

@@ -58,7 +58,7 @@ def test_groups_learn_in_turn():
 
 
 def test_ppo_learns_from_each_step_in_every_epoch():
-    config = configure(env_args={"script": "~"}, algorithm="ppo", ppo_epochs=3, ppo_minibatches=2)
+    config = configure(env_args={"script": "~"}, objective="ppo", objective_args={"epochs": 3, "minibatches": 2})
     program, learner, loop, reports = run(config, 2)
     assert len(learner.batches) == 2 * 3 * 2 and program.parts == 2
     assert set(trained_steps(learner).values()) == {3}
@@ -70,7 +70,7 @@ def test_ppo_learns_from_each_step_in_every_epoch():
 
 @keras_on_jax
 def test_tasks_take_part_in_a_share_of_the_first_epoch():
-    ppo = {"algorithm": "ppo", "ppo_epochs": 2, "ppo_minibatches": 2, "task_share": 0.5}
+    ppo = {"objective": "ppo", "objective_args": {"epochs": 2, "minibatches": 2}, "task_share": 0.5}
     config = configure(env_args={"script": "~"}, tasks=("vr",), replay_size=12, **ppo)
     _, learner, _, reports = run(config, 3, [ValueReplay()])
     shares = [[True, False, False, False]] * 2 + [[True, True, False, False]]

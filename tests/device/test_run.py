@@ -30,24 +30,25 @@ def train(name, steps=320, **options):
 
 found = {}
 tasks = dict(tasks=("vr",), replay_size=40, hidden=8)
-ppo = dict(device_batches=2, ppo_minibatches=2, **tasks)
+ppo = dict(device_batches=2, objective_args={"minibatches": 2}, **tasks)
 first, part = train("ppo", **ppo), train("part", steps=160, **ppo)
 before = part.metrics[-1]["weights_sha256"]
 gunreal.resume(part, show=False, steps=320)
 found["hashes"] = [run.metrics[-1]["weights_sha256"] for run in (first, gunreal.load(part.path))] + [before]
-dqn = dict(algorithm="dqn", device_batches=2, dqn_target=5, dqn_priority=0.5, dqn_exploration=1.0, **tasks)
+dqn = dict(objective="dqn", device_batches=2, **tasks)
+dqn["objective_args"] = {"target": 5, "priority": 0.5, "final_exploration": 1.0}
 whole, half = train("dqn", **dqn), train("dqn-part", steps=160, **dqn)
 gunreal.resume(half, show=False, steps=320)
 found["dqn"] = [gunreal.load(run.path).metrics[-1]["weights_sha256"] for run in (whole, half)]
-train("one", algorithm="a3c", device_batches=2, **tasks)
-train("four", algorithm="a3c", device_batches=2, devices="all", **tasks)
+train("one", objective="a3c", device_batches=2, **tasks)
+train("four", objective="a3c", device_batches=2, devices="all", **tasks)
 for name, devices in (("more", ("1", "all")), ("fewer", ("all", "1"))):
-    moved = train(name, algorithm="a3c", device_batches=2, steps=160, devices=devices[0], **tasks)
+    moved = train(name, objective="a3c", device_batches=2, steps=160, devices=devices[0], **tasks)
     gunreal.resume(moved, show=False, steps=320, devices=devices[1])
 found["scores"] = first.evaluate(3).tolist()
 found["refused"] = []
 refused = [dict(tasks=[f"broken_tasks:{task}"]) for task in ("Recording", "LoopsOverData")]
-for fields in (*refused, dict(tasks=["sil"], algorithm="dqn")):
+for fields in (*refused, dict(tasks=["sil"], objective="dqn")):
     try:
         gunreal.train(gunreal.Config(**common, **fields), show=False)
     except gunreal.ConfigError as error:
@@ -110,12 +111,12 @@ def test_tasks_that_a_device_cannot_run_are_refused(runs):
 
 
 def test_self_imitation_needs_a_policy(runs):
-    assert runs[0]["refused"][2:] == ["task 'sil' needs a policy, which dqn does not have; use --algorithm ppo or a3c"]
+    assert runs[0]["refused"][2:] == ["task 'sil' needs a policy, which dqn does not have; use --objective ppo"]
 
 
 def test_ctrl_c_saves_a_checkpoint(tmp_path):
     """SIGINT between two turns of Catch."""
-    flags = "--runner device --env gunreal/Catch-v0 --agents 2 --t_max 4 --network mlp --hidden 4 --algorithm a3c"
+    flags = "--runner device --env gunreal/Catch-v0 --agents 2 --t_max 4 --network mlp --hidden 4 --objective a3c"
     with Training(tmp_path, *flags.split(), "--metrics_seconds", 0.5) as run:
         run.wait_for(lambda lines: lines[-1]["updates"])
         assert run.signal(signal.SIGINT, 60) == 0

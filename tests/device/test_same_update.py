@@ -77,9 +77,11 @@ def as_rings(loop, config, spec, tasks, learner):
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("algorithm", "kinds"), [("ppo", (ValueReplay, RewardPrediction)), ("a3c", ())], ids=["ppo with tasks", "a3c"]
+    ("objective", "options", "kinds"),
+    [("ppo", {"minibatches": 1, "epochs": 2}, (ValueReplay, RewardPrediction)), ("a3c", {}, ())],
+    ids=["ppo with tasks", "a3c"],
 )
-def test_the_weights_after_an_update_are_the_same(algorithm, kinds):
+def test_the_weights_after_an_update_are_the_same(objective, options, kinds):
     config = Config(
         env="recall_functional:make",
         runner="device",
@@ -89,15 +91,14 @@ def test_the_weights_after_an_update_are_the_same(algorithm, kinds):
         t_max=5,
         min_batch=AGENTS * 5,
         device_batches=1,
-        ppo_minibatches=1,
-        ppo_epochs=2,
+        objective=objective,
+        objective_args=options,
         replay_size=20,
         network="lstm",
         hidden=8,
         frame_size=20,
         frame_stack=2,
         reward_clip=0.6,
-        algorithm=algorithm,
         max_batch=AGENTS,
         tasks=[kind.name for kind in kinds],
     )

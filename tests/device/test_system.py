@@ -12,6 +12,7 @@ pytest.importorskip("jax")
 import jax  # noqa: E402
 from device_runs import KnownLearner, configure, interface  # noqa: E402
 
+from gunreal.config.objective import load_objective  # noqa: E402
 from gunreal.config.schema import ConfigError  # noqa: E402
 from gunreal.device import system  # noqa: E402
 from gunreal.device.sharding import Places  # noqa: E402
@@ -57,7 +58,7 @@ def make(monkeypatch, tmp_path):
 
     def make(**options):
         config = configure(**options)
-        learner = KnownLearner(interface(config))
+        learner = KnownLearner(interface(config), load_objective(config))
         monkeypatch.setattr(system, "JaxLearner", KnownLearner)
         monkeypatch.setattr(system, "build_learner", lambda *_: learner)
         return system.DeviceSystem(config, interface(config), (), tmp_path, None)
@@ -80,7 +81,7 @@ def test_the_first_turn_has_the_first_learning_rate(make, monkeypatch):
     monkeypatch.setattr(made.program, "turn", lambda loop, *args: seen.append(args) or turn(loop, *args))
     made.run(lambda: None)
     ((_, now, exploration),) = seen
-    assert now.learning_rate == made.config.learning_rate > 0 and exploration == 1
+    assert now.learning_rate == made.config.learning_rate > 0 and exploration == 0
 
 
 def test_other_errors_of_the_device_are_not_hidden():

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from learners import (
+    A3C,
     BACKEND,
     CONFIG,
     SPEC,
@@ -184,7 +185,7 @@ def test_an_operation_uses_gathered_observations_in_place():
 
 
 def test_threads_predict_while_one_trains():
-    learner, images, failures = make_learner(Config(max_batch=12)), make_batch()["observations"], []
+    learner, images, failures = make_learner(Config(**A3C, max_batch=12)), make_batch()["observations"], []
 
     def predict(head, count):
         try:

@@ -9,22 +9,21 @@ import threading
 import keras
 import numpy as np
 import pytest
-from learners import CONFIG, assert_equal_states, gradients, make_batch, make_learner, shared, with_vtrace  # noqa: F401
+from learners import A3C, CONFIG, assert_equal_states, gradients, make_batch, make_learner, shared, with_vtrace  # noqa: F401
 
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
 from gunreal.learning import backend
-from gunreal.learning.learner import epsilon_greedy
 from gunreal.learning.optimizer import make_optimizer
 from gunreal.learning.registry import named
+from gunreal.objectives.dqn import Dqn
 
 
 @pytest.mark.parametrize("initial", [0.0, 1.0])
 def test_rmsprop_step_by_step(initial):
     """GA3C's eq. 3, in NumPy: `g = rho g + (1 - rho) d^2`, `theta -= rate d / sqrt(g + epsilon)`."""
-    config = Config(
-        optimizer="rmsprop", rms_decay=0.5, rms_initial=initial, epsilon=0.1, max_grad_norm=0.0, normalize_returns=False
-    )
+    fields = {"optimizer": "rmsprop", "rms_decay": 0.5, "rms_initial": initial, "epsilon": 0.1, "max_grad_norm": 0.0}
+    config = Config(normalize_returns=False, **A3C, **fields)
     learner = make_learner(config)
     state = learner.get_state()
     names = [name for name in state if name.startswith("weights/")]
@@ -47,7 +46,7 @@ def test_unknown_optimizers_are_explained():
 
 
 def test_train_reports_the_loss_and_applies_the_learning_rate():
-    learner, batch = make_learner(Config(max_grad_norm=0.0, value_weight=0.3, entropy=0.04)), make_batch()
+    learner, batch = make_learner(Config(**A3C, max_grad_norm=0.0, value_weight=0.3, entropy=0.04)), make_batch()
     before = learner.get_state()
     assert learner.train(batch, 0.0)["skipped"] == 0.0
     rested = learner.get_state()
@@ -67,7 +66,7 @@ def test_train_reports_the_loss_and_applies_the_learning_rate():
 
 def test_the_entropy_weight_of_an_update():
     """It changes from update to update. Without it, the weight is that of the start."""
-    learner, batch = make_learner(Config(entropy=0.04)), make_batch()
+    learner, batch = make_learner(Config(**A3C, entropy=0.04)), make_batch()
     losses = {weight: learner.gradient(batch, weight).metrics["loss_base"] for weight in (0.0, 0.03, None)}
     entropy = learner.gradient(batch).metrics["entropy"]
     assert losses[0.0] - losses[0.03] == pytest.approx(0.03 * entropy, rel=1e-3)
@@ -85,26 +84,30 @@ def test_the_entropy_weight_of_an_update():
 def test_the_epsilon_of_the_logarithms_is_that_of_its_correction_only(correction, epsilon):
     from gunreal.learning import losses
 
-    learner, batch = make_learner(Config(correction=correction, log_epsilon=0.2)), make_batch()
+    options = {"correction": correction} | ({"log_epsilon": epsilon} if epsilon else {})
+    learner, batch = make_learner(Config(objective="a3c", objective_args=options), new=True), make_batch()
+    batch = batch if epsilon else with_vtrace(batch)
+    batch.pop("past", None)
     logits, _ = learner.predict("base", batch["observations"][:12])
     expected = losses.entropy(logits.reshape(3, 4, -1), batch["base"]["mask"], epsilon)
     assert learner.gradient(batch).metrics["entropy"] == pytest.approx(float(expected), abs=1e-5)
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "vtrace"])
-def test_the_policy_loss_is_of_the_ratio_of_the_learned_to_the_acting_policy(algorithm):
-    """PPO clips it to the range of the configuration. V-trace corrects the advantages by it."""
+@pytest.mark.parametrize("objective", ["ppo", "a3c"])
+def test_the_policy_loss_is_of_the_ratio_of_the_learned_to_the_acting_policy(objective):
+    """PPO clips it to its range. V-trace corrects the advantages by it."""
     from gunreal.learning.losses import vtrace
 
-    config = Config(ppo_clip=0.3, normalize_returns=False)
-    learner, batch = make_learner(config, tasks=(), new=True), make_batch()  # of other arrays with each algorithm
+    options = {"clip": 0.3} if objective == "ppo" else {}
+    config = Config(objective=objective, objective_args=options, normalize_returns=False)
+    learner, batch = make_learner(config, tasks=(), new=True), make_batch()
     base, observations, mask = batch["base"], batch["observations"][:12], batch["base"]["mask"] > 0
     logits, value = (x.reshape(3, 4, *x.shape[1:]) for x in learner.predict("base", observations))
     taken = np.take_along_axis(logits, base["action"][..., None], -1)[..., 0]
     log_pi = taken - np.log(np.exp(logits).sum(-1))
     rng = np.random.default_rng(0)
     ratio, advantage = rng.choice(np.float32([0.5, 0.8, 1.2, 1.6]), (3, 4)), rng.normal(size=(3, 4)).astype(np.float32)
-    if algorithm == "ppo":
+    if objective == "ppo":
         base["advantage"] = advantage
         expected = -np.minimum(ratio * advantage, np.clip(ratio, 0.7, 1.3) * advantage)
     else:
@@ -211,7 +214,7 @@ def test_observations_that_would_spoil_the_running_moments_are_skipped(rows, bad
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])
 def test_non_finite_updates_are_skipped(bad):
-    learner, batch = make_learner(Config()), make_batch()
+    learner, batch = make_learner(Config(**A3C)), make_batch()
     learner.train(batch, 1e-3)
     before = learner.get_state()
     broken = make_batch()
@@ -272,15 +275,15 @@ def test_a_state_that_does_not_fit_is_refused_as_a_whole():
 def test_the_logits_of_dqn_are_those_of_its_actions():
     """The most valuable action, and now and then a random one."""
     q, _ = make_learner().predict("base", make_batch()["observations"])
-    logits, value = make_learner(dataclasses.replace(CONFIG, algorithm="dqn", dqn_exploration=0.3)).predict(
+    options = {"final_exploration": 0.3}
+    logits, value = make_learner(dataclasses.replace(CONFIG, objective="dqn", objective_args=options)).predict(
         "base", make_batch()["observations"]
     )
     expected = np.full(q.shape, 0.1) + 0.7 * (q == q.max(1, keepdims=True))
     np.testing.assert_allclose(np.exp(logits), expected, atol=1e-6)
     np.testing.assert_array_equal(value, q.max(1))
-    np.testing.assert_allclose(
-        np.exp(epsilon_greedy(np.array([[0.0, 2.0, 1.0]], np.float32), 0.0)), [[0, 1, 0]], atol=1e-6
-    )
+    logits, _ = Dqn().acting(np.array([[0.0, 2.0, 1.0]], np.float32), None, 0.0)
+    np.testing.assert_allclose(np.exp(logits), [[0, 1, 0]], atol=1e-6)
 
 
 @pytest.fixture
@@ -302,7 +305,7 @@ def user_settings():
 
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
 def test_global_settings_of_keras_change_nothing(optimizer, request):
-    config, batch = Config(optimizer=optimizer), make_batch()
+    config, batch = Config(**A3C, optimizer=optimizer), make_batch()
 
     def trained():
         learner = make_learner(config, new=True)

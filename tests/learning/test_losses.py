@@ -11,7 +11,7 @@ from keras import ops
 
 from gunreal.experience.returns import rollout_returns
 from gunreal.learning import losses
-from gunreal.learning.objectives import q_learning_loss
+from gunreal.objectives.dqn import Dqn
 
 EPSILON = 1e-3
 
@@ -225,7 +225,7 @@ def test_q_learning_loss(steps, weighted):
     weight = np.array([0.2, 1.0, 0.5], np.float32) if weighted else np.ones(3, np.float32)
     if weighted:
         base["weight"] = weight
-    found, metrics = q_learning_loss(base, {"logits": steps["logits"]})
+    found, metrics = Dqn().loss({"logits": steps["logits"]}, base)
     errors = {at: abs(target[at] - steps["logits"][at][steps["action"][at]]) for at in kept(steps["mask"])}
     assert min(errors.values()) < 1 < max(errors.values())
     slow = [weight[at[0]] * (0.5 * x**2 if x < 1 else x - 0.5) for at, x in errors.items()]

@@ -19,11 +19,13 @@ from gunreal.experience.spec import Spec
 from gunreal.learning import losses
 from gunreal.learning.network import Features, Network
 from gunreal.learning.registry import named
+from gunreal.objectives.a3c import A3c
 from gunreal.tasks.base import AuxiliaryTask
 
 ATARI = Spec((1, 84, 84), 4, "uint8", 6)
 VECTORS = Spec((4,), 1, "float32", 2, t_max=4)
-WEIGHTS = {"entropy": 0.01, "value_weight": 0.5, "log_epsilon": 0.1}
+OBJECTIVE = A3c("epsilon", 0.1)
+WEIGHTS = {"entropy": 0.01, "value_weight": 0.5}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +66,7 @@ def run(network, method, *arguments, **options):
 
 
 def loss(network, batch):
-    total, metrics = run(network, "loss", batch, **WEIGHTS)
+    total, metrics = run(network, "loss", batch, OBJECTIVE, **WEIGHTS)
     return float(total), {name: float(value) for name, value in metrics.items()}
 
 

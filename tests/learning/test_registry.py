@@ -27,14 +27,14 @@ def load(spec=IMAGES, **options):
 
 def test_built_in_networks_get_the_settings():
     assert load() == Small() and load(VECTOR) == Perceptron()
-    assert load(network="large", first_stride=2, hidden=64) == Large(hidden=64, first_stride=2)
+    assert load(network="large", network_args={"first_stride": 2}, hidden=64) == Large(hidden=64, first_stride=2)
     assert load(network="lstm", hidden=8).state() == 16 and load(network="lstm") == Recurrent()
     assert load(network="impala", network_args={"width": 2}) == Impala(width=2)
     assert load(network="networks:Strided", network_args={"filters": 3}, hidden=5).filters == 3
 
 
 def test_a_field_with_the_name_of_a_setting_gets_its_value_in_every_network():
-    config = Config(network=Large, first_stride=2)
+    config = Config(network=Large, network_args={"first_stride": 2})
     check(config)
     assert registry.load_network(config, IMAGES) == Large(first_stride=2)
 
@@ -64,7 +64,11 @@ def test_a_class_becomes_its_name():
         (IMAGES, {"network": "impala", "network_args": {"width": 2.5}}, "impala.width is 2.5, but must be of type int"),
         (IMAGES, {"network": "impala", "network_args": {"width": -1}}, "impala.width is -1, but must be at least 1"),
         (IMAGES, {"network_args": {"hidden": 2}}, "network_args has hidden, .*use --hidden"),
-        (IMAGES, {"first_stride": 2}, "first_stride has no effect on the small network; .* use --network large"),
+        (
+            IMAGES,
+            {"network": "large", "network_args": {"first_stride": 5}},
+            "large.first_stride is 5, but must be",
+        ),
         (VECTOR, {"network": "small"}, "the small network needs images, not vectors of 3; use --network mlp$"),
         (VECTOR, {"network": "lstm"}, "use --network mlp, or one of your own with a cell, which gives memory$"),
         (Spec((1, 10, 84), 4, "uint8", 3), {"network": "large"}, "too small for the large network; use larger frames"),

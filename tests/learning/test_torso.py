@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from learners import A3C
 
 import gunreal
 from gunreal.config.schema import Config
@@ -119,7 +120,7 @@ def test_unroll_against_slow_numpy(network):
 
 def test_acting_step_by_step_is_the_unroll(network):
     """What agents get, one prediction after the other with the state handed on, is what training computes."""
-    learner = make_learner(network, Config(entropy=0.0))
+    learner = make_learner(network, Config(**A3C, entropy=0.0))
     rng = np.random.default_rng(1)
     observations = rng.integers(0, 256, (COUNT, STEPS, *SPEC.observation), dtype=np.uint8)
     past = make_past(rng)
@@ -151,7 +152,7 @@ def test_training_sees_what_acting_saw(tmp_path, monkeypatch):
     from gunreal.runtime import trainer
 
     monkeypatch.setattr(trainer.Trainer, "work", compare)
-    config = Config(env="gunreal/Catch-v0", network="lstm", correction="vtrace", hidden=UNITS, agents=6, min_batch=40)
+    config = Config(env="gunreal/Catch-v0", network="lstm", hidden=UNITS, agents=6, min_batch=40)
     gunreal.train(dataclasses.replace(config, serial=True, steps=600, logdir=str(tmp_path)), show=False)
     assert len(ratios) >= 10
     np.testing.assert_allclose(ratios, 0, atol=1e-5)

@@ -10,11 +10,12 @@ import pytest
 from helpers import Bench, task_bootstrap
 
 from gunreal.config.derived import rollouts_per_batch
-from gunreal.config.schema import Config
-from gunreal.experience import queues, rollouts
+from gunreal.experience import queues
 from gunreal.experience.replay import TERMINATED, TRUNCATED
 from gunreal.experience.returns import joined_advantages
+from gunreal.experience.rollouts import read_rollouts
 from gunreal.experience.spec import Spec
+from gunreal.objectives.ppo import Ppo
 from gunreal.runtime.trainer import Batch, Batcher
 
 
@@ -30,8 +31,7 @@ def test_advantages_of_consecutive_rollouts_are_those_of_a_longer_one():
         read = lambda name, steps: arrays[name][agents[:, None], steps % 12]  # noqa: E731
         steps = firsts[:, None] + np.arange(spec.t_max + 1)
         joined = functools.partial(joined_advantages, agents, firsts)
-        config = Config(algorithm="ppo")
-        return rollouts.inputs(config, spec, read, steps[:, :-1], read("value", steps[:, -1:])[:, 0], joined)
+        return Ppo().part(read_rollouts(spec, read, steps[:, :-1], read("value", steps[:, -1:])[:, 0], joined))
 
     parts, whole = base(short, agents, firsts), base(long, np.array([0, 1]), np.array([20, 20]))
     for name in ("advantage", "returns"):

@@ -53,7 +53,7 @@ def inputs(spec, count=64):
 def test_the_value_of_dqn_is_its_largest_q_value(tmp_path):
     import keras
 
-    config = Config(algorithm="dqn", runner="device", network="mlp", hidden=16, backend=BACKEND)
+    config = Config(objective="dqn", runner="device", network="mlp", hidden=16, backend=BACKEND)
     learner, (observation, _) = disturbed(config, VECTORS), inputs(VECTORS)
     policy = keras.models.load_model(export(config, VECTORS, learner.get_state(), tmp_path / "policy.keras"))
     found = {name: np.asarray(array) for name, array in policy({"observation": observation}).items()}

@@ -86,7 +86,7 @@ def test_a_run_without_an_update_is_warned_about(capsys, fields, resumed_at, war
 
 @pytest.mark.parametrize(("steps", "updates"), [(15, 0), (16, 1)])
 def test_the_number_of_steps_without_an_update_is_exact(tmp_path, capfd, steps, updates):
-    options = {"env": "CartPole-v1", "algorithm": "a3c", "agents": 3, "t_max": 4, "min_batch": 12, "hidden": 4}
+    options = {"env": "CartPole-v1", "objective": "a3c", "agents": 3, "t_max": 4, "min_batch": 12, "hidden": 4}
     config = Config(**options, serial=True, steps=steps, logdir=str(tmp_path))
     run = gunreal.train(config, show=False)
     assert run.metrics[-1]["updates"] == updates

@@ -40,7 +40,7 @@ BREAKOUT = COMMON | {"env": "ALE/Breakout-v5", "tasks": ("pc", "vr", "rp"), "age
 
 # A resumed LSTM has to find its state, and the action and reward before it.
 CATCH = COMMON | {"env": "gunreal/Catch-v0", "tasks": ("pc",), "agents": 3, "network": "lstm"}
-CATCH |= {"correction": "vtrace", "frame_stack": 1}
+CATCH |= {"frame_stack": 1}
 
 
 def last_line(folder, name):

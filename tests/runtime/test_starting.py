@@ -113,13 +113,15 @@ def test_the_first_layer_and_the_moments_of_its_observations_go_together(wider):
 
 
 @pytest.mark.parametrize(
-    ("before", "algorithm", "anew"), [("dqn", "ppo", True), ("a3c", "dqn", True), ("a3c", "ppo", False)]
+    ("before", "objective", "anew"), [("dqn", "ppo", True), ("a3c", "dqn", True), ("a3c", "ppo", False)]
 )
-def test_the_policy_of_dqn_is_none_of_an_actor_critic(tmp_path, capsys, before, algorithm, anew):
+def test_the_policy_of_dqn_is_none_of_an_actor_critic(tmp_path, capsys, before, objective, anew):
     """Its outputs are Q values."""
     own, source = make_learner(seed=1).get_state(), make_learner(seed=2).get_state()
-    saved = checkpoint.load(tmp_path, checkpoint.save(tmp_path, 40, source, {"config": {"algorithm": before}}))
-    merged = starting.adopt(own, saved, (), algorithm)
+    saved = checkpoint.load(
+        tmp_path, checkpoint.save(tmp_path, 40, source, {"config": {"objective": before, "objective_args": {}}})
+    )
+    merged = starting.adopt(own, saved, (), Config(objective=objective))
     assert capsys.readouterr().err.endswith(", except for policy\n" if anew else ".npz\n")
     for name, array in weights(merged, "weights/").items():
         kept = anew and name.startswith("weights/policy")
@@ -128,7 +130,10 @@ def test_the_policy_of_dqn_is_none_of_an_actor_critic(tmp_path, capsys, before, 
 
 def test_a_checkpoint_without_any_layer_that_fits_is_refused(tmp_path):
     file = checkpoint.save(
-        tmp_path, 40, {"weights/other/kernel": np.zeros(3, np.float32)}, {"config": {"algorithm": "ppo"}}
+        tmp_path,
+        40,
+        {"weights/other/kernel": np.zeros(3, np.float32)},
+        {"config": {"objective": "ppo", "objective_args": {}}},
     )
     with pytest.raises(ConfigError, match="^init: no layer of .* fits; use the --network of that run"):
         starting.begin(make_learner(), Config(init=str(file)))

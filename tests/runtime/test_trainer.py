@@ -9,8 +9,9 @@ from helpers import Bench, FakeLearner
 
 from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config
+from gunreal.experience.returns import normalized
 from gunreal.records.metrics import RunMetrics
-from gunreal.runtime.trainer import Batch, Trainer, normalized, takes_part, updates
+from gunreal.runtime.trainer import Batch, Trainer, takes_part, updates
 
 
 def test_trainer_reports_each_update():
@@ -62,11 +63,18 @@ def trained(bench, learner, **options):
     return metrics.snapshot({}, {})
 
 
-PPO = {"agents": 4, "steps": 100, "algorithm": "ppo", "ppo_epochs": 3, "ppo_minibatches": 2, "min_batch": 16}
+PPO = {"agents": 4, "steps": 100, "objective": "ppo", "min_batch": 16}
+PPO |= {"objective_args": {"epochs": 3, "minibatches": 2}}
+
+
+def overlapping(epochs):
+    return {"objective_args": {**PPO["objective_args"], "overlap": epochs}}
 
 
 def test_steps_count_once_if_a_batch_has_fewer_rollouts_than_minibatches():
-    with Bench("--T", **(PPO | {"agents": 2, "ppo_epochs": 2, "ppo_minibatches": 3, "min_batch": 8})) as bench:
+    with Bench(
+        "--T", **(PPO | {"agents": 2, "objective_args": {"epochs": 2, "minibatches": 3}, "min_batch": 8})
+    ) as bench:
         line = trained(bench, FakeLearner())
         assert (line["updates"], line["trained"]) == (4, 8)
 
@@ -74,10 +82,10 @@ def test_steps_count_once_if_a_batch_has_fewer_rollouts_than_minibatches():
 @pytest.mark.parametrize(
     ("options", "released"),
     [
-        ({"ppo_overlap": 1}, [0, 0, 0, 0, 1, 1]),
-        ({"ppo_overlap": 0}, [0] * 6),
-        ({"ppo_overlap": 5}, [1] * 6),
-        ({"algorithm": "a3c"}, [1]),
+        (overlapping(1), [0, 0, 0, 0, 1, 1]),
+        (overlapping(0), [0] * 6),
+        (overlapping(5), [1] * 6),
+        ({"objective": "a3c", "objective_args": {}}, [1]),
     ],
 )
 def test_agents_go_on_in_the_last_epochs(options, released):
@@ -114,7 +122,7 @@ def test_every_batch_and_every_seed_has_an_order_of_minibatches_of_its_own():
     batch = {"base": {"mask": np.ones((8, 1), np.float32), "advantage": rollouts}, "observations": rollouts}
 
     def order(seed, version):
-        config = resolved(Config(seed=seed, algorithm="ppo", ppo_epochs=1, ppo_minibatches=4))
+        config = resolved(Config(seed=seed, objective="ppo", objective_args={"epochs": 1, "minibatches": 4}))
         return [x for part in updates(batch, config, {"base": 1}, version) for x in part["observations"][:, 0].tolist()]
 
     assert order(1, 0) == order(1, 0) and sorted(order(1, 0)) == list(range(8))
@@ -124,8 +132,11 @@ def test_every_batch_and_every_seed_has_an_order_of_minibatches_of_its_own():
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        ({"algorithm": "a3c"}, [1, 0, 1, 0]),
-        ({"algorithm": "ppo", "ppo_epochs": 2, "ppo_minibatches": 2}, [1, 0, 0, 0] * 2 + [1, 1, 0, 0] + [0, 1, 0, 0]),
+        ({"objective": "a3c"}, [1, 0, 1, 0]),
+        (
+            {"objective": "ppo", "objective_args": {"epochs": 2, "minibatches": 2}},
+            [1, 0, 0, 0] * 2 + [1, 1, 0, 0] + [0, 1, 0, 0],
+        ),
     ],
 )
 def test_tasks_take_part_in_a_share_of_the_updates(flags, expected):
@@ -143,7 +154,7 @@ def test_tasks_take_part_in_a_share_of_the_updates(flags, expected):
 
 
 def test_minibatches_of_both_sizes_are_compiled_before_training():
-    with Bench("~", agents=3, min_batch=12, algorithm="ppo", ppo_minibatches=2) as bench:
+    with Bench("~", agents=3, min_batch=12, objective="ppo", objective_args={"minibatches": 2}) as bench:
         compiled = []
         learner = SimpleNamespace(warm_up=lambda batch: compiled.append(len(batch["base"]["mask"])), version=0)
         bench.start()
@@ -169,7 +180,7 @@ def test_concurrent_updates_are_limited():
         two.wait()
         computing.pop()
 
-    trainer = Trainer(Watched(together), resolved(Config(algorithm="a3c")), RunMetrics(), {"base": 5}, at_once=2)
+    trainer = Trainer(Watched(together), resolved(Config(objective="a3c")), RunMetrics(), {"base": 5}, at_once=2)
     batch = {"base": {"version": np.zeros((1, 5), int), "mask": np.ones((1, 5), np.float32)}}
     batches = [Batch({**batch, "base": dict(batch["base"])}, {}) for _ in range(6)]
     threads = [threading.Thread(target=trainer.work, args=(each,)) for each in batches]

@@ -10,6 +10,7 @@ import pytest
 import scripted_functional
 from jax import numpy as jnp
 
+from gunreal.config.objective import load_objective
 from gunreal.config.resolve import Facts, resolved
 from gunreal.config.schema import Config
 from gunreal.device import store
@@ -29,7 +30,8 @@ NAMES = ("loss_total", "skipped")
 class KnownLearner:
     """Its weights are `(number of updates,)`. It remembers the batches that it learns from."""
 
-    def __init__(self, spec):
+    def __init__(self, spec, objective=None):
+        self.objective = objective
         self.arrays = ((jnp.float32(0),), ())
         self._spec, self.batches, self.rates = spec, [], []
 
@@ -63,7 +65,7 @@ def value_of(observations):
 def configure(**options) -> Config:
     """A configuration of the scripted environments, with small batches."""
     defaults = {"runner": "device", "env": "scripted_functional:make", "env_args": {"script": SCRIPT}, "agents": 8}
-    defaults |= {"t_max": 4, "algorithm": "a3c", "device_spread": 0, "reward_clip": 0.6}
+    defaults |= {"t_max": 4, "objective": "a3c", "device_spread": 0, "reward_clip": 0.6}
     return resolved(Config(**(defaults | options)), Facts(memory=2**40))
 
 
@@ -77,7 +79,8 @@ def make_acting(config: Config, state: int = 0) -> Acting:
     spec = interface(config, state)
     env = scripted_functional.make(**config.env_args)
     convert = frames(config, spec, env.observation_space)
-    return Acting(config, spec, env, convert, KnownLearner(spec).functional_predict, env.step)
+    learner = KnownLearner(spec, load_objective(config))
+    return Acting(config, spec, env, convert, learner.objective, learner.functional_predict, env.step)
 
 
 def filled(
@@ -88,9 +91,9 @@ def filled(
     Returns:
       The agents after the last step, the store, and all steps of the second group, `[n, steps, ...]`.
     """
-    acting, found, has_priorities = make_acting(config, state), [], config.algorithm == "dqn"
+    acting, found, has_errors = make_acting(config, state), [], config.objective_args.get("priority", 0) > 0
     actors, act = jax.jit(acting.start)(), jax.jit(acting.play, static_argnums=2)
-    kept = store.blank(interface(config, state), rows, 2, config.agents, has_priorities and config.dqn_priority > 0)
+    kept = store.blank(interface(config, state), rows, 2, config.agents, has_errors)
     for version in range(blocks):
         actors, block, _ = act((np.float32(weight),), actors, 2, exploration)
         kept = store.append(kept, block, version)
@@ -102,7 +105,7 @@ def filled(
 def make_program(config: Config, state: int = 0, tasks=()) -> tuple[Program, KnownLearner]:
     """A program and what it trains."""
     spec, env = interface(config, state), scripted_functional.make(**config.env_args)
-    learner = KnownLearner(spec)
+    learner = KnownLearner(spec, load_objective(config))
     convert = frames(config, spec, env.observation_space)
-    kind = QProgram if config.algorithm == "dqn" else Program
+    kind = QProgram if learner.objective.replays else Program
     return kind(config, spec, tasks, learner, env, convert, Places(config)), learner

@@ -22,7 +22,8 @@ from gunreal.learning.registry import named
 from gunreal.tasks.base import AuxiliaryTask
 
 SPEC = Spec((1, 28, 36), 2, "uint8", 3, t_max=4)
-CONFIG = resolved(Config(optimizer="adam", max_grad_norm=0.0, max_batch=12))
+A3C = {"objective": "a3c", "objective_args": {"correction": "epsilon"}}  # which learns from returns alone
+CONFIG = resolved(Config(optimizer="adam", max_grad_norm=0.0, max_batch=12, **A3C))
 BACKEND = os.environ.get("KERAS_BACKEND", "tensorflow")
 
 

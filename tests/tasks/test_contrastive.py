@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gradients import batch_of
+from learners import A3C
 
 import gunreal
 from gunreal.experience.spec import Spec
@@ -118,7 +119,7 @@ def test_frames_are_told_apart_after_some_updates():
     nothing = np.zeros((4, 6), np.float32)
     base = {"action": nothing.astype(np.int32), "returns": nothing, "mask": nothing}
     batch = {"observations": np.concatenate([observations, observations]), "base": base, "cpc": batch}
-    learner = make_learner(Network(FRAMES, [task], named("small", hidden=32)), gunreal.Config(entropy=0.0))
+    learner = make_learner(Network(FRAMES, [task], named("small", hidden=32)), gunreal.Config(**A3C, entropy=0.0))
     losses = [learner.train(batch, 3e-3)["loss_cpc"] for _ in range(60)]
     assert losses[0] > 2.5  # of ln 20 or so
     assert losses[-1] < 0.5

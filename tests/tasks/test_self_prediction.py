@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gradients import batch_of
+from learners import A3C
 
 import gunreal
 from gunreal.experience.spec import Spec
@@ -86,7 +87,7 @@ def test_features_become_predictable_and_do_not_collapse():
     nothing = np.zeros((4, 6), np.float32)
     base = {"action": nothing.astype(np.int32), "returns": nothing, "mask": nothing}
     network = Network(FRAMES, [task], named("small", hidden=32))
-    learner = make_learner(network, gunreal.Config(entropy=0.0))
+    learner = make_learner(network, gunreal.Config(**A3C, entropy=0.0))
     whole = {"observations": np.concatenate([observations, observations]), "base": base, "spr": batch}
     before = spread(network, observations)
     losses = [learner.train(whole, 3e-3)["loss_spr"] for _ in range(150)]

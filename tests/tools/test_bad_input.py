@@ -70,7 +70,7 @@ BAD = {  # the words after a command, and what the line has to say
         ("--env gunreal/Catch-v0 --network lstm", "use --network small or large"),
     ],
     "device_cost": [
-        ("--algorithm dqn", "dqn cannot be analyzed; use --algorithm a3c or ppo"),
+        ("--objective dqn", "dqn cannot be analyzed; use --objective a3c or ppo"),
         ("--tflops 0", "--tflops is 0, but must be positive"),
         ("--turns -1", "--turns is -1, but must be at least 0"),
     ],

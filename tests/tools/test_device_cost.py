@@ -19,7 +19,7 @@ def rows(lines):
 def test_the_operations_are_those_of_the_network():
     """A training takes about three times as many as a prediction, or two without the gradient of the pixels."""
     pytest.importorskip("jax")
-    flags = "--env gunreal/Catch-v0 --network mlp --hidden 64 --frame_stack 1 --agents 12 --algorithm a3c"
+    flags = "--env gunreal/Catch-v0 --network mlp --hidden 64 --frame_stack 1 --agents 12 --objective a3c"
     command = [sys.executable, TOOL, *flags.split(), "--device_batches", "4", "--tflops", "2"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -38,7 +38,7 @@ def test_the_times_of_a_turn():
     """The tasks take part in the first of two epochs only."""
     pytest.importorskip("jax")
     flags = "--env gunreal/Catch-v0 --network mlp --hidden 16 --frame_stack 1 --agents 4 --tasks vr --replay_size 40"
-    command = [sys.executable, TOOL, *flags.split(), "--ppo_epochs", "2", "--t_max", "5", "--turns", "2"]
+    command = [sys.executable, TOOL, *flags.split(), "--objective_args", "epochs=2", "--t_max", "5", "--turns", "2"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     operations, _, times, measured = done.stdout.split("\n\n")

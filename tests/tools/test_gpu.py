@@ -56,7 +56,7 @@ def test_the_batches_of_device_runs_fit_into_the_memory(agents):
     config = resolved(Config(runner="device", agents=agents, **gpu.DEVICE_RUN))
     check(config)
     assert 80 <= agents // config.device_batches * config.t_max <= 2**15
-    assert config.algorithm != "ppo"  # which would train on all agents at once
+    assert config.objective != "ppo"  # which would train on all agents at once
 
 
 def test_a_difference_is_found_and_named(tmp_path, monkeypatch):

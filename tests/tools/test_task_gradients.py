@@ -19,7 +19,7 @@ def test_a_run_is_taken_apart_and_stays_as_it_is(tmp_path, capsys, monkeypatch):
     run = gunreal.train(
         gunreal.Config(
             env="gunreal/Catch-v0", tasks=("vr", cls), task={"rp": {"weight": 0.0}}, steps=600, agents=4, hidden=16,
-            algorithm="a3c", min_batch=40, replay_size=100, logdir=str(tmp_path), name="run",
+            objective="a3c", min_batch=40, replay_size=100, logdir=str(tmp_path), name="run",
         ),
         show=False,
     )  # fmt: skip

@@ -74,7 +74,7 @@ def _systems(parts: list[dict[str, Any]]) -> str:
 def _device_runs(parts: list[dict[str, Any]]) -> str:
     columns = {"steps": "agent steps/s", "start": "seconds until the first steps"}
     table = _table(["agents"], columns, [([f"{part['agents']:,}"], part) for part in parts])
-    return f"Training with `--runner device --algorithm a3c --t_max 16` without auxiliary tasks.\n\n{table}"
+    return f"Training with `--runner device --objective a3c --t_max 16` without auxiliary tasks.\n\n{table}"
 
 
 def _table(labels: list[str], columns: dict[str, str], rows: list[tuple[list[str], dict[str, Any]]]) -> str:

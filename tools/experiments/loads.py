@@ -56,7 +56,7 @@ class Measurement(NamedTuple):
         chosen: dict[str, Any] = dict(ENGINES[self.engine][1])
         if not self.env.startswith("ALE/"):
             chosen.pop("emulator", None)
-        chosen |= {"env": self.env, "agents": self.agents, "algorithm": self.algorithm, "tasks": self.tasks}
+        chosen |= {"env": self.env, "agents": self.agents, "objective": self.algorithm, "tasks": self.tasks}
         groups = {"device_batches": self.batches} if self.batches else {}
         on_device = resolved(Config(**chosen | {"runner": "device"} | groups))
         if self.engine == "device":

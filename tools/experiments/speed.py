@@ -104,7 +104,9 @@ _ALL = (
             "small": Setting("small", {"network": "small"}, _SYSTEMS["small"]),
             **{
                 f"stride{stride}": Setting(
-                    f"large, stride {stride}", {"network": "large", "first_stride": stride}, _SYSTEMS[f"stride{stride}"]
+                    f"large, stride {stride}",
+                    {"network": "large", "network_args": {"first_stride": stride}},
+                    _SYSTEMS[f"stride{stride}"],
                 )
                 for stride in (4, 3, 2, 1)
             },

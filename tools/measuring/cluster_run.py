@@ -23,7 +23,7 @@ from measuring import namespaces
 NODES = 2
 PATIENCE = 240.0  # seconds for anything to happen
 POLL = 0.05  # seconds
-FLAGS = "--env CartPole-v1 --agents 2 --agents_per_process 2 --hidden 16 --min_batch 20 --t_max 5 --algorithm a3c"
+FLAGS = "--env CartPole-v1 --agents 2 --agents_per_process 2 --hidden 16 --min_batch 20 --t_max 5 --objective a3c"
 TIMES = "--metrics_seconds 0.25 --steps 500M --name run --checkpoint_minutes 0.05"
 
 

@@ -97,20 +97,15 @@ def both_ways(config: Config, spec: Spec) -> TensorFlow | Jax:
     """Returns the two ways for the network and the loss of a configuration."""
     if spec.state:
         raise ConfigError("recurrent networks can't be measured here; use --network small or large")
-    network = build_learner(config, spec, ()).network
-    from gunreal.learning.network import actor_critic_loss
+    learner = build_learner(config, spec, ())
 
     def loss(targets: Targets, outputs: Any) -> Any:
         logits, value = outputs
         named = {"logits": logits[:, None], "value": value[:, None], "scale": 1.0}
-        weights = {
-            "entropy": config.entropy,
-            "value_weight": config.value_weight,
-            "log_epsilon": config.log_epsilon,
-        }
-        return actor_critic_loss(targets, named, **weights)[0]
+        weights = {"entropy": config.entropy, "value_weight": config.value_weight}
+        return learner.objective.loss(named, {**targets, **weights})[0]
 
-    return (Jax if config.backend == "jax" else TensorFlow)(network, loss)
+    return (Jax if config.backend == "jax" else TensorFlow)(learner.network, loss)
 
 
 def compare(config: Config, size: int, batch: int, rounds: int) -> dict[str, float]:

@@ -26,4 +26,4 @@ def drive(progress: Progress, *, flags: Sequence[str] = ()) -> None:
             if not progress.report(self.system.metrics.steps_trained):
                 self.system.stop("steps")
 
-    watched(dataclasses.replace(from_flags(["gunreal", "--algorithm=a3c", *flags])[0], steps=10**12), Reporter)
+    watched(dataclasses.replace(from_flags(["gunreal", "--objective=a3c", *flags])[0], steps=10**12), Reporter)

@@ -1,0 +1,77 @@
+"""The part of an objective on which the settings of a run depend. `gunreal.objectives.base.Objective` is all of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+from gunreal.config import plugins
+from gunreal.config.schema import Config
+
+
+class Uses(NamedTuple):
+    """How often a training batch is used.
+
+    Attributes:
+      epochs: number of passes over the batch.
+      minibatches: number of parts into which each pass divides it, with one update for each.
+      overlap: number of epochs, counted from the last one, in which agents already take their next rollouts.
+    """
+
+    epochs: int = 1
+    minibatches: int = 1
+    overlap: int = 1
+
+    @property
+    def is_once(self) -> bool:
+        """Whether there is one update with the whole batch."""
+        return self.epochs == self.minibatches == 1
+
+
+@dataclasses.dataclass(frozen=True)
+class ObjectiveSettings:
+    """What an objective says about the settings of its runs.
+
+    Attributes:
+      name: name of the objective, as in `--objective name`.
+      replays: whether it learns from sequences of the replay, and not from new rollouts. It then runs on devices only.
+      has_policy: whether the network's logits are those of a policy. If not, they are Q values.
+    """
+
+    name: ClassVar[str]
+    replays: ClassVar[bool] = False
+    has_policy: ClassVar[bool] = True
+
+    def settings(self, config: Config) -> Mapping[str, Any]:
+        """The values of the settings "learning_rate", "entropy" and "min_batch" that are "auto"."""
+        return {"learning_rate": 5e-4, "entropy": 0.01, "min_batch": 80}
+
+    def without_effect(self, config: Config) -> Sequence[str]:
+        """Names of the settings that have no effect on this objective."""
+        return ()
+
+    def check(self, config: Config) -> None:
+        """Raises ValueError, with a message of one line that names the fix, if the objective does not fit the run."""
+
+    def resolved(self, config: Config) -> Self:
+        """The objective with the options that it chooses by itself."""
+        return self
+
+    def uses(self) -> Uses:
+        """How often a training batch is used."""
+        return Uses()
+
+
+OBJECTIVE = plugins.Kind("objective", "gunreal.objectives", ObjectiveSettings, ())
+_load_class = functools.cache(functools.partial(plugins.load_class, OBJECTIVE))
+
+
+def load_objective(config: Config) -> Any:
+    """The configured `gunreal.objectives.base.Objective` with its options.
+
+    Raises:
+      ConfigError: the objective or an option is unknown, a value has the wrong type, or a plug-in cannot be imported.
+    """
+    return plugins.build(OBJECTIVE, _load_class(config.objective), config.objective_args)

@@ -1,0 +1,1 @@
+"""Objectives: what the network learns from the steps of the agents, besides the auxiliary tasks."""

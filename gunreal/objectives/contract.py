@@ -1,0 +1,137 @@
+"""The contract of objectives as a test: `gunreal.testing.check_objective`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gunreal.config import plugins
+from gunreal.config.objective import Uses
+from gunreal.config.packages import is_installed
+from gunreal.config.plugins import expect
+from gunreal.config.resolve import resolved
+from gunreal.config.schema import Config, ConfigError
+from gunreal.config.values import is_number
+from gunreal.experience.rollouts import Rollouts, read_rollouts
+from gunreal.experience.spec import Spec
+from gunreal.experience.synthetic import synthetic_segment
+from gunreal.learning import devices
+from gunreal.learning.registry import named
+from gunreal.objectives.base import Objective
+
+VECTORS = Spec((5,), 1, "float32", num_actions=3, t_max=6)
+_ROLLOUTS = 40
+_SETTINGS = {"learning_rate", "entropy", "min_batch"}
+_METRICS = ("loss_base", "return_mean", "return_deviation")
+
+
+def check_objective(objective: Objective | type[Objective], **options: Any) -> None:
+    """Checks on random rollouts that an objective follows every rule of `gunreal.objectives.base`.
+
+    The check takes a few seconds. It builds a small network with Keras's current backend and computes gradients.
+
+    Args:
+      objective: the class of the objective, or an instance.
+      **options: options of the objective, if `objective` is a class.
+
+    Raises:
+      AssertionError: the objective breaks a rule. The message describes the first broken rule in one line.
+    """
+    cls = objective if isinstance(objective, type) else type(objective)
+    expect(issubclass(cls, Objective), "the class does not inherit from gunreal.Objective")
+    expect(not (lost := plugins.lost_option(cls, Objective)), lost)
+    if isinstance(objective, type):
+        objective = objective(**options)
+    name = getattr(objective, "name", None)
+    expect(isinstance(name, str) and name.isidentifier(), f"name is {name!r}: choose an identifier")
+    config = Config(objective=f"{cls.__module__}:{cls.__qualname__}", objective_args=plugins.options(objective))
+    expect(not objective.replays, "replays is True: only the built-in dqn has a program that draws from the replay")
+    _check_settings(objective, config)
+    devices.select_any()
+    try:
+        _check_inputs(objective)
+        _check_loss(objective, resolved(config))
+    except ConfigError as error:  # of one of its methods
+        raise AssertionError(str(error)) from error
+
+
+def _check_settings(objective: Objective, config: Config) -> None:
+    with plugins.calling("settings()"):
+        found = objective.settings(config)
+    wrong = [key for key in _SETTINGS if not is_number(found.get(key, ""))]
+    expect(not wrong, f"settings() has no number for {', '.join(sorted(wrong))}: return {{**super().settings(config)}}")
+    expect(type(objective.resolved(config)) is type(objective), "resolved() does not return an objective of its class")
+    uses = objective.uses()
+    whole = isinstance(uses, Uses) and min(uses) >= 0 and uses.epochs >= 1 and uses.minibatches >= 1
+    expect(whole, f"uses() is {uses!r}: return Uses(epochs, minibatches, overlap) with epochs and minibatches above 0")
+
+
+def _rollouts() -> Rollouts:
+    """Random rollouts, which cross the ends of episodes."""
+    segment = synthetic_segment(VECTORS, {}, 20 * VECTORS.t_max)
+    ring, rng = segment.layout.ring, np.random.default_rng(0)
+    steps = rng.integers(VECTORS.t_max, 10 * VECTORS.t_max, (_ROLLOUTS, 1)) + np.arange(VECTORS.t_max)
+    after = rng.normal(size=_ROLLOUTS).astype(np.float32)
+    return read_rollouts(VECTORS, lambda name, at: segment.arrays[name][0][at % ring], steps, after)
+
+
+def _part(objective: Objective, rollouts: Rollouts) -> dict[str, Any]:
+    with plugins.calling("inputs()"):
+        part = objective.part(rollouts)
+    with plugins.calling("prepared()"):
+        return objective.prepared(part)
+
+
+def _check_inputs(objective: Objective) -> None:
+    """Inputs are finite arrays `[B, T]`, and JAX computes the same."""
+    part = _part(objective, _rollouts())
+    for name, array in part.items():
+        shape = getattr(array, "shape", None)
+        expect(shape is not None and shape[:1] == (_ROLLOUTS,), f"input {name!r} is no array [B, ...]")
+        expect(np.isfinite(array).all(), f"input {name!r} is not finite")
+        expect(array.dtype in (np.float32, np.int32), f"input {name!r} is {array.dtype}: use float32 or int32")
+    if not is_installed("jax"):
+        return
+    import jax
+
+    rollouts = _rollouts()
+    arrays = {name: array for name, array in vars(rollouts).items() if isinstance(array, np.ndarray)}
+    compiled = jax.jit(lambda arrays: _part(objective, dataclasses.replace(rollouts, **arrays)))(arrays)
+    for name, array in part.items():
+        same = name in compiled and np.allclose(array, compiled[name], rtol=1e-3, atol=1e-4)
+        expect(same, f"input {name!r} differs between JAX and NumPy")
+
+
+def _check_loss(objective: Objective, config: Config) -> None:
+    """The loss is finite and ignores masked steps, and its gradient reaches the policy and the value."""
+    from gunreal.learning.backend import make_learner
+    from gunreal.learning.network import Network
+
+    learner = make_learner(Network(VECTORS, (), named("mlp", hidden=16), seed=1), config)
+    rng = np.random.default_rng(0)
+    part = _part(objective, _rollouts())
+    observations = rng.normal(size=(part["mask"].size, *VECTORS.observation)).astype(np.float32)
+    batch = {"observations": observations, "base": part}
+
+    def loss(batch: Mapping[str, Any]) -> dict[str, float]:
+        with plugins.calling("loss()"):
+            return learner.gradient(batch).metrics
+
+    found = loss(batch)
+    missing = [name for name in _METRICS if name not in found]
+    expect(not missing, f"the metrics of loss() lack {', '.join(missing)}")
+    expect(np.isfinite(list(found.values())).all(), f"loss() or one of its metrics is not finite: {found}")
+    expect(found == loss(batch), "loss() differs in a second call for the same batch: do not use random numbers in it")
+    hidden = part["mask"] == 0
+    other = {name: np.where(hidden, array[::-1, ::-1], array) for name, array in part.items() if array.ndim == 2}
+    changed = loss({**batch, "base": {**part, **other, "mask": part["mask"]}})
+    same = np.isclose(found["loss_base"], changed["loss_base"], rtol=1e-4)
+    expect(same or hidden.sum() == 0, "loss() depends on steps whose mask is 0: use masked_mean")
+    nothing = loss({**batch, "base": {**part, "mask": np.zeros_like(part["mask"])}})
+    expect(np.isfinite(nothing["loss_base"]), "loss() is not finite when every mask is 0: use masked_mean")
+    gradients = dict(zip(learner.network.names, learner.gradient(batch).values, strict=True))
+    for name in ("policy/kernel", "value/kernel"):
+        expect(np.any(np.asarray(gradients[name])), f"no gradient of loss() reaches {name.partition('/')[0]}")
