@@ -54,7 +54,7 @@ class BasePredictor:
         rows = _Rows(self._pool, records, lambda member, agents: member.segment.end[agents])
         if not rows.count:
             return 0
-        version = self._learner.version
+        version = self._learner.acting_version
         logits, value, *state = self._learner.predict("base", *rows.inputs())
         action, log_mu = sample_actions(logits, self.rng)
         start = 0

@@ -106,6 +106,10 @@ class Exchange:
         """Compiles a gradient. Weights may arrive meanwhile."""
         self._learner.gradient(batch)
 
+    def hold(self) -> None:
+        """Lets predictions use the present weights until the next call."""
+        self._learner.hold()
+
     def leave(self) -> None:
         """Ends all waits."""
         self._left.set()

@@ -34,6 +34,7 @@ class JaxLearner(Learner):
         # because it may be in use.
         self._weights = tuple(variable.value for variable in (*self._variables, *self._statistics))
         self._state = tuple(variable.value for variable in self._slots)
+        self._copied: tuple[Any, ...] | None = None
         self._predict = {head: jax.jit(self._stateless_predict(head)) for head in self._heads}
         self._compiled = jax.jit(isolated()(self._loss_gradient))
         self._optimize = jax.jit(isolated()(self._optimizer_step))
@@ -54,8 +55,12 @@ class JaxLearner(Learner):
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
         count = len(observations)
         size = padded_size(count, self._config.max_batch)
-        outputs = self._predict[head](self._weights, pad(observations, size), past and pad_past(past, size))
+        weights = self._weights if self._copied is None else self._copied
+        outputs = self._predict[head](weights, pad(observations, size), past and pad_past(past, size))
         return tuple(output[:count] for output in self._jax.device_get(outputs))
+
+    def _copy(self) -> None:
+        self._copied = self._weights
 
     def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Moments]]:
         gradients, values, moments = self._compiled(self._weights, batch)

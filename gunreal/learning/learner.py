@@ -60,6 +60,21 @@ class Learner:
         self._metrics: dict[tuple[str, ...], tuple[str, ...]] = {}  # of batches with these parts
         self._lock = threading.Lock()
         self.version = 0
+        self._held: int | None = None  # the version of the copy that `hold` has made
+
+    @property
+    def acting_version(self) -> int:
+        """Number of updates applied to the weights that predictions use."""
+        return self.version if self._held is None else self._held
+
+    def hold(self) -> None:
+        """From now on, predictions use a copy of the present weights, until the next call makes a newer copy.
+
+        Without any call, each prediction uses the newest weights.
+        """
+        with self._lock:
+            self._copy()
+            self._held = self.version
 
     def predict(self, head: str, observations: np.ndarray, past: Past | None = None) -> tuple[np.ndarray, ...]:
         """Calls the compiled `Network.predict`.
@@ -253,6 +268,10 @@ class Learner:
         return most / maximum(norm, most) if most > 0 else 1.0
 
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
+        raise NotImplementedError
+
+    def _copy(self) -> None:
+        """Copies weights and moments for predictions. The caller holds the lock."""
         raise NotImplementedError
 
     def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Moments]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,12 @@ class _Operation:
         outputs = tf.raw_ops.StatefulPartitionedCall(args=flat, Tout=self._dtypes, f=self._function)
         return tf.nest.pack_sequence_as(self._function.structured_outputs, outputs)
 
+    def on(self, variables: Mapping[int, Any]) -> _Operation:
+        """The same operation on other variables, which are given by the `id` of the handles that they replace."""
+        other = copy.copy(self)
+        other._captured = [variables.get(id(handle), handle) for handle in self._captured]
+        return other
+
     def _tensor(self, x: Any) -> Any:
         """Converts `x` to a tensor.
 
@@ -74,6 +81,8 @@ class TensorFlowLearner(Learner):
             step = functools.partial(tf.TensorSpec, (None, 1))
             inputs.append(Past(tf.TensorSpec((None, spec.state), "float32"), step("int32"), step("float32")))
         self._predict = {head: _Operation(functools.partial(network.predict, head), inputs) for head in self._heads}
+        self._trained = self._predict  # on the variables that are trained
+        self._copies: list[tuple[list[Any], dict[str, _Operation]]] = []
         self._compiled: dict[tuple[str, ...], _Operation] = {}
         gradients = [tf.TensorSpec(variable.shape, "float32") for variable in self._variables]
         moments = {
@@ -86,6 +95,19 @@ class TensorFlowLearner(Learner):
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
         inputs = (observations,) if past is None else (observations, past)
         return tuple(output.numpy() for output in self._predict[head](*inputs))
+
+    def _copy(self) -> None:
+        sources = [variable.value for variable in (*self._variables, *self._statistics)]
+        if not self._copies:
+            for _ in range(2):  # in turn, so that a prediction that still runs sees a single version
+                copies = [self._tf.Variable(source, trainable=False) for source in sources]
+                handles = {id(old.handle): new.handle for old, new in zip(sources, copies, strict=True)}
+                self._copies.append((copies, {head: op.on(handles) for head, op in self._trained.items()}))
+        self._copies.reverse()
+        copies, predict = self._copies[0]
+        for new, source in zip(copies, sources, strict=True):
+            new.assign(source)
+        self._predict = predict
 
     def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Moments]]:
         tf = self._tf

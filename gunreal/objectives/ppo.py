@@ -28,8 +28,9 @@ class Ppo(ActorCritic):
       epochs: number of passes over each batch.
       minibatches: number of minibatches per pass, with one update for each. 0 means 3, and in device runs as many as
         can have 320 agent steps, but at least 3.
-      overlap: number of epochs, counted from the last one, in which agents already take their next rollouts. With 0,
-        they wait for all updates. Larger values raise the policy lag. Without effect in device runs.
+      overlap: number of epochs, counted from the last one, in which agents already take their next rollouts, with the
+        weights from before these epochs. With 0, they wait for all updates. Larger values raise the policy lag. Without
+        effect in device runs.
       clip: clip range of the probability ratio around 1.
       gae_lambda: lambda of the advantage estimates.
     """

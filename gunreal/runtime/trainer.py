@@ -35,6 +35,11 @@ class Batch(dict[str, Any]):
         super().__init__(arrays)
         self._taken = dict(taken)
 
+    @property
+    def released(self) -> bool:
+        """Whether `release` has been called."""
+        return not self._taken
+
     def release(self) -> None:
         """Lets the agents know that their rollouts have been used. Later calls have no effect."""
         for member, agents in self._taken.items():
@@ -186,6 +191,9 @@ class Updates(Protocol):
     def warm_up(self, batch: Mapping[str, Any]) -> None:
         """Compiles an update, see `Learner.warm_up`."""
 
+    def hold(self) -> None:
+        """Lets predictions use the present weights until the next call, see `Learner.hold`."""
+
 
 class Trainer:
     """Trains on batches and reports each update.
@@ -210,6 +218,8 @@ class Trainer:
     ):
         self._learner, self._config, self._metrics, self._lengths = learner, config, metrics, lengths
         self._hurried = hurried
+        # In a serial run, nothing acts during updates.
+        self._holds = not (load_objective(config).uses().is_once or config.serial)
         self._turns = threading.BoundedSemaphore(at_once)
 
     def warm_up(self, batch: dict[str, Any]) -> None:
@@ -226,8 +236,9 @@ class Trainer:
     def work(self, batch: Batch) -> None:
         """Does all updates of a batch.
 
-        The agents of the batch go on during the last `Uses.overlap` epochs. Their next rollouts then follow newer
-        policies than if they went on at once, and neither they nor this thread wait for long.
+        The agents of the batch go on during the last `Uses.overlap` epochs. They act with the weights from before these
+        epochs until their next rollouts are full. So which weights chose an action depends on the number of updates,
+        and not on the speed of the machine (Huang et al. 2024, Cleanba).
         """
         config, (rollouts, length) = self._config, batch["base"]["mask"].shape
         unused, uses = rollouts * length, load_objective(config).uses()
@@ -235,11 +246,16 @@ class Trainer:
         for number, part in enumerate(updates(batch, config, self._lengths, self._learner.version)):
             if self._hurried():
                 break
-            if number >= alone:
-                batch.release()
+            if number == alone:
+                self._release(batch)
             new = min(unused, part["base"]["mask"].size)  # the first epoch comes first
             unused -= new
             self._update(part, new)
+        self._release(batch)
+
+    def _release(self, batch: Batch) -> None:
+        if self._holds and not batch.released:
+            self._learner.hold()
         batch.release()
 
     def _update(self, batch: dict[str, Any], new: int) -> None:

@@ -55,7 +55,7 @@ def test_answers_land_in_the_rows_that_asked():
         bench.start()
         bench.step(bench.layout.ring + 3)
         bench.members[0].step()  # one step ahead of the other
-        bench.learner.version = 77
+        bench.learner.acting_version = 77
         bench.learner.asked.clear()
         for member in bench.members:
             member.wake.get(100, 0)
@@ -81,16 +81,16 @@ def test_answers_land_in_the_rows_that_asked():
 
 
 def test_the_version_is_that_of_the_weights_that_acted():
-    """An update may come during a prediction."""
+    """Newer weights may come during a prediction."""
     with Bench("~", agents=1) as bench:
         bench.members[0].worker.start()
         predict = bench.learner.predict
 
         def during_an_update(*inputs):
-            bench.learner.version += 1
+            bench.learner.acting_version += 1
             return predict(*inputs)
 
-        bench.learner.predict, bench.learner.version = during_an_update, 7
+        bench.learner.predict, bench.learner.acting_version = during_an_update, 7
         bench.predictors["base"].serve(requests((0, 0)))
         assert bench.members[0].segment.arrays["version"][0, 0] == 7
 

@@ -319,3 +319,28 @@ def test_global_settings_of_keras_change_nothing(optimizer, request):
     assert settings() == mine == ("mixed_float16", "float16", 0.5, "channels_first")
     assert_equal_states(expected, state)
     np.testing.assert_array_equal(outputs[0], found[0])
+
+
+def test_predictions_use_the_weights_that_are_held():
+    """All that predictions read is held: weights, and the moments with which PopArt scales the value."""
+    learner, batch = make_learner(Config(**A3C, normalize_returns=True)), make_batch()
+    observations = batch["observations"][:4]
+
+    def predicted():
+        return np.concatenate([np.asarray(x).ravel() for x in learner.predict("base", observations)])
+
+    newest = [predicted()]
+    for _ in range(2):
+        learner.train(batch, 0.01)
+        newest.append(predicted())
+    assert learner.acting_version == 2 and not np.allclose(newest[0], newest[1])
+    for version in (2, 3, 4):
+        learner.hold()
+        held = predicted()
+        learner.train(batch, 0.01)
+        np.testing.assert_array_equal(predicted(), held)
+        assert (learner.version, learner.acting_version) == (version + 1, version)
+        if version == 2:
+            np.testing.assert_array_equal(held, newest[2])
+    learner.hold()
+    assert not np.allclose(predicted(), held)

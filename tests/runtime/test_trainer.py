@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import threading
 from types import SimpleNamespace
 
@@ -59,7 +60,8 @@ def trained(bench, learner, **options):
     """What the trainer reports after the first batch of a run."""
     metrics = RunMetrics()
     bench.start().step(5, train=False)
-    Trainer(learner, bench.config, metrics, {"base": bench.config.t_max}, **options).work(bench.batcher.next(0))
+    config = dataclasses.replace(bench.config, serial=False)  # a serial run holds no weights, as nothing acts meanwhile
+    Trainer(learner, config, metrics, {"base": config.t_max}, **options).work(bench.batcher.next(0))
     return metrics.snapshot({}, {})
 
 
@@ -88,11 +90,13 @@ def test_steps_count_once_if_a_batch_has_fewer_rollouts_than_minibatches():
         ({"objective": "a3c", "objective_args": {}}, [1]),
     ],
 )
-def test_agents_go_on_in_the_last_epochs(options, released):
+def test_agents_go_on_in_the_last_epochs_with_the_weights_from_before_them(options, released):
     with Bench("~", **(PPO | options)) as bench:
         taken, seen = bench.members[0].segment.trained, []
-        trained(bench, Watched(lambda batch: seen.append(taken.tolist())))
+        learner = Watched(lambda batch: seen.append(taken.tolist()))
+        trained(bench, learner)
         assert seen == [[count] * 4 for count in released] and taken.tolist() == [1] * 4
+        assert learner.acting_version == released.count(0)
 
 
 def test_a_run_in_a_hurry_leaves_the_rest_of_a_batch():

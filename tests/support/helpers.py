@@ -27,7 +27,7 @@ class FakeLearner:
     """Predictions that a test can work out by itself, and a record of what was asked."""
 
     def __init__(self):
-        self.version = 0
+        self.version = self.acting_version = 0
         self.asked: list[tuple[str, np.ndarray]] = []
         self.trained: list[dict] = []
 
@@ -36,6 +36,9 @@ class FakeLearner:
         if head == "base":
             return logits(observations), value(observations)
         return (task_bootstrap(observations),)
+
+    def hold(self):
+        self.acting_version = self.version
 
     def train(self, batch, learning_rate, entropy, progress):
         self.trained.append(batch)
