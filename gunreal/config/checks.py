@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from gunreal.config.derived import is_cluster, is_device, largest_divisor, per_process, replay_steps
 from gunreal.config.objective import load_objective
@@ -15,13 +15,47 @@ from gunreal.config.values import is_number
 
 _MIN_MEMORY = 64 * 2**20
 _MOST_PROCESSED = 4096  # agents of a run with processes
-_OF_PROCESSES: tuple[str, ...] = ("serial", "agents_per_process", "predictors", "trainers", "run_ahead", "scheduler")
-_OF_PROCESSES += ("scheduler_seconds", "max_batch", "env_timeout", "min_batch", "transfer", "image_key")
-_OF_PROCESSES += ("replay_fill", "nodes", "cluster")
-_OF_DEVICES = ("devices", "device_batches", "device_spread")
-_OF_CLUSTERS = ("reducers", "rate_scaling", "warmup", "quorum", "sync", "gradient_dtype", "node_timeout")
-_OF_OPTIMIZERS = {"rmsprop": ("rms_decay", "rms_initial"), "adam": ("beta1", "beta2")}
-OF_IMAGES = {"observation", "frame_size", "layout"}  # fields without effect on vectors
+
+
+class Belonging(NamedTuple):
+    """What a field may belong to.
+
+    Attributes:
+      exists: whether a run has it.
+      without: where the field has no effect.
+      fix: what gives it one.
+    """
+
+    exists: Callable[[Config], Any]
+    without: str
+    fix: str
+
+
+def _evaluates(config: Config) -> bool:
+    return bool(config.eval_steps or config.eval_minutes)
+
+
+BELONGING = {
+    "processes": Belonging(lambda config: not is_device(config), "in device runs", "use --runner parallel"),
+    "parallel": Belonging(lambda config: not config.serial, "in serial runs", "leave out --serial"),
+    "waits": Belonging(
+        lambda config: not config.serial or _evaluates(config),
+        "in serial runs without evaluations",
+        "leave out --serial",
+    ),
+    "device": Belonging(is_device, "outside of device runs", "use --runner device"),
+    "cluster": Belonging(is_cluster, "on one node", "add --nodes 2 or --cluster ADDRESS"),
+    "evaluations": Belonging(_evaluates, "without evaluations", "add --eval_steps"),
+    "tasks": Belonging(lambda config: config.tasks, "without tasks", "add --tasks"),
+    "scheduler": Belonging(lambda config: config.scheduler != "off", "without the scheduler", "add --scheduler queue"),
+    "rmsprop": Belonging(lambda config: config.optimizer == "rmsprop", "on adam", "use --optimizer rmsprop"),
+    "adam": Belonging(lambda config: config.optimizer == "adam", "on rmsprop", "use --optimizer adam"),
+    "Atari": Belonging(
+        lambda config: config.env.startswith("ALE/"), "on {env}", "choose an Atari game, such as ALE/Pong-v5"
+    ),
+    "images": Belonging(lambda config: True, "", ""),  # `check_images` knows, when the environment has been opened
+}
+OF_IMAGES = {name for name, field in FIELDS.items() if "images" in field.metadata["of"]}
 
 
 def check(config: Config, given: Collection[str] = frozenset(FIELDS)) -> None:
@@ -167,41 +201,25 @@ def _check_cluster(config: Config) -> None:
 
 def _check_effect(config: Config, given: Collection[str]) -> None:
     """Refuses fields that have just been set, and that other fields which may change leave without effect."""
-    for names, where, fix in _without_effect(config):
-        for name in names:
-            if _is_set(config, name, given):
-                raise ConfigError(f"{name} has no effect {where}; leave it out or {fix}")
+    for name, (_, where, fix) in _without_effect(config):
+        if _is_set(config, name, given):
+            raise ConfigError(f"{name} has no effect {where.format(env=config.env)}; leave it out or {fix}")
 
 
 def without_effect(config: Config) -> set[str]:
     """The fields that others leave without effect."""
-    return {name for names, _, _ in _without_effect(config) for name in names}
+    return {name for name, _ in _without_effect(config)}
 
 
-def _without_effect(config: Config) -> Iterator[tuple[Sequence[str], str, str]]:
-    """The fields without effect: their names, the reason, and what would give them one."""
-    if not (config.eval_steps or config.eval_minutes):
-        yield ("eval_episodes",), "without evaluations", "add --eval_steps"
-    if not config.tasks:
-        yield ("task_share",), "without tasks", "add --tasks"
-        yield ("replay_fill",), "without tasks", "add --tasks"
-    if not config.env.startswith("ALE/"):
-        yield ("protocol", "emulator"), f"on {config.env}", "choose an Atari game, such as ALE/Pong-v5"
-    if config.scheduler == "off":
-        yield ("scheduler_seconds",), "without the scheduler", "add --scheduler queue"
-    if config.serial:
-        yield ("run_ahead",), "in serial runs", "leave out --serial"
-    for optimizer, names in _OF_OPTIMIZERS.items():
-        if config.optimizer != optimizer:
-            yield names, f"on {config.optimizer}", f"use --optimizer {optimizer}"
+def _without_effect(config: Config) -> Iterator[tuple[str, Belonging]]:
+    """The fields without effect, and what they belong to."""
+    for name, field in FIELDS.items():
+        for found in (BELONGING[of] for of in field.metadata["of"]):
+            if not found.exists(config):
+                yield name, found
     objective = load_objective(config)
-    yield objective.without_effect(config), f"on {objective.name}", "use --objective ppo"
-    if not is_cluster(config):
-        yield _OF_CLUSTERS, "on one node", "add --nodes 2 or --cluster ADDRESS"
-    if is_device(config):
-        yield _OF_PROCESSES, "in device runs", "use --runner parallel"
-    else:
-        yield _OF_DEVICES, "outside of device runs", "use --runner device"
+    for name in objective.without_effect(config):
+        yield name, Belonging(bool, f"on {objective.name}", "use --objective ppo")
 
 
 def check_images(config: Config, given: Collection[str], is_image: bool) -> None:

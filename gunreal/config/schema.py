@@ -18,9 +18,16 @@ from gunreal.config.values import OneLineError, converted
 AUTO = "auto"  # default of the settings whose value gunreal chooses, see `gunreal.config.resolve`
 
 
-def field(default: Any, help: str, **limits: Any) -> Any:
-    """A field with its help text and its limits: `choices`, `low` and `high` (inclusive), `above` and `below`."""
-    metadata = {"help": help, **limits}
+def field(default: Any, help: str, of: tuple[str, ...] = (), **limits: Any) -> Any:
+    """A field of the configuration.
+
+    Args:
+      default: its default.
+      help: its help text.
+      of: what it belongs to, names in `gunreal.config.checks.BELONGING`. Without one of them, it has no effect.
+      **limits: `choices`, `low` and `high` (inclusive), `above` and `below`.
+    """
+    metadata = {"help": help, "of": of, **limits}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=dict, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -57,17 +64,19 @@ class Config:
         "deterministic",
         "Protocol for Atari games: deterministic (as in the papers) or v5 (sticky actions with probability 0.25)",
         choices=("deterministic", "v5"),
+        of=("Atari",),
     )
     emulator: str = field(
         AUTO,
         "Emulator for Atari games: own (gunreal's), ale (ale-py), or auto (own if it supports the game, else ale)",
         choices=(AUTO, "own", "ale"),
+        of=("Atari",),
     )
-    observation: str = field("gray", "Color mode of image observations", choices=("gray", "rgb"))
-    image_key: str = field(AUTO, "Entry of a Dict observation to learn from. auto means its image")
-    frame_size: int = field(84, "Height and width of a frame, in pixels", low=20, high=512)
+    observation: str = field("gray", "Color mode of image observations", choices=("gray", "rgb"), of=("images",))
+    image_key: str = field(AUTO, "Entry of a Dict observation to learn from. auto means its image", of=("processes",))
+    frame_size: int = field(84, "Height and width of a frame, in pixels", low=20, high=512, of=("images",))
     frame_stack: int = field(
-        4, "Number of frames in one observation. Vector observations are not stacked", low=1, high=64
+        4, "Number of frames in one observation. Vector observations are not stacked", low=1, high=64, of=("images",)
     )
     normalize_observations: str = field(
         "element",
@@ -87,6 +96,7 @@ class Config:
         "Share of the updates (with PPO, of the first epoch) in which the tasks take part. Smaller values are faster",
         above=0,
         high=1,
+        of=("tasks",),
     )
     t_max: int = field(20, "Length of a rollout and of a replay sequence, in agent steps", low=1, high=1000)
     replay_size: int = field(2000, "Size of each agent's replay ring, in agent steps", low=1)
@@ -94,6 +104,7 @@ class Config:
         "sequence",
         "Start of auxiliary learning: sequence (the replay ring holds one sequence) or full (the ring is full)",
         choices=("sequence", "full"),
+        of=("processes", "tasks"),
     )
     # Run
     logdir: str = field("runs", "Folder of all runs")
@@ -107,14 +118,14 @@ class Config:
         "compiled JAX programs)",
         choices=("parallel", "device"),
     )
-    serial: bool = field(False, "Bit-reproducible training in a single thread")
+    serial: bool = field(False, "Bit-reproducible training in a single thread", of=("processes",))
     checkpoint_minutes: float = field(5.0, "Minutes between checkpoints", above=0)
     keep_checkpoints: int = field(3, "Number of newest checkpoints to keep, in addition to the best", low=1)
     metrics_seconds: float = field(10.0, "Seconds between lines of metrics.jsonl", above=0)
     track: str = field("off", "Service that also receives the metrics: wandb, or off", choices=("wandb", "off"))
     eval_steps: int = field(0, "Agent steps between evaluations during training. 0 means none", low=0)
     eval_minutes: float = field(0.0, "Minutes between evaluations during training. 0 means none", low=0)
-    eval_episodes: int = field(10, "Number of episodes in each evaluation during training", low=1)
+    eval_episodes: int = field(10, "Number of episodes in each evaluation during training", low=1, of=("evaluations",))
     # System
     agents: int = field(24, "Number of agents, each with its own environment", low=1, high=2**20)
     agents_per_process: int = field(
@@ -122,50 +133,64 @@ class Config:
         "Maximum number of agents per process. The largest divisor of agents up to this number is used",
         low=1,
         high=1024,
+        of=("processes",),
     )
-    predictors: int = field(1, "Number of threads per prediction queue", low=1, high=64)
+    predictors: int = field(1, "Number of threads per prediction queue", low=1, high=64, of=("processes",))
     trainers: int = field(
         1,
         "Number of training threads. On a CPU, they compute gradients in parallel. On a GPU, a second one gathers the "
         "next batch",
         low=1,
         high=64,
+        of=("processes",),
     )
     run_ahead: int = field(
         1,
         "Maximum number of steps that an agent takes of its next rollout while its share of a batch waits for the "
         "trainers. Small values reduce the policy lag, and large values hide latency",
         low=0,
+        of=("processes", "parallel"),
     )
     scheduler: str = field(
         "off",
         "Scheduler for agents, predictors and trainers: annealing (random walk), queue (by queue lengths), or off",
         choices=("annealing", "queue", "off"),
+        of=("processes",),
     )
-    scheduler_seconds: float = field(20.0, "Seconds between changes by the scheduler", above=0)
+    scheduler_seconds: float = field(
+        20.0, "Seconds between changes by the scheduler", above=0, of=("processes", "scheduler")
+    )
     memory_limit: int = field(
         AUTO, "Memory limit of a machine, in bytes or as in 2GiB. auto means the cgroup's limit, or else the RAM"
     )
-    max_batch: int = field(256, "Maximum number of observations in one prediction", low=1)
+    max_batch: int = field(256, "Maximum number of observations in one prediction", low=1, of=("processes",))
     env_timeout: float = field(
-        120.0, "Maximum duration of an environment step, in seconds. After that, the process is restarted", above=0
+        120.0,
+        "Maximum duration of an environment step, in seconds. After that, the process is restarted",
+        above=0,
+        of=("processes", "waits"),
     )
-    devices: str = field("1", "Number of devices that a device run uses, or all")
+    devices: str = field("1", "Number of devices that a device run uses, or all", of=("device",))
     device_batches: int = field(
         AUTO,
         "Number of groups of agents that update in turn in a device run, a divisor of t_max and of agents. auto means "
         "one group with PPO, and otherwise as many groups as can have batches of at least 80 agent steps",
         low=1,
+        of=("device",),
     )
     device_spread: int = field(
         100,
         "Maximum number of random actions before training in a device run. They spread the agents over their episodes",
         low=0,
+        of=("device",),
     )
     # Learner
     backend: str = field("tensorflow", "Keras backend", choices=("tensorflow", "jax"))
     layout: str = field(
-        AUTO, "Layout of convolutions: nchw, nhwc, or auto (nchw on a GPU only)", choices=("nchw", "nhwc", AUTO)
+        AUTO,
+        "Layout of convolutions: nchw, nhwc, or auto (nchw on a GPU only)",
+        choices=("nchw", "nhwc", AUTO),
+        of=("images",),
     )
     network: str = field(
         AUTO,
@@ -181,7 +206,10 @@ class Config:
     objective_args: dict[str, Any] = field({}, "Options of the objective, as in epochs=4,clip=0.2")
     hidden: int = field(256, "Number of units in the last layer of the torso", low=1)
     min_batch: int = field(
-        AUTO, "Minimum size of a training batch, in agent steps. auto means 960 with PPO and 80 with A3C", low=1
+        AUTO,
+        "Minimum size of a training batch, in agent steps. auto means 960 with PPO and 80 with A3C",
+        low=1,
+        of=("processes",),
     )
     optimizer: str = field("adam", "Optimizer for all weights", choices=("rmsprop", "adam"))
     learning_rate: float = field(
@@ -190,14 +218,15 @@ class Config:
         low=0,
     )
     learning_rate_end: float = field(0.0, "Learning rate at the end of training. It changes linearly", low=0)
-    rms_decay: float = field(0.99, "Decay rate of RMSProp's mean of squared gradients", low=0, below=1)
+    rms_decay: float = field(0.99, "Decay rate of RMSProp's mean of squared gradients", low=0, below=1, of=("rmsprop",))
     rms_initial: float = field(
         0.0,
         "Initial value of RMSProp's mean of squared gradients. In TensorFlow 1, which the papers used, it is 1",
         low=0,
+        of=("rmsprop",),
     )
-    beta1: float = field(0.9, "Decay rate of Adam's mean of gradients", low=0, below=1)
-    beta2: float = field(0.999, "Decay rate of Adam's mean of squared gradients", low=0, below=1)
+    beta1: float = field(0.9, "Decay rate of Adam's mean of gradients", low=0, below=1, of=("adam",))
+    beta2: float = field(0.999, "Decay rate of Adam's mean of squared gradients", low=0, below=1, of=("adam",))
     epsilon: float = field(1e-5, "Epsilon of the optimizer. RMSProp adds it inside the square root", above=0)
     max_grad_norm: float = field(0.5, "Maximum global norm of the gradients. 0 disables clipping", low=0)
     discount: float = field(0.99, "Discount factor gamma, per agent step", low=0, high=1)
@@ -227,27 +256,53 @@ class Config:
         "uint8",
         "Data type of images sent to the device: uint8, or float32 (as in GA3C, with four times as many bytes)",
         choices=("uint8", "float32"),
+        of=("processes", "images"),
     )
     # Cluster
-    nodes: int = field(AUTO, "Number of nodes. auto means one, or one on each machine of --cluster", low=1, high=1024)
-    cluster: str = field(
-        "", "Address of a running Ray cluster, as in auto or HOST:6379. If empty, all nodes run on this machine"
+    nodes: int = field(
+        AUTO,
+        "Number of nodes. auto means one, or one on each machine of --cluster",
+        low=1,
+        high=1024,
+        of=("processes",),
     )
-    reducers: int = field(AUTO, "Number of parameter servers. auto means as many as suit the network", low=1, high=64)
+    cluster: str = field(
+        "",
+        "Address of a running Ray cluster, as in auto or HOST:6379. If empty, all nodes run on this machine",
+        of=("processes",),
+    )
+    reducers: int = field(
+        AUTO, "Number of parameter servers. auto means as many as suit the network", low=1, high=64, of=("cluster",)
+    )
     quorum: float = field(
-        0.9, "Share of the nodes whose gradients a round waits for. Below 1, a deadline also ends it", above=0, high=1
+        0.9,
+        "Share of the nodes whose gradients a round waits for. Below 1, a deadline also ends it",
+        above=0,
+        high=1,
+        of=("cluster",),
     )
     rate_scaling: str = field(
-        "off", "Growth of the learning rate with the number of nodes", choices=("off", "sqrt", "linear")
+        "off",
+        "Growth of the learning rate with the number of nodes",
+        choices=("off", "sqrt", "linear"),
+        of=("cluster",),
     )
-    warmup: int = field(0, "Agent steps until rate_scaling has its full effect", low=0)
+    warmup: int = field(0, "Agent steps until rate_scaling has its full effect", low=0, of=("cluster",))
     sync: str = field(
-        "on", "Synchronous updates: on, or off (each gradient is applied on arrival)", choices=("on", "off")
+        "on",
+        "Synchronous updates: on, or off (each gradient is applied on arrival)",
+        choices=("on", "off"),
+        of=("cluster",),
     )
     gradient_dtype: str = field(
-        "float32", "Data type of sent gradients: float32, or bfloat16 (half the bytes)", choices=("float32", "bfloat16")
+        "float32",
+        "Data type of sent gradients: float32, or bfloat16 (half the bytes)",
+        choices=("float32", "bfloat16"),
+        of=("cluster",),
     )
-    node_timeout: float = field(10.0, "Seconds without a sign of life before a node is replaced", above=0)
+    node_timeout: float = field(
+        10.0, "Seconds without a sign of life before a node is replaced", above=0, of=("cluster",)
+    )
 
 
 class ConfigError(OneLineError):

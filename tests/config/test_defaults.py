@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gunreal.config import plugins
-from gunreal.config.checks import _without_effect
+from gunreal.config.checks import without_effect
 from gunreal.config.files import load
 from gunreal.config.objective import OBJECTIVE
 from gunreal.config.resolve import OF_MACHINE, Facts, resolved
@@ -107,7 +107,7 @@ def test_the_papers_files_set_all_that_has_an_effect_on_learning():
 
 def left_out(config: Config, given: Collection[str]) -> list[str]:
     """The fields that are not given, although they may have an effect on learning."""
-    others = {name for names, *_ in _without_effect(config) for name in names} | {*NOT_LEARNING, *OF_MACHINE}
+    others = without_effect(config) | {*NOT_LEARNING, *OF_MACHINE}
     return [name for name in FIELDS if name not in given and name not in others]
 
 

@@ -91,6 +91,7 @@ def test_defaults_are_good_and_every_field_has_help():
             "ppo.overlap has no effect in device runs",
         ),
         ({"runner": "device", "min_batch": 40}, "min_batch has no effect in device runs"),
+        ({"serial": True, "env_timeout": 5}, "env_timeout has no effect in serial runs without evaluations"),
         ({"device_spread": 5}, "device_spread has no effect outside of device runs"),
         ({"node_timeout": 5.0}, "node_timeout has no effect on one node"),
         (
