@@ -12,6 +12,7 @@ import sys
 import textwrap
 import tomllib
 from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,6 +43,7 @@ TINY = {
     "hidden": 8,
     "frame_size": 36,
 }
+PLUGINS = {p.name for kind in ("tasks", "networks", "objectives") for p in entry_points(group=f"gunreal.{kind}")}
 # Programs of others; their arguments are theirs to check.
 OTHERS = {"export", "python3", "auditwheel", "git", "cd", "source", "ruff", "mypy", "lint-imports", "mkdocs", "pytest"}
 
@@ -154,7 +156,7 @@ def check_command(words: list[str], folder: Path) -> None:
             export._parser("export").parse_args(rest)
         case ["gunreal", command, *rest]:
             assert command in LISTS
-            check_train(rest, folder)
+            check_train([word for word in rest if word not in PLUGINS], folder)
         case ["python" | "python3.10", "-m", "venv", _] | ["python", "-m", "build", *_]:
             pass
         case ["python", "-c", text]:
@@ -181,6 +183,10 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("page", with_language("bash"), ids=name)
 def test_commands(page, folder):
+    """The files that the page shows are there."""
+    for block in blocks(page, "python"):
+        if block.title:
+            (folder / block.title).write_text(block.text)
     for words in commands(page):
         try:
             check_command(words, folder)

@@ -102,6 +102,10 @@ class Exchange:
         self._given.put(Contribution(flat, moments, size, time.monotonic() - since))
         return {**gradient.metrics, "version": version}
 
+    def recall(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """The present outputs for a batch."""
+        return self._learner.recall(batch)
+
     def warm_up(self, batch: Mapping[str, Any]) -> None:
         """Compiles a gradient. Weights may arrive meanwhile."""
         self._learner.gradient(batch)

@@ -180,6 +180,10 @@ def _check_learner(config: Config) -> None:
     objective = load_objective(config)
     if objective.replays and not is_device(config):
         raise ConfigError(f"{objective.name} runs on devices only; add --runner device or use --objective ppo")
+    if objective.phase() and (config.trainers > 1 or is_cluster(config)):
+        raise ConfigError(
+            f"{objective.name} has a further phase of updates, for one trainer on one node; leave out more"
+        )
     try:
         objective.check(config)
     except ValueError as error:

@@ -30,6 +30,18 @@ class Uses(NamedTuple):
         return self.epochs == self.minibatches == 1
 
 
+class Phase(NamedTuple):
+    """Further updates, with another loss, after every so many training batches.
+
+    Attributes:
+      batches: number of training batches after which the phase comes, and from which it learns.
+      epochs: number of passes over these batches, in a new order each. Minibatches are those of `Uses`.
+    """
+
+    batches: int
+    epochs: int = 1
+
+
 @dataclasses.dataclass(frozen=True)
 class ObjectiveSettings:
     """What an objective says about the settings of its runs.
@@ -62,6 +74,10 @@ class ObjectiveSettings:
     def uses(self) -> Uses:
         """How often a training batch is used."""
         return Uses()
+
+    def phase(self) -> Phase | None:
+        """Further updates with `Objective.phase_loss`, or None."""
+        return None
 
 
 OBJECTIVE = plugins.Kind("objective", "gunreal.objectives", ObjectiveSettings, ())

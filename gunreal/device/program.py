@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +18,7 @@ from gunreal.device.acting import Acting, Actors
 from gunreal.device.environment import Frames
 from gunreal.device.sharding import Places
 from gunreal.envs.functional import FunctionalEnv
+from gunreal.experience import seeds
 from gunreal.experience.spec import Spec
 from gunreal.learning.building import isolated
 from gunreal.learning.jax_learner import JaxLearner
@@ -50,13 +52,13 @@ class Turn(NamedTuple):
       values: the metrics of each update, float32 `[metrics]`, in the order of `Program.names`.
       lags: number of updates between acting and each update, int32. There is one for each step of a rollout, or of each
         sequence with DQN. It is -1 for steps before the run.
-      with_tasks: whether the tasks took part in each update.
+      kinds: kind of each update: "base", "tasks" (which took part in it) or "phase".
     """
 
     scores: Any
     values: list[Any]
     lags: list[Any]
-    with_tasks: list[bool]
+    kinds: list[str]
 
 
 class Program:
@@ -73,7 +75,7 @@ class Program:
       places: places of the state's arrays.
       parts: number of minibatches of an epoch.
       env_version: version of the program on which the states of the environments depend, or "".
-      names: names of the metrics of an update with and without the tasks, once such an update has been started.
+      names: names of the metrics of each kind of update, once one has been started.
 
     Args:
       config: configuration of the run.
@@ -108,12 +110,15 @@ class Program:
         self._orders = uses.epochs, self.parts, size // self.parts
         self._replay = replay_steps(config)
         self.env_version: str = getattr(env, "version", "")
-        self.names: dict[bool, tuple[str, ...]] = {}
+        self.names: dict[str, tuple[str, ...]] = {}
+        self._phase = objective.phase()
+        self._kept: list[rollouts.Batch] = []  # batches since the last phase
         self.shapes: Loop = jax.eval_shape(self._start)
         self.places = self._loop_places()
         rows, whole = places.agents(0), places.whole
         self._act = jax.jit(isolated()(self._play), donate_argnums=1, out_shardings=(self.places, places.agents(1)))
         self._gather = jax.jit(isolated()(self._batch), static_argnums=3, out_shardings=(rows, whole, whole, whole))
+        self._recall = jax.jit(isolated()(self._recalled), out_shardings=rows)
         self._update = jax.jit(isolated()(self._learn), static_argnums=7, donate_argnums=(0, 1), out_shardings=whole)
 
     def start(self) -> Loop:
@@ -150,15 +155,36 @@ class Program:
         group = np.int32(number % self.groups)
         batch, orders, acted, key = self._gather(arrays[0], loop, group, any(take_part))
         now = np.array(rates, np.float32)
-        version, values, lags = loop.version, [], []
-        for place, with_tasks in zip(np.ndindex(epochs, parts), take_part, strict=True):
-            arrays, version, *report = self._update(
-                arrays, version, batch, orders, np.array(place, np.int32), acted, now, with_tasks
-            )
-            values.append(report[0])
-            lags.append(report[1])
-        self._learner.replace(arrays)
-        return loop._replace(version=version, key=key), Turn(scores, values, lags, take_part)
+        version, turn = loop.version, Turn(scores, [], [], [])
+        usual = [
+            (batch, orders, np.array(place, np.int32), acted, "tasks" if with_tasks else "base")
+            for place, with_tasks in zip(np.ndindex(epochs, parts), take_part, strict=True)
+        ]
+        for told in itertools.chain(usual, self._phase_updates(batch, acted, number)):
+            *arguments, kind = told
+            arrays, version, *report = self._update(arrays, version, *arguments, now, kind)
+            self._learner.replace(arrays)
+            for found, new in zip(turn[1:], (*report, kind), strict=True):
+                found.append(new)
+        return loop._replace(version=version, key=key), turn
+
+    def _phase_updates(self, batch: rollouts.Batch, acted: Any, number: int) -> Iterator[tuple[Any, ...]]:
+        """Keeps a batch, and iterates over the arguments of the updates of `Objective.phase` once there are enough."""
+        if not self._phase:
+            return
+        self._kept.append(rollouts.without_tasks(batch))
+        if len(self._kept) < self._phase.batches:
+            return
+        kept, self._kept = [self._recall(self._learner.arrays[0], each) for each in self._kept], []
+        rng, (epochs, parts, size) = (
+            np.random.default_rng([self._config.seed, number, 1, seeds.MINIBATCHES]),
+            self._orders,
+        )
+        for _ in range(self._phase.epochs):
+            for place in rng.permutation(len(kept)):
+                order = np.tile(rng.permutation(parts * size).astype(np.int32), epochs).reshape(self._orders)
+                for part in range(parts):
+                    yield kept[place], order, np.array([0, part], np.int32), jnp.full_like(acted, -1), "phase"
 
     def lowered(self) -> dict[str, tuple[jax.stages.Lowered, float]]:
         """The calls of a turn, lowered without a run, and how often a turn makes each of them on average."""
@@ -174,9 +200,9 @@ class Program:
             "gather": (self._gather.lower(*gather, has_tasks), 1.0),
         }
         if has_tasks:
-            found["update with tasks"] = self._update.lower(*update, True), with_tasks
+            found["update with tasks"] = self._update.lower(*update, "tasks"), with_tasks
         if with_tasks < epochs * parts:
-            found["update"] = self._update.lower(*update, False), epochs * parts - with_tasks
+            found["update"] = self._update.lower(*update, "base"), epochs * parts - with_tasks
         return found
 
     def _play(self, weights: Any, loop: Loop, exploration: Any) -> tuple[Loop, Any]:
@@ -201,6 +227,11 @@ class Program:
         acted = jnp.where(steps < 0, -1, loop.store["version"][steps % len(loop.store["version"])])
         return batch, whole.reshape(self._orders), acted, jax.random.key_data(key)
 
+    def _recalled(self, weights: Any, batch: rollouts.Batch) -> rollouts.Batch:
+        """A batch with the present outputs for it."""
+        old = self._learner.functional_recall(weights, rollouts.flat(batch, ("base",)))
+        return {**batch, "old": old}
+
     def _learn(
         self,
         arrays: Any,
@@ -210,13 +241,13 @@ class Program:
         place: Any,
         acted: Any,
         rates: Any,
-        with_tasks: bool,
+        kind: str,
     ) -> tuple[Any, ...]:
-        batch = batch if with_tasks else rollouts.without_tasks(batch)
+        batch = batch if kind == "tasks" else rollouts.without_tasks(batch)
         if self._orders[:2] != (1, 1):
             batch = self._places.spread(rollouts.minibatch(batch, orders[place[0], place[1]]))
         batch = rollouts.flat(batch, ("base", *(task.name for task in self._tasks)))
         arrays, values = self._learner.functional_update(arrays, batch, *rates)
-        names = self.names[with_tasks] = self._learner.metric_names(batch)
+        names = self.names[kind] = self._learner.metric_names(batch)
         lags = jnp.where(acted < 0, -1, version - acted)
         return arrays, version + (values[names.index("skipped")] == 0), values, lags

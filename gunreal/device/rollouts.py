@@ -69,9 +69,9 @@ def merged(batch: Batch, of_tasks: Batch) -> Batch:
 
 def without_tasks(batch: Batch) -> Batch:
     """The part of a batch that the objective learns from."""
-    return {
-        "base": batch["base"],
-        **{name: {key: x for key, x in batch[name].items() if key == "base"} for name in ("observations", "past")},
+    kept = {name: batch[name] for name in ("base", "old") if name in batch}
+    return kept | {
+        name: {key: x for key, x in batch[name].items() if key == "base"} for name in ("observations", "past")
     }
 
 

@@ -147,9 +147,12 @@ class DeviceSystem(BaseSystem):
             self.metrics.episode(score)
         config, program = self.config, self.program
         each = config.agents // program.groups * config.t_max // program.parts
-        for number, (update, lag, with_tasks) in enumerate(zip(values, lags, turn.with_tasks, strict=True)):
-            scalars = dict(zip(program.names[with_tasks], update.tolist(), strict=True)) | {"learning_rate": rate}
+        for number, (update, lag, kind) in enumerate(zip(values, lags, turn.kinds, strict=True)):
+            scalars = dict(zip(program.names[kind], update.tolist(), strict=True))
             skipped, lag = scalars.pop("skipped") > 0, lag[lag >= 0]
+            if kind == "phase":
+                scalars = {f"phase_{name}": value for name, value in scalars.items()}
+            scalars |= {"learning_rate": rate}
             if self.learner.objective.replays:
                 new = 0 if number else config.agents * program.block
                 self.metrics.trained(new, lag, scalars, skipped, len(lag))

@@ -38,6 +38,7 @@ class JaxLearner(Learner):
         self._predict = {head: jax.jit(self._stateless_predict(head)) for head in self._heads}
         self._compiled = jax.jit(isolated()(self._loss_gradient))
         self._optimize = jax.jit(isolated()(self._optimizer_step))
+        self._recall = jax.jit(self.functional_recall)
 
     def _stateless_predict(self, head: str) -> Any:
         def predict(weights: tuple[Any, ...], observations: Any, past: Past | None) -> tuple[Any, ...]:
@@ -61,6 +62,9 @@ class JaxLearner(Learner):
 
     def _copy(self) -> None:
         self._copied = self._weights
+
+    def _recalled(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        return dict(self._jax.device_get(self._recall(self._weights, batch)))
 
     def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Moments]]:
         gradients, values, moments = self._compiled(self._weights, batch)
@@ -122,6 +126,11 @@ class JaxLearner(Learner):
         with self._scope(weights):
             return self.network.predict(head, observations, past)
 
+    def functional_recall(self, weights: tuple[Any, ...], batch: Mapping[str, Any]) -> dict[str, Any]:
+        """`Network.recall` as a function of the weights, to be compiled as a part of a program."""
+        with self._scope(weights):
+            return self.network.recall(batch)
+
     def functional_update(
         self,
         arrays: tuple[tuple[Any, ...], tuple[Any, ...]],
@@ -138,7 +147,7 @@ class JaxLearner(Learner):
         from jax import numpy as jnp
 
         now = {"entropy": jnp.reshape(entropy, 1), "progress": jnp.reshape(progress, 1)}
-        batch = {**batch, "base": batch["base"] | now}
+        batch = {**batch, "now": now}
         gradients, values, moments = self._loss_gradient(arrays[0], batch)
         metrics = dict(zip(self.metric_names(batch), values, strict=True))
         scale = self._clip_factor(metrics["grad_norm"], jnp.maximum)

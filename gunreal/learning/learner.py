@@ -119,6 +119,11 @@ class Learner:
                 self.version += 1
         return metrics
 
+    def recall(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Calls the compiled `Network.recall`."""
+        observations = batch["observations"].astype(self._sent, copy=False)
+        return self._recalled({**batch, "observations": observations})
+
     def warm_up(self, batch: Mapping[str, Any]) -> None:
         """Compiles an update for batches like this one. The state does not change.
 
@@ -142,7 +147,7 @@ class Learner:
         weight = self._config.entropy if entropy is None else entropy
         now = {"entropy": np.full(1, weight, "f4"), "progress": np.full(1, progress, "f4")}
         observations = batch["observations"].astype(self._sent, copy=False)
-        return {**batch, "observations": observations, "base": batch["base"] | now}
+        return {**batch, "observations": observations, "now": now}
 
     def assign(self, arrays: Sequence[np.ndarray], version: int) -> None:
         """Replaces weights and moments by those that others have trained. The optimizer's state is kept.
@@ -226,8 +231,8 @@ class Learner:
         total, metrics = self.network.loss(
             batch,
             self.objective,
-            entropy=batch["base"]["entropy"][0],
-            progress=batch["base"]["progress"][0],
+            entropy=batch["now"]["entropy"][0],
+            progress=batch["now"]["progress"][0],
             value_weight=config.value_weight,
         )
         if config.reduction == "sum":
@@ -237,7 +242,7 @@ class Learner:
         return total, metrics
 
     def _parts(self, batch: Mapping[str, Any]) -> tuple[str, ...]:
-        return tuple(present(self.network.lengths, batch))
+        return *present(self.network.lengths, batch), *(["old"] if "old" in batch else [])
 
     def _judge(
         self,
@@ -272,6 +277,9 @@ class Learner:
 
     def _copy(self) -> None:
         """Copies weights and moments for predictions. The caller holds the lock."""
+        raise NotImplementedError
+
+    def _recalled(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
         raise NotImplementedError
 
     def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Moments]]:

@@ -45,8 +45,9 @@ def minibatches(
 def take(
     batch: Mapping[str, Any], lengths: Mapping[str, int], names: Sequence[str], taken: np.ndarray
 ) -> dict[str, Any]:
-    """Selects the rollouts `taken` (int `[n]`) of a batch, with the parts that are named."""
-    smaller: dict[str, Any] = {name: {key: array[taken] for key, array in batch[name].items()} for name in names}
+    """Selects the rollouts `taken` (int `[n]`) of a batch, with the parts that are named and those without rows."""
+    kept = [*names, *(name for name in ("acted", "old") if name in batch)]
+    smaller: dict[str, Any] = {name: {key: array[taken] for key, array in batch[name].items()} for name in kept}
     if "past" in batch:
         pasts = {name: past for name, past in batch["past"].items() if name in names}
         smaller["past"] = {name: Past(*(array[taken] for array in past)) for name, past in pasts.items()}

@@ -180,6 +180,7 @@ class Network:
           (B * T_i).
         - "base": the objective's part, with "action" int32 `[B, T]` and "mask" float32 `[B, T]`.
         - the name of each task: its targets with a leading batch axis, and "mask" `[B, T_i]`.
+        - "old", in the objective's further phase: what `recall` returned for it before the phase.
         - "past", for a recurrent network: the `Past` of each part that uses "hidden" features, by name.
 
         Args:
@@ -192,13 +193,14 @@ class Network:
         Returns:
           The total loss, and scalars by metric name. `loss_<task>` is unweighted. `<task>_<metric>` are the task's own.
         """
-        base = batch["base"]
-        count = ops.shape(base["mask"])[0]
-        features = self._features(batch["observations"], count, present(self.lengths, batch))
-        if self.torso.recurrent:
-            features = self._unrolled(features, batch["past"], count)
+        base, features = batch["base"], self._all_features(batch)
         scalars = {"entropy": entropy, "value_weight": value_weight, "progress": ops.cast(progress, "float32")}
-        total, metrics = objective.loss(self.policy_value(features["base"].hidden), {**base, **scalars})
+        hidden = features["base"].hidden
+        if "old" in batch:
+            old = {f"old_{name}": array for name, array in batch["old"].items()}
+            total, metrics = objective.phase_loss(self.policy_value(hidden), {**base, **scalars, **old})
+        else:
+            total, metrics = objective.loss(objective.outputs(self.policy_value, hidden), {**base, **scalars})
         for task in self.tasks:
             if task.name not in batch:
                 continue
@@ -207,6 +209,12 @@ class Network:
             metrics |= {f"loss_{task.name}": loss, **own}
             total = total + task.weight * loss
         return total, {**metrics, "loss_total": total}
+
+    @isolated()
+    def recall(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """The "logits" `[B, T, A]` and the "value" `[B, T]` of a batch of `loss`."""
+        outputs = self.policy_value(self._all_features(batch)["base"].hidden)
+        return {name: outputs[name] for name in ("logits", "value")}
 
     def moments(self, batch: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, Moments]:
         """The moments of a batch, by the names of `statistics`.
@@ -241,6 +249,11 @@ class Network:
                 changed.append((kernel, ops.where(known.count > 0, kernel.value * (before / after), kernel.value)))
                 changed.append((bias, ops.where(known.count > 0, shifted, bias.value)))
         return changed
+
+    def _all_features(self, batch: Mapping[str, Any]) -> dict[str, Features]:
+        count = ops.shape(batch["base"]["mask"])[0]
+        features = self._features(batch["observations"], count, present(self.lengths, batch))
+        return self._unrolled(features, batch["past"], count) if self.torso.recurrent else features
 
     def _features(self, observations: Any, count: Any, lengths: Mapping[str, int]) -> dict[str, Features]:
         """The features of each part `[count, length, F]`, from one pass or from parallel passes per part."""

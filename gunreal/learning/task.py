@@ -17,8 +17,14 @@ BASE = 0  # number of the prediction queue of the actor-critic, see `prediction_
 class LearnedObjective(Protocol):
     """What the policy and the value learn. See `Objective` for details."""
 
+    def outputs(self, policy_value: Callable[[Any], dict[str, Any]], hidden: Any) -> dict[str, Any]:
+        """The outputs of the policy and the value for the loss."""
+
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The loss, a scalar, and a dict of metrics."""
+
+    def phase_loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The loss of a further phase."""
 
 
 class LearnedTask(Protocol):

@@ -84,6 +84,7 @@ class TensorFlowLearner(Learner):
         self._trained = self._predict  # on the variables that are trained
         self._copies: list[tuple[list[Any], dict[str, _Operation]]] = []
         self._compiled: dict[tuple[str, ...], _Operation] = {}
+        self._recall: _Operation | None = None
         gradients = [tf.TensorSpec(variable.shape, "float32") for variable in self._variables]
         moments = {
             name: Moments(*(tf.TensorSpec(variable.shape, "float32") for variable in statistics.variables))
@@ -109,14 +110,21 @@ class TensorFlowLearner(Learner):
             new.assign(source)
         self._predict = predict
 
-    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Moments]]:
+    def _recalled(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        if self._recall is None:
+            self._recall = _Operation(self.network.recall, [self._signature(batch)])
+        return {name: output.numpy() for name, output in self._recall(batch).items()}
+
+    def _signature(self, batch: Mapping[str, Any]) -> Any:
         tf = self._tf
+        return tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), batch)
+
+    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Moments]]:
         with self._lock:  # two trainers may bring their first batch at the same time
             parts = self._parts(batch)
             if parts not in self._compiled:
-                signature = tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), batch)
                 spread = len(parts) > 1 and side_by_side()
-                self._compiled[parts] = _Operation(self._loss_gradient, [signature], spread)
+                self._compiled[parts] = _Operation(self._loss_gradient, [self._signature(batch)], spread)
         gradients, values, moments = self._compiled[parts](batch)
         return gradients, values.numpy(), moments
 

@@ -7,7 +7,8 @@ The library uses an objective in three places:
 2. `inputs` turns the rollouts of a training batch into the arrays of the loss. The trainers call it with NumPy, and
    device runs compile it with JAX. `prepared` is then called once with the whole batch, before `uses` divides it into
    minibatches.
-3. `loss` is minimized together with the losses of the tasks, `total = base + sum(weight_i * loss_i)`.
+3. `loss` is minimized together with the losses of the tasks, `total = base + sum(weight_i * loss_i)`. After every
+   `phase().batches` training batches, `phase_loss` is minimized on all of them, without the tasks.
 
 `inputs` and `prepared` use the namespace of their arrays, `x.__array_namespace__()`, as the methods of tasks do. The
 file of an objective must not import Keras when it is loaded. Import it inside `loss`.
@@ -16,7 +17,7 @@ file of an objective must not import Keras when it is loaded. Import it inside `
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gunreal.config.objective import ObjectiveSettings
@@ -55,6 +56,23 @@ class Objective(ObjectiveSettings):
             run, and "progress", the share of the training budget that has been used, from 0 to 1.
         """
         raise NotImplementedError(f"{type(self).__name__} has no loss(self, outputs, batch); define it")
+
+    def outputs(self, policy_value: Callable[[Any], dict[str, Any]], hidden: Any) -> dict[str, Any]:
+        """The outputs for `loss`, from the torso's last layer. The default is `policy_value(hidden)`.
+
+        Args:
+          policy_value: applies the policy and value layers to features `[B, T, F]`.
+          hidden: the features. `ops.stop_gradient(hidden)` keeps a gradient from the torso.
+        """
+        return policy_value(hidden)
+
+    def phase_loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The loss of `phase`, and its metrics. It is as `loss`.
+
+        The outputs are `policy_value(hidden)`. The batch also has "old_logits" `[B, T, A]` and "old_value" `[B, T]`,
+        which are those at the beginning of the phase.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no phase_loss(self, outputs, batch); define it")
 
     def exploration(self, progress: float) -> float:
         """The probability of a random action at a share of the training budget. Evaluations use that of its end, 1."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from gunreal.config import plugins
-from gunreal.config.objective import Uses
+from gunreal.config.objective import Phase, Uses
 from gunreal.config.packages import is_installed
 from gunreal.config.plugins import expect
 from gunreal.config.resolve import resolved
@@ -53,7 +52,7 @@ def check_objective(objective: Objective | type[Objective], **options: Any) -> N
     devices.select_any()
     try:
         _check_inputs(objective)
-        _check_loss(objective, resolved(config))
+        _check_losses(objective, resolved(config))
     except ConfigError as error:  # of one of its methods
         raise AssertionError(str(error)) from error
 
@@ -105,33 +104,43 @@ def _check_inputs(objective: Objective) -> None:
         expect(same, f"input {name!r} differs between JAX and NumPy")
 
 
-def _check_loss(objective: Objective, config: Config) -> None:
-    """The loss is finite and ignores masked steps, and its gradient reaches the policy and the value."""
+def _check_losses(objective: Objective, config: Config) -> None:
+    """The losses are finite and ignore masked steps. The gradient of `loss` reaches the policy and the value."""
     from gunreal.learning.backend import make_learner
     from gunreal.learning.network import Network
 
     learner = make_learner(Network(VECTORS, (), named("mlp", hidden=16), seed=1), config)
-    rng = np.random.default_rng(0)
     part = _part(objective, _rollouts())
-    observations = rng.normal(size=(part["mask"].size, *VECTORS.observation)).astype(np.float32)
-    batch = {"observations": observations, "base": part}
-
-    def loss(batch: Mapping[str, Any]) -> dict[str, float]:
-        with plugins.calling("loss()"):
-            return learner.gradient(batch).metrics
-
-    found = loss(batch)
-    missing = [name for name in _METRICS if name not in found]
-    expect(not missing, f"the metrics of loss() lack {', '.join(missing)}")
-    expect(np.isfinite(list(found.values())).all(), f"loss() or one of its metrics is not finite: {found}")
-    expect(found == loss(batch), "loss() differs in a second call for the same batch: do not use random numbers in it")
-    hidden = part["mask"] == 0
-    other = {name: np.where(hidden, array[::-1, ::-1], array) for name, array in part.items() if array.ndim == 2}
-    changed = loss({**batch, "base": {**part, **other, "mask": part["mask"]}})
-    same = np.isclose(found["loss_base"], changed["loss_base"], rtol=1e-4)
-    expect(same or hidden.sum() == 0, "loss() depends on steps whose mask is 0: use masked_mean")
-    nothing = loss({**batch, "base": {**part, "mask": np.zeros_like(part["mask"])}})
-    expect(np.isfinite(nothing["loss_base"]), "loss() is not finite when every mask is 0: use masked_mean")
+    shape = part["mask"].size, *VECTORS.observation
+    batch = {"observations": np.random.default_rng(0).normal(size=shape).astype(np.float32), "base": part}
+    _check_loss(learner, batch, "loss()")
     gradients = dict(zip(learner.network.names, learner.gradient(batch).values, strict=True))
     for name in ("policy/kernel", "value/kernel"):
         expect(np.any(np.asarray(gradients[name])), f"no gradient of loss() reaches {name.partition('/')[0]}")
+    phase = objective.phase()
+    if phase:
+        whole = isinstance(phase, Phase) and min(phase) >= 1
+        expect(whole, f"phase() is {phase!r}: return Phase(batches, epochs) with numbers of at least 1")
+        _check_loss(learner, {**batch, "old": learner.recall(batch)}, "phase_loss()")
+
+
+def _check_loss(learner: Any, batch: dict[str, Any], method: str) -> None:
+    part = batch["base"]
+
+    def loss(**changed: Any) -> dict[str, float]:
+        with plugins.calling(method):
+            metrics: dict[str, float] = learner.gradient({**batch, "base": {**part, **changed}}).metrics
+            return metrics
+
+    found = loss()
+    missing = [name for name in _METRICS if name not in found]
+    expect(not missing, f"the metrics of {method} lack {', '.join(missing)}")
+    finite = np.isfinite(list(found.values())).all()
+    expect(finite, f"{method} or one of its metrics is not finite: {found}")
+    expect(found == loss(), f"{method} differs in a second call for the same batch: do not use random numbers in it")
+    hidden = part["mask"] == 0
+    other = {name: np.where(hidden, array[::-1, ::-1], array) for name, array in part.items() if array.ndim == 2}
+    same = np.isclose(found["loss_base"], loss(**{**other, "mask": part["mask"]})["loss_base"], rtol=1e-4)
+    expect(same, f"{method} depends on steps whose mask is 0: use masked_mean")
+    nothing = loss(mask=np.zeros_like(part["mask"]))
+    expect(np.isfinite(nothing["loss_base"]), f"{method} is not finite when every mask is 0: use masked_mean")

@@ -16,7 +16,7 @@
 | `queue_train` | number of rollouts that wait for a trainer |
 | `batch_NAME`, `batch_train` | mean number of observations per prediction for NAME, and of agent steps per update |
 | `loss_NAME`, `entropy`, `value_mean`, `grad_norm` | means over the updates since the last line |
-| `NAME_METRIC` | mean of a metric that the loss of the task NAME returns |
+| `NAME_METRIC` | mean of a metric of the task NAME, or of an objective's further phase (`phase`) |
 | `return_mean`, `return_deviation` | mean and standard deviation of the returns, averages since the last line |
 | `learning_rate` | learning rate of the newest update |
 | `eval_score_mean`, `eval_score_std` | mean and standard deviation of the unclipped scores of the latest evaluation |
@@ -75,7 +75,7 @@ class RunMetrics:
     Args:
       queues: names of the prediction queues: "base", then the tasks with a bootstrap.
       losses: names of further losses besides total, policy and value. Every line has the keys `loss_<name>`. Other
-        scalars of updates are recorded if their names start with `<name>_`.
+        scalars of updates are recorded once they have a value.
       state: `state()` of the run to resume.
     """
 
@@ -85,8 +85,7 @@ class RunMetrics:
         self._lock = threading.Lock()
         self._queues = tuple(queues)
         self._scalars = (*(f"loss_{name}" for name in (*_LOSSES, *losses)), *_MEANS, *_LATEST)
-        self._prefixes = tuple(f"{name}_" for name in losses)
-        self._own: dict[str, None] = {}  # names of the tasks' own metrics, in the order of their first values
+        self._own: dict[str, None] = {}  # names of other scalars, in the order of their first values
         state = state or {}
         self._counts = {name: int(state.get(name, 0)) for name in _COUNTS}
         self._scores: deque[float] = deque(state.get("scores", ()), maxlen=100)
@@ -202,7 +201,7 @@ class RunMetrics:
             line |= {f"batch_{name}": self._mean(f"batch_{name}") for name in names}
             for name in self._scalars:
                 line[name] = self._latest.get(name) if name in _LATEST else self._mean(name)
-            self._own |= {name: None for name in self._means if name.startswith(self._prefixes) and name not in line}
+            self._own |= {name: None for name in self._means if name not in line}
             line |= {name: self._mean(name) for name in self._own}
             self._means.clear()
             self._lag_max, self._last, self._last_counts = None, now, dict(self._counts)

@@ -11,6 +11,7 @@ import numpy as np
 from gunreal.acting.agent import group_slices
 from gunreal.acting.pool import rollouts_that_wait
 from gunreal.config.derived import per_process, replay_steps, rollouts_per_batch
+from gunreal.config.objective import load_objective
 from gunreal.config.schema import Config, ConfigError, is_auto
 from gunreal.experience.segment import Layout
 from gunreal.experience.spec import Spec
@@ -71,6 +72,8 @@ def affordable(config: Config, layout: Layout, tasks: Sequence[AuxiliaryTask], l
 def _batch(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> int:
     """Bytes of the observations of a training batch, and of the policies for them."""
     steps = spec.t_max + sum(task.length(spec.t_max) for task in tasks)
+    phase = load_objective(config).phase()
+    steps += phase.batches * spec.t_max if phase else 0  # which are kept for it
     return rollouts_per_batch(config) * steps * (_observation(spec) + 4 * spec.num_actions)
 
 

@@ -29,7 +29,10 @@ _GOLDEN = (5**0.5 - 1) / 2  # multiples of it are spread evenly over [0, 1), and
 
 
 class Batch(dict[str, Any]):
-    """The batch of `Network.loss`, and the agents whose rollouts it contains."""
+    """The batch of `Network.loss`, and the agents whose rollouts it contains.
+
+    It has one part more, "acted", with the "version" of the weights that chose each action, int `[B, T]`.
+    """
 
     def __init__(self, arrays: Mapping[str, Any], taken: Mapping[Member, np.ndarray]):
         super().__init__(arrays)
@@ -122,7 +125,7 @@ class Batcher:
         steps = firsts[:, None] + np.arange(spec.t_max + 1)
         read, joined = segment.read(agents), functools.partial(joined_advantages, agents, firsts)
         rollouts = read_rollouts(spec, read, steps[:, :-1], read("value", steps[:, -1:])[:, 0], joined)
-        part = {"base": self._objective.part(rollouts) | {"version": read("version", steps[:, :-1])}}
+        part = {"base": self._objective.part(rollouts), "acted": {"version": read("version", steps[:, :-1])}}
         past = {"base": segment.past(agents, steps[:, :-1])}
         segment.gather(np.repeat(agents, spec.t_max), steps[:, :-1].ravel(), outs[0])
         slots = firsts // spec.t_max % segment.layout.slots
@@ -167,6 +170,19 @@ def updates(
     yield from minibatches(batch, lengths, uses.epochs, uses.minibatches, rng, with_tasks)
 
 
+def phase_updates(
+    kept: Sequence[Mapping[str, Any]], config: Config, lengths: Mapping[str, int], version: int
+) -> Iterator[dict[str, Any]]:
+    """Iterates over the batches of the updates of `Objective.phase`: the `kept` ones, in minibatches."""
+    objective = load_objective(config)
+    rng = np.random.default_rng([config.seed, version, 1, seeds.MINIBATCHES])
+    for _ in range(objective.phase().epochs):
+        for place in rng.permutation(len(kept)):
+            count = len(kept[place]["base"]["mask"])
+            for taken in np.array_split(rng.permutation(count), min(objective.uses().minibatches, count)):
+                yield take(kept[place], lengths, ["base"], taken)
+
+
 def takes_part(update: int, share: float) -> bool:
     """Whether the tasks take part in this update on new rollouts, counted from 0.
 
@@ -187,6 +203,9 @@ class Updates(Protocol):
         self, batch: Mapping[str, Any], learning_rate: float, entropy: float, progress: float
     ) -> dict[str, float]:
         """Does one update, see `Learner.train`."""
+
+    def recall(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """The present outputs for a batch, see `Learner.recall`."""
 
     def warm_up(self, batch: Mapping[str, Any]) -> None:
         """Compiles an update, see `Learner.warm_up`."""
@@ -221,6 +240,8 @@ class Trainer:
         # In a serial run, nothing acts during updates.
         self._holds = not (load_objective(config).uses().is_once or config.serial)
         self._turns = threading.BoundedSemaphore(at_once)
+        self._phase = load_objective(config).phase()
+        self._kept: list[dict[str, Any]] = []  # batches since the last phase
 
     def warm_up(self, batch: dict[str, Any]) -> None:
         """Compiles what `work` does with a batch of this size. Nothing is learned from it."""
@@ -230,8 +251,10 @@ class Trainer:
                 shapes = frozenset(part), len(part["base"]["mask"])  # minibatches may have two sizes
                 if shapes not in compiled:
                     compiled.add(shapes)
-                    base = {name: array for name, array in part["base"].items() if name != "version"}
-                    self._learner.warm_up({**part, "base": base})
+                    self._learner.warm_up(learned(part))
+        if self._phase:
+            kept = [self._recalled(self._whole(batch))]
+            self._learner.warm_up(next(phase_updates(kept, self._config, self._lengths, 0)))
 
     def work(self, batch: Batch) -> None:
         """Does all updates of a batch.
@@ -252,19 +275,50 @@ class Trainer:
             unused -= new
             self._update(part, new)
         self._release(batch)
+        if self._phase:
+            self._kept.append(self._whole(batch))
+            if len(self._kept) == self._phase.batches:
+                self._do_phase()
+
+    def _whole(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """A copy of a batch, without the tasks."""
+        return learned(take(batch, self._lengths, ["base"], np.arange(len(batch["base"]["mask"]))))
+
+    def _recalled(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        return {**batch, "old": self._learner.recall(batch)}
+
+    def _do_phase(self) -> None:
+        """Does the updates of `Objective.phase`."""
+        kept, self._kept = [self._recalled(batch) for batch in self._kept], []
+        for part in phase_updates(kept, self._config, self._lengths, self._learner.version):
+            if self._hurried():
+                break
+            self._update(part, 0, "phase_")
 
     def _release(self, batch: Batch) -> None:
         if self._holds and not batch.released:
             self._learner.hold()
         batch.release()
 
-    def _update(self, batch: dict[str, Any], new: int) -> None:
-        """Does one update. `new` is the number of agent steps of the batch that are used for the first time."""
+    def _update(self, batch: dict[str, Any], new: int, prefix: str = "") -> None:
+        """Does one update.
+
+        Args:
+          batch: its batch.
+          new: number of agent steps of the batch that are used for the first time.
+          prefix: beginning of the names of its metrics.
+        """
         config = self._config
-        acted = batch["base"].pop("version")
+        acted = batch["acted"]["version"] if "acted" in batch else np.zeros(0, np.int64)  # a phase has no policy lag
         now = rates(config, self._metrics.step)
         with self._turns:
-            scalars = self._learner.train(batch, *now)
+            scalars = self._learner.train(learned(batch), *now)
         skipped = scalars.pop("skipped") > 0
         lags = int(scalars.pop("version")) - acted
-        self._metrics.trained(new, lags.ravel(), scalars | {"learning_rate": now.learning_rate}, skipped, lags.size)
+        scalars = {f"{prefix}{name}": value for name, value in scalars.items()} | {"learning_rate": now.learning_rate}
+        self._metrics.trained(new, lags.ravel(), scalars, skipped, batch["base"]["mask"].size)
+
+
+def learned(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of a training batch from which the network learns, as `Network.loss` takes them."""
+    return {name: part for name, part in batch.items() if name != "acted"}

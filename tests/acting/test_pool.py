@@ -232,7 +232,9 @@ def test_kept_errors_are_bounded(server, tmp_path):
 
 def test_its_libraries_use_one_thread(server, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    environment = psutil.Process(server.start(Config(env=SCRIPTED)).popen.pid).environ()
+    process = psutil.Process(server.start(Config(env=SCRIPTED)).popen.pid)
+    while not (environment := process.environ()):  # empty for an instant, while the program is loaded
+        pass
     assert (environment["OMP_NUM_THREADS"], environment["OPENBLAS_NUM_THREADS"]) == ("1", "1")
 
 

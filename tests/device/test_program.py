@@ -1,4 +1,4 @@
-"""Turns: every step of every agent is trained on once, as often as the algorithm says."""
+"""Turns: every step of every agent is trained on once, as often as the objective says."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("jax")
 import jax  # noqa: E402
-from device_runs import configure, keras_on_jax, make_program  # noqa: E402
+from device_runs import configure, keras_on_jax, make_program, value_of  # noqa: E402
 
 from gunreal.config.derived import Rates  # noqa: E402
 from gunreal.tasks.value_replay import ValueReplay  # noqa: E402
@@ -68,6 +68,20 @@ def test_ppo_learns_from_each_step_in_every_epoch():
     assert set(epochs[0]) != set(epochs[2])  # in a new order
 
 
+def test_a_phase_follows_every_second_turn():
+    """It learns from both, in three passes of two minibatches, which have what was predicted before it."""
+    phased = {"objective": "objectives:Phased", "objective_args": {"epochs": 1, "minibatches": 2}}
+    _, learner, _, reports = run(configure(env_args={"script": "~"}, **phased), 4)
+    assert [report[3] for report in reports] == [["base"] * 2, ["base"] * 2 + ["phase"] * 12] * 2
+    assert ["old" in batch for batch in learner.batches[:16]] == [False] * 4 + [True] * 12
+    for batch in learner.batches[4:16]:
+        expected = value_of(batch["observations"]).reshape(batch["base"]["mask"].shape) + 4  # updates before the phase
+        np.testing.assert_allclose(batch["old"]["value"], expected, rtol=1e-5)
+    seen = np.concatenate([batch["observations"] for batch in learner.batches[4:16]])
+    once = np.concatenate([batch["observations"] for batch in learner.batches[:4]])
+    assert sorted(seen.tolist()) == sorted(np.tile(once, (3, 1)).tolist())
+
+
 @keras_on_jax
 def test_tasks_take_part_in_a_share_of_the_first_epoch():
     ppo = {"objective": "ppo", "objective_args": {"epochs": 2, "minibatches": 2}, "task_share": 0.5}
@@ -75,7 +89,7 @@ def test_tasks_take_part_in_a_share_of_the_first_epoch():
     _, learner, _, reports = run(config, 3, [ValueReplay()])
     shares = [[True, False, False, False]] * 2 + [[True, True, False, False]]
     with_tasks = sum(shares, [])
-    assert [report[3] for report in reports] == shares
+    assert [[kind == "tasks" for kind in report[3]] for report in reports] == shares
     assert ["vr" in batch for batch in learner.batches] == with_tasks
     assert [len(batch["observations"]) for batch in learner.batches] == [32 if part else 16 for part in with_tasks]
 

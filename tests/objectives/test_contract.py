@@ -8,7 +8,9 @@ from gunreal.objectives.ppo import Ppo
 from gunreal.testing import check_objective
 
 
-@pytest.mark.parametrize("objective", [Ppo(), A3c(), A3c("epsilon"), objectives.Penalized(penalty=2.0)])
+@pytest.mark.parametrize(
+    "objective", [Ppo(), A3c(), A3c("epsilon"), objectives.Penalized(penalty=2.0), objectives.Phased()]
+)
 def test_these_keep_the_contract(objective):
     check_objective(objective)
 
@@ -21,6 +23,11 @@ def test_these_keep_the_contract(objective):
         (objectives.Unannotated, "Unannotated.penalty has no effect as an option; annotate it"),
         (objectives.NoRate, r"settings\(\) has no number for learning_rate, min_batch: return"),
         (objectives.NoUses, r"uses\(\) is 3: return Uses"),
+        (objectives.NoPhase, r"phase\(\) is 2: return Phase\(batches, epochs\)"),
+        (
+            objectives.NoPhaseLoss,
+            r"^phase_loss\(\) failed: NotImplementedError: NoPhaseLoss has no phase_loss",
+        ),
         (objectives.Replaying, "only the built-in dqn has a program that draws from the replay"),
         (objectives.NoInputs, r"^inputs\(\) failed: NotImplementedError: NoInputs has no inputs\(self, rollouts\)"),
         (objectives.Infinite, "input 'more' is not finite"),

@@ -195,13 +195,13 @@ def test_an_unwritable_folder_is_reported_at_the_start(tmp_path):
             MetricsWriter(tmp_path)
 
 
-def test_own_metrics_of_tasks_stay_in_all_later_lines():
+def test_own_metrics_of_tasks_and_objectives_stay_in_all_later_lines():
     m = metrics()
     assert "rp_accuracy" not in snapshot(m, 10)
-    m.trained(4, [], {"rp_accuracy": 0.5, "loss_rp": 1.0, "others_accuracy": 0.1, "version": 3.0})
+    m.trained(4, [], {"rp_accuracy": 0.5, "loss_rp": 1.0, "clipped": 0.1})
     m.trained(4, [], {"rp_accuracy": 1.0})
     line = snapshot(m, 20)
-    assert line["rp_accuracy"] == 0.75 and "others_accuracy" not in line and "version" not in line
+    assert (line["rp_accuracy"], line["clipped"]) == (0.75, 0.1)
     assert snapshot(m, 30)["rp_accuracy"] is None
 
 

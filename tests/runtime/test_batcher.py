@@ -66,7 +66,7 @@ def check_batch(bench, batch, rows, histories):
     lengths = [spec.t_max, *(task.length(spec.t_max) for task in tasks)]
     observations = np.split(batch["observations"], np.cumsum([len(rows) * n for n in lengths])[:-1])
     assert batch["observations"].dtype == np.float32 and list(batch) == [
-        "base", *(task.name for task in tasks), "observations"
+        "base", "acted", *(task.name for task in tasks), "observations"
     ]  # fmt: skip
     present = {task.name: 0 for task in tasks}
     for b, (member, agent, first) in enumerate(rows):

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers import Bench, FakeLearner
+from helpers import Bench, FakeLearner, value
 
 from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config
@@ -99,6 +100,32 @@ def test_agents_go_on_in_the_last_epochs_with_the_weights_from_before_them(optio
         assert learner.acting_version == released.count(0)
 
 
+def test_a_phase_follows_every_second_batch():
+    """It learns from both, in three passes of two minibatches, which have what was predicted before it."""
+    fields = {"objective": "objectives:Phased", "objective_args": {"epochs": 1, "minibatches": 2}, "tasks": ("vr",)}
+    with Bench("~", **(PPO | fields)) as bench:
+        learner, metrics = FakeLearner(), RunMetrics()
+        lengths = {"base": 4, "vr": 4}
+        trainer = Trainer(learner, bench.config, metrics, lengths)
+        bench.start()
+        for _ in range(4):
+            while (batch := bench.batcher.next(0)) is None:
+                bench.step(1, train=False)
+            trainer.work(batch)
+        line = metrics.snapshot({}, {})
+    phases = ["old" in batch for batch in learner.trained]
+    assert phases == ([False] * 4 + [True] * 12) * 2
+    assert not any("vr" in batch for batch, phase in zip(learner.trained, phases, strict=True) if phase)
+    for batch in learner.trained[4:16]:
+        np.testing.assert_array_equal(batch["old"]["value"].ravel(), value(batch["observations"]))
+    once, seen = (
+        Counter(row.tobytes() for batch in learner.trained[part] for row in batch["observations"][:8])
+        for part in (slice(4), slice(4, 16))
+    )
+    assert seen == {row: 3 * count for row, count in once.items()}
+    assert line["updates"] == 32 and line["trained"] == 64 and "phase_loss_total" in line
+
+
 def test_a_run_in_a_hurry_leaves_the_rest_of_a_batch():
     """It ends after the present update. Its agents are told that their rollouts have been taken."""
     with Bench("~", **PPO) as bench:
@@ -185,7 +212,7 @@ def test_concurrent_updates_are_limited():
         computing.pop()
 
     trainer = Trainer(Watched(together), resolved(Config(objective="a3c")), RunMetrics(), {"base": 5}, at_once=2)
-    batch = {"base": {"version": np.zeros((1, 5), int), "mask": np.ones((1, 5), np.float32)}}
+    batch = {"base": {"mask": np.ones((1, 5), np.float32)}, "acted": {"version": np.zeros((1, 5), int)}}
     batches = [Batch({**batch, "base": dict(batch["base"])}, {}) for _ in range(6)]
     threads = [threading.Thread(target=trainer.work, args=(each,)) for each in batches]
     for thread in threads:

@@ -45,6 +45,11 @@ class KnownLearner:
         logits = jnp.stack([jnp.sin(value), jnp.cos(value), jnp.zeros_like(value)], 1)
         return (logits, value, past.state + 1) if self._spec.state else (logits, value)
 
+    def functional_recall(self, weights, batch):
+        shape = batch["base"]["mask"].shape
+        logits, value, *_ = self.functional_predict(weights, batch["observations"], None)
+        return {"logits": logits.reshape(*shape, 3), "value": value.reshape(shape)}
+
     def functional_update(self, arrays, batch, rate, entropy, progress):
         jax.debug.callback(self._learn, batch, rate, entropy, ordered=True)
         return ((arrays[0][0] + 1,), ()), jnp.array([0.5, 0.0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
+from gunreal.config.objective import Phase
 from gunreal.config.plugins import option
 from gunreal.objectives.base import Objective
 from gunreal.objectives.ppo import Ppo
@@ -32,6 +33,25 @@ class Penalized(Ppo):
         return loss, batch["returns"]
 
 
+@dataclasses.dataclass(frozen=True)
+class Phased(Penalized):
+    """The same, with a phase after every second batch in which the policy stays as it was."""
+
+    name: ClassVar[str] = "phased"
+
+    def phase(self):
+        return Phase(2, epochs=3)
+
+    def phase_loss(self, outputs, batch):
+        from keras import ops
+
+        from gunreal.learning import losses
+
+        change = ops.sum(ops.square(outputs["logits"] - batch["old_logits"]), axis=-1)
+        loss = losses.masked_mean(change + ops.square(outputs["value"] - batch["returns"]), batch["mask"])
+        return loss, {"loss_base": loss, "return_mean": 0.0 * loss, "return_deviation": 0.0 * loss}
+
+
 class NoObjective:
     name = "none"
 
@@ -52,6 +72,16 @@ class NoRate(Penalized):
 class NoUses(Penalized):
     def uses(self):
         return 3
+
+
+class NoPhase(Penalized):
+    def phase(self):
+        return 2
+
+
+class NoPhaseLoss(Penalized):
+    def phase(self):
+        return Phase(2)
 
 
 class Replaying(Objective):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
 import cluster_faults
 import pytest
@@ -55,4 +56,8 @@ def test_a_network_that_root_may_not_make(powerless, tmp_path):
 def test_a_disk_that_root_may_not_mount(powerless, capsys):
     assert cluster_faults.main(["--faults", "run-disk-full"]) == 1
     error = capsys.readouterr().err
-    assert "none /tmp/" in error and "mount: Operation not permitted" in error and error.count("\n") == 1
+    assert (
+        f"none {tempfile.gettempdir()}/" in error
+        and "mount: Operation not permitted" in error
+        and error.count("\n") == 1
+    )

@@ -4,6 +4,8 @@ import pytest
 from helpers import Bench
 from measuring import window
 
+from gunreal.runtime.trainer import learned
+
 
 @pytest.mark.parametrize("tasks", [(), ("vr",)])
 def test_bytes_per_step_against_the_arrays(tasks):
@@ -12,7 +14,7 @@ def test_bytes_per_step_against_the_arrays(tasks):
         bench.start()
         (batch, *_) = bench.step(20)
         sizes = {"base": [2, 2, 1], "vr": [1]} if tasks else {"base": [2, 2, 1]}
-        found = window.bytes_per_step(bench.spec, bench.layout.arrays(), sizes, batch)
+        found = window.bytes_per_step(bench.spec, bench.layout.arrays(), sizes, learned(batch))
         frame, stack = 3 * 4, 2
         assert (
             found["written"] == frame + 4 + 4 + 1 + 1 + 4 + 4 + 4

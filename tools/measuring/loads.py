@@ -70,7 +70,7 @@ def inference(config: Config, seconds: float) -> float:
 
     env = open_environment(config, config.agents)
     convert = frames(config, spec, env.observation_space)
-    acting = Acting(config, spec, env, convert, learner.functional_predict, env.step)
+    acting = Acting(config, spec, env, convert, learner.objective, learner.functional_predict, env.step)
     compiled = jax.jit(lambda actors, weights: acting.play(weights, actors, CALL)[::2], donate_argnums=0)
     actors = jax.jit(acting.start)()
     return _repeated(lambda actors: compiled(actors, learner.arrays[0]), actors, config.agents, seconds)

@@ -15,7 +15,7 @@ from gunreal.learning import devices
 from gunreal.runtime import ram
 from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.system import System
-from gunreal.runtime.trainer import Trainer
+from gunreal.runtime.trainer import Trainer, learned
 from measuring.sampling import Sampler, child_seconds, thread_seconds
 
 
@@ -77,8 +77,7 @@ class Window:
         work = trainer.work
 
         def keep_and_work(batch: dict[str, Any]) -> None:
-            base = {name: array for name, array in batch["base"].items() if name != "version"}
-            self._batch = {**batch, "base": base}  # as the learner gets it
+            self._batch = learned(batch)
             work(batch)
 
         trainer.work = keep_and_work  # type: ignore[method-assign]
