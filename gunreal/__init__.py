@@ -36,17 +36,8 @@ if TYPE_CHECKING:
     from gunreal.train import resume, train
 
 __all__ = ["AgentFailure", "Architecture", "AuxiliaryTask", "Config", "ConfigError", "Objective", "Run"]
-__all__ += [
-    "check_network",
-    "check_objective",
-    "check_task",
-    "compare",
-    "load",
-    "load_from_hub",
-    "push_to_hub",
-    "resume",
-    "train",
-]
+__all__ += ["check_network", "check_objective", "check_task", "compare", "load", "load_from_hub", "push_to_hub"]
+__all__ += ["resume", "train"]
 
 _LAZY = {"train": "gunreal.train", "resume": "gunreal.train", "load": "gunreal.run", "Run": "gunreal.run"}
 _LAZY |= {"load_from_hub": "gunreal.hub", "push_to_hub": "gunreal.hub"}

@@ -12,7 +12,6 @@ import sys
 import textwrap
 import tomllib
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,11 +21,14 @@ import gunreal
 from gunreal import evaluate, export, plot, runs, sweep
 from gunreal.__main__ import COMMANDS, LISTS
 from gunreal.compare import _parser as compare_parser
-from gunreal.config import flags, sweeps
+from gunreal.config import flags, plugins, sweeps
 from gunreal.config.checks import check
 from gunreal.config.files import load, save
+from gunreal.config.objective import OBJECTIVE
 from gunreal.config.schema import FIELDS, Config
+from gunreal.learning.registry import NETWORK
 from gunreal.records import metrics
+from gunreal.tasks.registry import TASK
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -43,7 +45,7 @@ TINY = {
     "hidden": 8,
     "frame_size": 36,
 }
-PLUGINS = {p.name for kind in ("tasks", "networks", "objectives") for p in entry_points(group=f"gunreal.{kind}")}
+PLUGINS = {name for kind in (TASK, NETWORK, OBJECTIVE) for name in plugins.available(kind)}
 # Programs of others; their arguments are theirs to check.
 OTHERS = {"export", "python3", "auditwheel", "git", "cd", "source", "ruff", "mypy", "lint-imports", "mkdocs", "pytest"}
 

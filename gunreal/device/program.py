@@ -176,10 +176,8 @@ class Program:
         if len(self._kept) < self._phase.batches:
             return
         kept, self._kept = [self._recall(self._learner.arrays[0], each) for each in self._kept], []
-        rng, (epochs, parts, size) = (
-            np.random.default_rng([self._config.seed, number, 1, seeds.MINIBATCHES]),
-            self._orders,
-        )
+        rng = np.random.default_rng([self._config.seed, number, 1, seeds.MINIBATCHES])
+        epochs, parts, size = self._orders
         for _ in range(self._phase.epochs):
             for place in rng.permutation(len(kept)):
                 order = np.tile(rng.permutation(parts * size).astype(np.int32), epochs).reshape(self._orders)

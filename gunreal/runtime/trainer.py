@@ -175,12 +175,10 @@ def phase_updates(
 ) -> Iterator[dict[str, Any]]:
     """Iterates over the batches of the updates of `Objective.phase`: the `kept` ones, in minibatches."""
     objective = load_objective(config)
-    rng = np.random.default_rng([config.seed, version, 1, seeds.MINIBATCHES])
+    rng, parts = np.random.default_rng([config.seed, version, 1, seeds.MINIBATCHES]), objective.uses().minibatches
     for _ in range(objective.phase().epochs):
         for place in rng.permutation(len(kept)):
-            count = len(kept[place]["base"]["mask"])
-            for taken in np.array_split(rng.permutation(count), min(objective.uses().minibatches, count)):
-                yield take(kept[place], lengths, ["base"], taken)
+            yield from minibatches(kept[place], lengths, 1, parts, rng, [False] * parts)
 
 
 def takes_part(update: int, share: float) -> bool:
@@ -237,10 +235,11 @@ class Trainer:
     ):
         self._learner, self._config, self._metrics, self._lengths = learner, config, metrics, lengths
         self._hurried = hurried
-        # In a serial run, nothing acts during updates.
-        self._holds = not (load_objective(config).uses().is_once or config.serial)
         self._turns = threading.BoundedSemaphore(at_once)
-        self._phase = load_objective(config).phase()
+        objective = load_objective(config)
+        self._uses, self._phase = objective.uses(), objective.phase()
+        # In a serial run, nothing acts during updates.
+        self._holds = not (self._uses.is_once or config.serial)
         self._kept: list[dict[str, Any]] = []  # batches since the last phase
 
     def warm_up(self, batch: dict[str, Any]) -> None:
@@ -263,8 +262,8 @@ class Trainer:
         epochs until their next rollouts are full. So which weights chose an action depends on the number of updates,
         and not on the speed of the machine (Huang et al. 2024, Cleanba).
         """
-        config, (rollouts, length) = self._config, batch["base"]["mask"].shape
-        unused, uses = rollouts * length, load_objective(config).uses()
+        config, uses, (rollouts, length) = self._config, self._uses, batch["base"]["mask"].shape
+        unused = rollouts * length
         alone = min(uses.minibatches, rollouts) * max(0, uses.epochs - uses.overlap)
         for number, part in enumerate(updates(batch, config, self._lengths, self._learner.version)):
             if self._hurried():
