@@ -16,7 +16,6 @@ from typing import Any
 import gymnasium
 
 from gunreal.config import flags, plugins
-from gunreal.config.derived import is_device
 from gunreal.config.objective import OBJECTIVE
 from gunreal.config.packages import is_installed
 from gunreal.config.schema import Config, ConfigError
@@ -132,7 +131,7 @@ def _fit(config: Config) -> Callable[[type], str]:
         try:
             name, options = f"{cls.__module__}:{cls.__qualname__}", {cls.name: config.task.get(cls.name, {})}
             tasks, alone = registry.load_tasks([name], options), dataclasses.replace(config, tasks=(name,))
-            if not is_device(config):
+            if config.runner != "device":
                 memory.check(alone, spec, tasks)
             check_fit(config, spec, tasks)
         except ConfigError as error:

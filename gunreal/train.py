@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from gunreal.config import flags, folders, plugins
 from gunreal.config.checks import check, check_images
-from gunreal.config.derived import is_cluster, is_device
 from gunreal.config.resolve import as_given, chosen
 from gunreal.config.schema import FIELDS, Config, ConfigError
 from gunreal.config.warning import waiting, warn
@@ -29,16 +28,17 @@ from gunreal.learning.registry import interface, load_network
 from gunreal.records import checkpoint, metrics, tracker
 from gunreal.records import interface as saved_interface
 from gunreal.runtime import memory, resuming, signals, starting
-from gunreal.runtime.base import NotSaved
+from gunreal.runtime.base import Runner
+from gunreal.runtime.parallel import ParallelRunner
+from gunreal.runtime.serial import SerialRunner
 from gunreal.runtime.system import on_this_machine
+from gunreal.runtime.training import NotSaved, OnMetrics, Training
 from gunreal.tasks import registry
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.recorded import recorded_fields
 
 if TYPE_CHECKING:
     from gunreal.run import Run
-    from gunreal.runtime.base import BaseSystem, Runner
-    from gunreal.runtime.ticker import OnMetrics, Ticker
 
 
 class Prepared(NamedTuple):
@@ -67,7 +67,7 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     check(config, given)
     devices.check_installed(config.backend)
     devices.check_loaded(config.backend)
-    if is_device(config):
+    if config.runner == "device":
         devices.select_for(config)  # before an environment of the user loads JAX
     tracker.check(config)
     with devices.preferred(config.backend):
@@ -76,11 +76,11 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     with waiting(f"{config.env} to open"):
         spec, raw, config = interface(config)
     check_images(asked, given, spec.is_image)
-    if is_device(config):
-        from gunreal.device.system import check_device
+    if config.runner == "device":
+        from gunreal.device.runner import check_device
 
         check_device(config, spec, tasks)
-    elif not config.cluster:  # whose machines have memories of their own
+    elif config.runner != "cluster" or not config.address:  # other machines have memories of their own
         memory.check(config, spec, tasks)
     with waiting(f"the first reset of {config.env}"):
         if config.env.startswith("dmlab/"):
@@ -185,7 +185,7 @@ def _train(
         raise TypeError(f"on_metrics is {on_metrics!r}, but must be a function that takes a line of metrics")
     if config.init and not resumed_dir:
         starting.find(config)  # before this run has a folder, which would be found as well
-    if is_device(config):
+    if config.runner == "device":
         config = dataclasses.replace(config, backend="jax")
     asked = config
     spec, tasks, raw, config = prepare(config, given)
@@ -196,16 +196,18 @@ def _train(
             resumed = resuming.start(config, run_dir) if resumed_dir else None
             try:
                 saved, config = (dataclasses.replace(each, name=run_dir.name) for each in (saved, config))
-                here = saved if is_cluster(saved) else on_this_machine(config)  # a cluster has several machines
-                system = _system_class(here)(here, spec, tasks, run_dir, resumed)
+                here = saved if saved.runner == "cluster" else on_this_machine(config)  # a cluster has several machines
                 with contextlib.ExitStack() as on_error:
-                    on_error.callback(system.close)
+                    runner = make_runner(here, spec, tasks, resumed)
+                    on_error.callback(runner.close)
+                    training = Training(saved, runner, run_dir, show, on_metrics)
+                    on_error.callback(training.close)
                     folders.save_started(saved, run_dir, chosen(saved, here))  # a refused resume changes nothing
                     saved_interface.save(run_dir, spec, raw)
                     resuming.warn_without_update(config, resumed)
                     on_error.pop_all()
-                interruption.stops(system.stop)
-                _run(system, show, on_metrics)
+                interruption.stops(runner.status.stop)
+                training.run()
             except BaseException:
                 if not resumed_dir and _is_unused(run_dir):
                     shutil.rmtree(run_dir, ignore_errors=True)  # so that the name can be used again
@@ -219,76 +221,20 @@ def _is_unused(run_dir: Path) -> bool:
     return not (run_dir / "checkpoints").exists() and not (file.exists() and any(x["step"] for x in metrics.read(file)))
 
 
-def _system_class(config: Config) -> Any:
-    """The class of a run's parts: one machine's, or a cluster's."""
-    if is_cluster(config):
+def make_runner(
+    config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], resumed: checkpoint.Checkpoint | None
+) -> Runner:
+    """The runner of a run. What loads Ray or JAX is imported for the runs that need it."""
+    if config.runner == "cluster":
         from gunreal.cluster.coordinator import Coordinator
 
-        return Coordinator
-    if is_device(config):
-        from gunreal.device.system import DeviceSystem
+        return Coordinator(config, spec, tasks, resumed)
+    if config.runner == "device":
+        from gunreal.device.runner import DeviceRunner
 
-        return DeviceSystem
-    from gunreal.runtime.system import System
-
-    return System
-
-
-def _runner(system: Any) -> Any:
-    """What moves the parts."""
-    if is_cluster(system.config) or is_device(system.config):
-        return system
-    from gunreal.runtime.parallel import ParallelRunner
-    from gunreal.runtime.serial import SerialRunner
-
-    return SerialRunner(system) if system.config.serial else ParallelRunner(system)
-
-
-def _run(system: BaseSystem, show: bool, on_metrics: OnMetrics | None) -> None:
-    from gunreal.records.display import Display
-    from gunreal.runtime.ticker import Ticker
-
-    run: Runner | None = None
-    ticker: Ticker | None = None
-    with Display(system.config) if show else contextlib.nullcontext() as display:
-        try:
-            if display:
-                display.message(f"training in {folders.short(system.run_dir)}")
-            run = _runner(system)
-            ticker = Ticker(system, run, display, on_metrics)
-            run.run(ticker)
-            ticker.wait()
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt) and system.in_haste:
-                run = None  # a second signal does not wait for the checkpoint
-            system.fail(error)
-        finally:
-            _close(system, run, ticker)
-        if display and not system.failure:
-            display.message(system.ending())
-    if system.failure:
-        raise system.failure
-
-
-def _close(system: BaseSystem, run: Runner | None, ticker: Ticker | None) -> None:
-    """Writes a checkpoint and the last line of metrics, unless there is no `run`, and frees everything."""
-    try:
-        if run and ticker and (system.metrics.step or not system.failure):
-            system.drain_episodes()
-            if not (system.failure and system.config.serial):
-                run.save()
-            elif not checkpoint.exists(system.run_dir):
-                # In mid-round, its agents cannot be saved. An earlier checkpoint has them, so that the run can go on.
-                system.save_checkpoint(system.state())
-            ticker.finish()
-            if system.not_saved:
-                system.fail(system.not_saved)
-    except BaseException as error:
-        system.fail(error)
-    finally:
-        with contextlib.closing(system):  # no process may stay
-            if ticker:
-                ticker.close()
+        return DeviceRunner(config, spec, tasks, resumed)
+    kind = SerialRunner if config.runner == "serial" else ParallelRunner
+    return kind.of(config, spec, tasks, resumed)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -310,10 +256,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def with_backend(config: Config, chosen: Collection[str]) -> Config:
     """The configuration with a backend that is installed, unless the user has chosen one."""
     if "backend" in chosen:
-        if is_device(config) and config.backend != "jax":
+        if config.runner == "device" and config.backend != "jax":
             raise ConfigError(f"device runs use JAX, not {config.backend}; use --backend jax, or --runner parallel")
         return config
-    return dataclasses.replace(config, backend="jax" if is_device(config) else devices.usable(config.backend))
+    return dataclasses.replace(config, backend="jax" if config.runner == "device" else devices.usable(config.backend))
 
 
 def command(argv: Sequence[str] | None = None) -> NoReturn:

@@ -53,7 +53,7 @@ BAD = [  # flags of `gunreal train`, and what the line has to say
     ("--t_max 0", "t_max is 0, but must be at least 1"),
     ("--agents 0", "agents is 0, but must be at least 1"),
     ("--memory_limit 100", "give a unit"),
-    ("--serial --predictors 2", "serial uses one thread"),
+    ("--runner serial --predictors 2", "predictors has no effect in serial runs"),
     ("CartPole-v1", "unexpected argument 'CartPole-v1'"),
     ("--env none_such:Id-v0", "no module 'none_such'"),
     ("--env scripted_env:None-v0", "module 'scripted_env' has no environment, function or class 'None-v0'"),
@@ -73,8 +73,8 @@ BAD = [  # flags of `gunreal train`, and what the line has to say
     ),
     (f"{CARTPOLE} --replay_fill full", "replay_fill has no effect without tasks; leave it out or add --tasks"),
     (
-        f"{CARTPOLE} --serial --run_ahead 2",
-        "run_ahead has no effect in serial runs; leave it out or leave out --serial",
+        f"{CARTPOLE} --runner serial --run_ahead 2",
+        "run_ahead has no effect in serial runs; leave it out or use --runner parallel",
     ),
     (f"{CARTPOLE} --tasks vr --task_weight vr=-1", "task.vr.weight is -1"),
     (
@@ -83,13 +83,13 @@ BAD = [  # flags of `gunreal train`, and what the line has to say
     ),
     (f"{CARTPOLE} --logdir a_file/runs", "choose another folder with --logdir"),
     (f"{CARTPOLE} --name ../up", "is not a folder name"),
-    (f"{LARGE} --serial --tasks vr", "2,048 MiB leaves no room for 8 agents: the server takes"),
+    (f"{LARGE} --runner serial --tasks vr", "2,048 MiB leaves no room for 8 agents: the server takes"),
     (
         f"{LARGE} --agents_per_process 8 --tasks vr",
         "lower --agents_per_process, --min_batch, --replay_size or the size",
     ),
     ("--env scripted_env:Numbered --env_args states=1000000 --memory_limit 4GiB", "of an observation (3,906 KiB)"),
-    ("--env scripted_env:Numbered --env_args states=2147483648 --serial", "an observation of scripted_env:Num"),
+    ("--env scripted_env:Numbered --env_args states=2147483648 --runner serial", "an observation of scripted_env:Num"),
     ("--resume none_such", "run 'none_such' not found"),
     (f"{CARTPOLE} --network small --name x", "the small network needs images, not vectors of 4; use --network mlp"),
 ]

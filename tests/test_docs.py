@@ -36,7 +36,7 @@ MARK, FENCE = r"(?P<mark><!-- not run: .+ -->\n)?", r"^(?P<margin> *)```(?P<lang
 BLOCK = re.compile(MARK + FENCE + r"(?P<text>(?s:.*?))^(?P=margin)```$", re.M)
 TINY = {
     "steps": 200,
-    "serial": True,
+    "runner": "serial",
     "agents": 2,
     "agents_per_process": 2,
     "t_max": 5,

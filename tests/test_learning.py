@@ -70,6 +70,8 @@ def test_two_nodes_solve_catch(tmp_path):
         pytest.skip("needs Ray")
     flags = (
         *CATCH,
+        "--runner",
+        "cluster",
         "--nodes",
         "2",
         "--tasks",

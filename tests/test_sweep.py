@@ -127,7 +127,7 @@ def test_a_failed_run_is_reported_and_tried_again(tmp_path, sweep):
         "    return gymnasium.make('CartPole-v1')\n"
     )
     (tmp_path / "breaks").touch()
-    words = ("--env", "broken:make", "--settings", "base", "--seeds", "1", "--serial")
+    words = ("--env", "broken:make", "--settings", "base", "--seeds", "1", "--runner", "serial")
     out = finished(sweep(*words), 1)
     assert "base-s1: failed with exit code" in out
     os.remove(tmp_path / "breaks")

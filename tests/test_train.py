@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from contextlib import nullcontext
-from types import SimpleNamespace
 
 import pytest
 from broken_pipes import unread
@@ -19,9 +18,7 @@ from gunreal.config import folders
 from gunreal.config.files import save
 from gunreal.config.schema import Config
 from gunreal.records import checkpoint, interface
-from gunreal.runtime import signals
-from gunreal.runtime.base import BaseSystem
-from gunreal.train import _run, command, main, prepare
+from gunreal.train import command, main, prepare
 
 CARTPOLE = "--env CartPole-v1"
 SIL = {"tasks": ("sil",), "task": {"sil": {"value_weight": 0.01}}}
@@ -37,7 +34,7 @@ def saved_run(folder, blobs=None, **options):
         (run_dir / "checkpoints").mkdir()
         (run_dir / "checkpoints" / "step_000000000010.npz").write_bytes(b"PK")
     elif blobs is not None:
-        plain = {"metrics": {}, "config": dataclasses.asdict(config) | {"serial": bool(blobs)}}
+        plain = {"metrics": {}, "config": dataclasses.asdict(config)}
         checkpoint.save(run_dir, 10, {}, json.loads(json.dumps(plain)), blobs)
 
 
@@ -45,10 +42,10 @@ def saved_run(folder, blobs=None, **options):
     ("blobs", "options", "flags", "message"),
     [
         ("damaged", {}, "", "has no readable checkpoint"),
-        ({"serial": b""}, {}, "", "a serial run can only be resumed as a serial run"),
-        ({}, {"serial": True}, "", "a serial run can only be resumed as a serial run"),
-        ({"serial": b""}, {"serial": True}, "--agents 16", "a serial run cannot change agents from 24"),
-        ({"serial": b""}, {"serial": True}, "--agents_per_process 8", "cannot change agents_per_process from"),
+        ({}, {}, "--runner serial", "a resumed run cannot change runner from 'parallel' to 'serial'"),
+        ({"serial": b""}, {"runner": "serial"}, "--runner parallel", "cannot change runner from 'serial'"),
+        ({"serial": b""}, {"runner": "serial"}, "--agents 16", "a serial run cannot change agents from 24"),
+        ({"serial": b""}, {"runner": "serial"}, "--agents_per_process 8", "cannot change agents_per_process from"),
         ({}, {}, "--discount 0.5", "a resumed run cannot change discount from 0.99 to 0.5"),
         ({}, {"tasks": ("vr",)}, "--task vr.speed=3", "task 'vr' has no option 'speed'"),
         ({}, {}, "--task vr.weight=3", "task.vr has options, but vr is not in tasks"),
@@ -116,7 +113,7 @@ def test_a_refused_resume_changes_nothing(tmp_path, monkeypatch):
     def refuse(*_):
         raise gunreal.ConfigError("it has changed")
 
-    monkeypatch.setattr(sys.modules["gunreal.train"], "_system_class", lambda config: refuse)
+    monkeypatch.setattr(sys.modules["gunreal.train"], "make_runner", refuse)
     with pytest.raises(gunreal.ConfigError, match="it has changed"):
         gunreal.resume(run, steps=80, show=False)
     assert before == {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in before}
@@ -128,7 +125,7 @@ def test_a_last_checkpoint_that_cannot_be_written_is_a_failure(tmp_path, monkeyp
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(checkpoint, "save", full)
-    small = "--serial --agents 2 --t_max 5 --min_batch 20 --hidden 8 --steps 100"
+    small = "--runner serial --agents 2 --t_max 5 --min_batch 20 --hidden 8 --steps 100"
     assert main(["train", *CARTPOLE.split(), *small.split()]) == 1
     output = capfd.readouterr()
     *_, last = output.err.splitlines()
@@ -136,34 +133,9 @@ def test_a_last_checkpoint_that_cannot_be_written_is_a_failure(tmp_path, monkeyp
     assert "finished" not in output.out
 
 
-@pytest.mark.parametrize("signals_before", [0, 1])
-def test_a_second_ctrl_c_does_not_wait_for_the_checkpoint(monkeypatch, signals_before):
-    """Other interrupts, such as one that the caller's function raises, end a run in order."""
-    calls = []
-    system = BaseSystem(Config(), SimpleNamespace(step=1), None, None)
-
-    def run(tick):
-        for _ in range(signals_before):
-            signal.raise_signal(signal.SIGINT)
-        assert system.stopped_by == "SIGINT" * signals_before
-        if signals_before:
-            signal.raise_signal(signal.SIGINT)
-        raise KeyboardInterrupt
-
-    runner = SimpleNamespace(run=run, save=lambda: calls.append("checkpoint"))
-    ticker = SimpleNamespace(finish=lambda: calls.append("last line"), close=lambda: calls.append("close"))
-    monkeypatch.setattr(sys.modules["gunreal.train"], "_runner", lambda _: runner)
-    monkeypatch.setattr("gunreal.runtime.ticker.Ticker", lambda *_: ticker)
-    monkeypatch.setattr(signals, "_AT_ONCE", -1.0)
-    with signals.handled() as interruption, pytest.raises(KeyboardInterrupt):
-        interruption.stops(system.stop)
-        _run(system, False, None)
-    assert calls == [*["checkpoint", "last line"] * (not signals_before), "close"]
-
-
 def test_a_run_that_was_killed_before_its_first_checkpoint_starts_at_step_0(tmp_path, capfd):
     """Its metrics begin anew, too."""
-    saved_run(tmp_path, serial=True, agents=2, steps=40, min_batch=20, hidden=8)
+    saved_run(tmp_path, runner="serial", agents=2, steps=40, min_batch=20, hidden=8)
     run_dir = tmp_path / "runs" / "old"
     (run_dir / "metrics.jsonl").write_text('{"step": 30}\n')
     assert main(["train", "--resume", str(run_dir)]) == 0
@@ -183,7 +155,7 @@ def test_a_signal_while_a_run_starts(tmp_path, monkeypatch, capfd, request, numb
     monkeypatch.chdir(tmp_path)
     before = signal.signal(number, signal.SIG_DFL)  # a process in the background may have been started with it ignored
     request.addfinalizer(lambda: signal.signal(number, before))
-    monkeypatch.setattr("gunreal.runtime.system.System", interrupted)
+    monkeypatch.setattr(sys.modules["gunreal.train"], "make_runner", interrupted)
     saved_run(tmp_path)
     flags = ["train", *CARTPOLE.split(), "--name", "new"]
     assert main(flags) == main(["train", "--resume", "old"]) == 128 + number

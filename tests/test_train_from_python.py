@@ -86,7 +86,7 @@ def test_a_callback_that_is_no_function_is_refused_before_the_run_starts(tmp_pat
 
 def test_a_run_says_where_it_is_and_what_comes_next(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    small = {"env": "CartPole-v1", "serial": True, "agents": 2, "t_max": 5, "min_batch": 20, "hidden": 8}
+    small = {"env": "CartPole-v1", "runner": "serial", "agents": 2, "t_max": 5, "min_batch": 20, "hidden": 8}
     gunreal.train(Config(**small, name="as told", steps=100))
     first, *_, numbers, last = capsys.readouterr().out.splitlines()
     assert first == "training in runs/as told" and "100%" in numbers

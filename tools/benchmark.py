@@ -93,8 +93,8 @@ def _check(options: argparse.Namespace, config: Config, resumed: bool) -> None:
         raise ConfigError(
             "--resume is not supported here; use --config runs/NAME/config.toml to measure a run's settings"
         )
-    if config.serial or config.scheduler != "off":
-        raise ConfigError("--serial and --scheduler can't be measured here; leave them out, or set --scheduler off")
+    if config.scheduler != "off":
+        raise ConfigError("--scheduler can't be measured here; leave it out, or set --scheduler off")
     check_processes(config)
     check_writable(*([options.toml] if options.tune else [options.json, options.png]))
     if options.png:

@@ -6,7 +6,7 @@
   python tools/cluster_rounds.py --nodes 4 --mbit 500
 
 All nodes run on this machine, with --mbit as machines of their own in network namespaces. The coordinator, the reducers
-and the transport are those of `gunreal train --nodes`.
+and the transport are those of `gunreal train --runner cluster`.
 
 Exit codes: 0 on success, 2 for bad input, 130 if stopped.
 """
@@ -19,10 +19,8 @@ import json
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,14 +81,15 @@ class SleepingCoordinator(Coordinator):
 
 
 def config_of(options: argparse.Namespace, nodes: int) -> Config:
-    """The configuration of a cluster, on the Ray cluster `options.cluster` or on this machine."""
+    """The configuration of a cluster, on the Ray cluster `options.address` or on this machine."""
     settings = {"weights": options.weights, "compute": options.compute, "slow": options.slow, "first": 1}
     return Config(
+        runner="cluster",
         nodes=nodes,
         reducers=options.reducers,
         quorum=options.quorum,
         gradient_dtype=options.gradient_dtype,
-        cluster=options.cluster,
+        address=options.address,
         env_args=settings,
         steps=2**40,
     )
@@ -100,8 +99,7 @@ def measure(options: argparse.Namespace, nodes: int) -> dict[str, Any]:
     """Runs rounds for some seconds and returns the metrics of that time."""
     config = resolved(config_of(options, nodes))
     spec = Spec((4,), 1, "float32", 2)
-    with tempfile.TemporaryDirectory() as folder:
-        run = SleepingCoordinator(config, spec, (), Path(folder), None)
+    with contextlib.closing(SleepingCoordinator(config, spec, (), None)) as run:
         found: dict[str, Any] = {}
         begun = 0.0
 
@@ -115,10 +113,7 @@ def measure(options: argparse.Namespace, nodes: int) -> dict[str, Any]:
                 found.update(run.snapshot())
                 run.stop("steps")
 
-        try:
-            run.run(tick)
-        finally:
-            run.close()
+        run.run(tick)
     return found
 
 
@@ -138,7 +133,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--mbit", type=float, default=0, help="bandwidth of each node, in network namespaces (default: no network)"
     )
-    parser.add_argument("--cluster", default="", help="address of a Ray cluster to use instead")
+    parser.add_argument("--address", default="", help="address of a Ray cluster to use instead")
     parser.add_argument("--json", action="store_true", help="print all metrics as JSON")
     options = parser.parse_args(argv)
     options.weights = positive_count("weights", options.weights)
@@ -159,7 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.ExitStack() as stack:
             if options.mbit:
                 network = stack.enter_context(namespaces.started(max(options.nodes)))
-                options.cluster = network.address
+                options.address = network.address
                 for place in range(1, max(options.nodes) + 1):
                     network.limit(place, options.mbit)
             _print(options)

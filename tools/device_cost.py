@@ -56,7 +56,7 @@ class Parts:
         if config.objective == "dqn":
             raise ConfigError("dqn cannot be analyzed; use --objective a3c or ppo")
         spec, tasks, _, config = prepare(config)
-        from gunreal.device.system import make_program  # JAX has just been selected
+        from gunreal.device.runner import make_program  # JAX has just been selected
 
         self._config = on_this_machine(config)
         self._program, self._learner, _ = make_program(self._config, spec, tasks)

@@ -39,8 +39,6 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:
     options, config, extras = parser.parse_with_training_flags(argv)
     if not 0 < options.minutes < 10**5:
         raise ConfigError(f"--minutes is {options.minutes:g}, but must be positive")
-    if config.serial:
-        raise ConfigError("the soak test needs agent processes; leave --serial out")
     check_processes(config)
     check_writable(options.json)
     moves = {"scheduler": "annealing"} if config.scheduler == "off" else {}

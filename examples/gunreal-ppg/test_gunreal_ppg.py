@@ -32,7 +32,7 @@ def test_the_loss_of_the_phase_is_that_of_the_paper():
 
 @pytest.mark.parametrize(
     "runner",
-    ["--env gunreal/Catch-v0 --min_batch 160", "--env gunreal/Catch-v0 --min_batch 160 --serial"]
+    ["--env gunreal/Catch-v0 --min_batch 160", "--env gunreal/Catch-v0 --min_batch 160 --runner serial"]
     + ["--env gunreal.envs.catch_functional:make --runner device"],
 )
 def test_trains(tmp_path, runner):

@@ -168,7 +168,7 @@ class Worker:
             self.episode[agent] += 1
             seeds[i] = self._episode_seed(agent)
             self.actions[agent].clear()
-        if self.config.serial:
+        if self.config.runner == "serial":
             for i in np.nonzero(~reset)[0].tolist():
                 self.actions[group.agents.start + i].append(int(actions[i]))
         self.segment.busy_since[index] = time.monotonic()

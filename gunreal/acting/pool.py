@@ -94,7 +94,7 @@ def rollouts_that_wait(rollouts: int, agents: int, together: int) -> int:
 
 
 class Local(Member):
-    """Agents of a `--serial` run. The worker lives in this process and its owner steps it."""
+    """Agents of a serial run. The worker lives in this process and its owner steps it."""
 
     def __init__(self, process: int, config: Config, layout: Layout, tasks: tuple[AuxiliaryTask, ...], outbox: Outbox):
         super().__init__(process, layout)

@@ -7,7 +7,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,16 +20,15 @@ from gunreal.cluster.ray_errors import in_one_line
 from gunreal.cluster.reducer import Refused
 from gunreal.cluster.report import Report
 from gunreal.cluster.rounds import Round, answers_per_turn, rate_factor
-from gunreal.config import folders
 from gunreal.config.derived import rates
-from gunreal.config.resolve import Facts, chosen, resolved
+from gunreal.config.resolve import Facts, resolved
 from gunreal.config.schema import Config
 from gunreal.config.warning import warn
 from gunreal.envs.step import AgentFailure
 from gunreal.experience.spec import Spec
 from gunreal.records import checkpoint
 from gunreal.runtime import starting
-from gunreal.runtime.base import BaseSystem
+from gunreal.runtime.base import Contents, Status
 from gunreal.runtime.system import make_metrics
 from gunreal.tasks.base import AuxiliaryTask
 
@@ -53,8 +51,8 @@ class Gradient(NamedTuple):
     answer: Answer
 
 
-class Coordinator(BaseSystem):
-    """A run on several nodes. It has the interface of a system and of a runner.
+class Coordinator(Status):
+    """The `Runner` of cluster runs.
 
     Attributes:
       node: class of the nodes.
@@ -67,7 +65,6 @@ class Coordinator(BaseSystem):
         config: Config,
         spec: Spec,
         tasks: tuple[AuxiliaryTask, ...],
-        run_dir: Path,
         resumed: checkpoint.Checkpoint | None,
     ):
         self._gradients: list[Gradient] = []
@@ -82,10 +79,14 @@ class Coordinator(BaseSystem):
         self._engine = Engine(config)
         with contextlib.ExitStack() as failed:
             failed.callback(self._engine.close)
-            super().__init__(config, make_metrics(tasks, resumed), run_dir, resumed)
-            failed.callback(super().close)
+            super().__init__(config, make_metrics(tasks, resumed), resumed)
             self._fleet = Fleet(self._engine, config, spec, serials.first(resumed), self.node)
             failed.pop_all()
+
+    @property
+    def status(self) -> Status:
+        """The state of the run."""
+        return self
 
     def run(self, tick: Callable[[], None]) -> None:
         """Runs rounds until the run is stopped. `tick` is called about ten times per second."""
@@ -163,9 +164,8 @@ class Coordinator(BaseSystem):
                     state, self._start = starting.adopt(state, self._start, self._tasks, self.config), None
                 self._model = Model(state, description.limits)
                 facts = Facts(machines=len(self._engine.machines()), weights=self._model.size)
-                used = resolved(self.config, facts)
-                folders.save_started(self.config, self.run_dir, chosen(self.config, used))
-                self._shards = shards.Shards(self._engine, self._fields, self._model.shard(), used.reducers)
+                self.config = resolved(self.config, facts)
+                self._shards = shards.Shards(self._engine, self._fields, self._model.shard(), self.config.reducers)
                 self._round.begin(time.monotonic())
             else:
                 self._model.check(description.state)
@@ -279,10 +279,14 @@ class Coordinator(BaseSystem):
         assert self._model is not None and self._shards is not None
         return self._model.state(self._shards.whole())
 
-    def save(self) -> None:
-        """Writes a checkpoint, from which a cluster or a single machine can continue."""
-        if self._model is not None:
-            self.save_checkpoint(self.state(), **serials.saved(self._fleet.serial, self.config))
+    def contents(self) -> Contents | None:
+        """What a checkpoint contains, from which a cluster or a single machine can continue."""
+        if self._model is None:
+            return None
+        return Contents(self.state(), {}, serials.saved(self._fleet.serial, self.config))
+
+    def drain_episodes(self) -> None:
+        """Does nothing, because the answers of nodes bring their episodes."""
 
     def weights_sha256(self) -> str:
         """Hash of the weights and moments."""
@@ -291,8 +295,6 @@ class Coordinator(BaseSystem):
         return self._model.sha256(self._shards.whole().weights)
 
     def close(self) -> None:
-        """Ends all nodes, and Ray if it was started for this run. Closes the files of metrics."""
-        with contextlib.ExitStack() as last:
-            last.callback(super().close)  # a tracker may wait for its network
-            last.callback(self._engine.close)
+        """Ends all nodes, and Ray if it was started for this run."""
+        with contextlib.closing(self._engine):
             self._fleet.close()

@@ -73,7 +73,7 @@ class Engine:
     """
 
     def __init__(self, config: Config):
-        self._joins = bool(config.cluster)
+        self._joins = bool(config.address)
         os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # at the end nobody asks for the last gradients
         if not self._joins:
             _prepare_local()
@@ -87,7 +87,7 @@ class Engine:
         try:
             if self._own:
                 with _kept_signals():
-                    self._connect(config.cluster)
+                    self._connect(config.address)
             self._head = self.ray.get_runtime_context().gcs_address
         except BaseException:  # such as Ctrl-C
             self.close()

@@ -94,7 +94,7 @@ class Node:
         config, spec = _checked(told)
         with devices.preferred(config.backend):
             tasks = registry.load_tasks(config.tasks, config.task)
-        system = System(config, spec, tasks, None, None, told.seed)
+        system = System(config, spec, tasks, None, told.seed)
         learner = system.learner
         state = learner.get_state()
         shapes = {name: array.shape for name, array in state.items()}

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from gunreal.config.derived import is_cluster, is_device, largest_divisor, per_process, replay_steps
+from gunreal.config.derived import largest_divisor, per_process, replay_steps
 from gunreal.config.objective import load_objective
 from gunreal.config.packages import is_installed
 from gunreal.config.resolve import resolved
-from gunreal.config.schema import FIELDS, Config, ConfigError, check_limits, close_match, is_auto
+from gunreal.config.schema import FIELDS, OF, Config, ConfigError, check_limits, close_match, is_auto
 from gunreal.config.values import is_number
 
 _MIN_MEMORY = 64 * 2**20
@@ -36,15 +36,17 @@ def _evaluates(config: Config) -> bool:
 
 
 BELONGING = {
-    "processes": Belonging(lambda config: not is_device(config), "in device runs", "use --runner parallel"),
-    "parallel": Belonging(lambda config: not config.serial, "in serial runs", "leave out --serial"),
-    "waits": Belonging(
-        lambda config: not config.serial or _evaluates(config),
-        "in serial runs without evaluations",
-        "leave out --serial",
+    "processes": Belonging(lambda config: config.runner != "device", "in device runs", "use --runner parallel"),
+    "threads": Belonging(
+        lambda config: config.runner in ("parallel", "cluster"), "in {runner} runs", "use --runner parallel"
     ),
-    "device": Belonging(is_device, "outside of device runs", "use --runner device"),
-    "cluster": Belonging(is_cluster, "on one node", "add --nodes 2 or --cluster ADDRESS"),
+    "waits": Belonging(
+        lambda config: config.runner != "serial" or _evaluates(config),
+        "in serial runs without evaluations",
+        "use --runner parallel",
+    ),
+    "device": Belonging(lambda config: config.runner == "device", "in {runner} runs", "use --runner device"),
+    "cluster": Belonging(lambda config: config.runner == "cluster", "in {runner} runs", "use --runner cluster"),
     "evaluations": Belonging(_evaluates, "without evaluations", "add --eval_steps"),
     "tasks": Belonging(lambda config: config.tasks, "without tasks", "add --tasks"),
     "scheduler": Belonging(lambda config: config.scheduler != "off", "without the scheduler", "add --scheduler queue"),
@@ -55,7 +57,7 @@ BELONGING = {
     ),
     "images": Belonging(lambda config: True, "", ""),  # `check_images` knows, when the environment has been opened
 }
-OF_IMAGES = {name for name, field in FIELDS.items() if "images" in field.metadata["of"]}
+OF_IMAGES = {name for name, of in OF.items() if "images" in of}
 
 
 def check(config: Config, given: Collection[str] = frozenset(FIELDS)) -> None:
@@ -72,8 +74,7 @@ def check(config: Config, given: Collection[str] = frozenset(FIELDS)) -> None:
     _check_names(config)
     _check_system(config)
     _check_learner(resolved(config))
-    _check_cluster(config)
-    if is_device(config):
+    if config.runner == "device":
         _check_device(resolved(config))
     _check_effect(config, given)
     _check_packages(config)  # last, so that the other errors do not depend on what is installed
@@ -88,6 +89,8 @@ def _check_names(config: Config) -> None:
         raise ConfigError(f"name {config.name!r} is not a folder name; set its parent folder with --logdir")
     if "\0" in config.logdir:
         raise ConfigError(f"logdir {config.logdir!r} is not the path of a folder; remove the null character")
+    if config.address == "local":  # a word of Ray's, which starts one that the run does not protect
+        raise ConfigError("address is 'local', which is no address; to train on this machine, set nodes only")
     if not config.network:
         raise ConfigError("network is empty; leave it out, or give a name such as small, or module:Class")
     if not config.objective:
@@ -150,9 +153,9 @@ def _is_shared_evenly(agents: int, most: int) -> bool:
 
 def _check_system(config: Config) -> None:
     agents, most = config.agents, config.agents_per_process
-    if agents > _MOST_PROCESSED and not is_device(config):
+    if agents > _MOST_PROCESSED and config.runner != "device":
         raise ConfigError(f"agents is {agents}, but processes take at most {_MOST_PROCESSED}; use --runner device")
-    if not is_device(config) and not _is_shared_evenly(agents, most):
+    if config.runner != "device" and not _is_shared_evenly(agents, most):
         lower = next(n for n in range(agents, 0, -1) if _is_shared_evenly(n, most))
         upper = next(n for n in range(agents, agents + 2 * most) if _is_shared_evenly(n, most))
         raise ConfigError(
@@ -162,7 +165,7 @@ def _check_system(config: Config) -> None:
     if 0 < replay_steps(config) < config.t_max:
         raise ConfigError(f"replay_size {config.replay_size} is below t_max {config.t_max}; raise replay_size")
     group = -(-per_process(config) // 2)
-    if config.max_batch < group and not is_device(config):
+    if config.max_batch < group and config.runner != "device":
         raise ConfigError(f"max_batch {config.max_batch} is below the group size of {group} agents; raise max_batch")
     if not is_auto(config, "memory_limit") and config.memory_limit < _MIN_MEMORY:
         fix = "give a unit" if config.memory_limit < 2**10 else "raise it"
@@ -170,17 +173,13 @@ def _check_system(config: Config) -> None:
             f"memory_limit is {config.memory_limit} bytes, but must be at least {_MIN_MEMORY // 2**20}MiB; "
             f"{fix}, as in --memory_limit 800MB"
         )
-    if config.serial:
-        for name, fitting in {"predictors": 1, "trainers": 1, "scheduler": "off"}.items():
-            if getattr(config, name) != fitting:
-                raise ConfigError(f"serial uses one thread, so {name} must be {fitting}; leave out {name} or serial")
 
 
 def _check_learner(config: Config) -> None:
     objective = load_objective(config)
-    if objective.replays and not is_device(config):
+    if objective.replays and config.runner != "device":
         raise ConfigError(f"{objective.name} runs on devices only; add --runner device or use --objective ppo")
-    if objective.phase() and (config.trainers > 1 or is_cluster(config)):
+    if objective.phase() and (config.trainers > 1 or config.runner == "cluster"):
         raise ConfigError(
             f"{objective.name} has a further phase of updates, for one trainer on one node; leave out more"
         )
@@ -194,20 +193,12 @@ def _check_learner(config: Config) -> None:
         )
 
 
-def _check_cluster(config: Config) -> None:
-    if not is_cluster(config):
-        return
-    if config.serial:
-        raise ConfigError("serial runs on one machine; leave out serial, or leave out nodes and cluster")
-    if config.cluster == "local":  # a word of Ray's, which starts one that the run does not protect
-        raise ConfigError("cluster is 'local', which is no address; to train on this machine, set nodes only")
-
-
 def _check_effect(config: Config, given: Collection[str]) -> None:
     """Refuses fields that have just been set, and that other fields which may change leave without effect."""
     for name, (_, where, fix) in _without_effect(config):
         if _is_set(config, name, given):
-            raise ConfigError(f"{name} has no effect {where.format(env=config.env)}; leave it out or {fix}")
+            where = where.format(env=config.env, runner=config.runner)
+            raise ConfigError(f"{name} has no effect {where}; leave it out or {fix}")
 
 
 def without_effect(config: Config) -> set[str]:
@@ -217,8 +208,8 @@ def without_effect(config: Config) -> set[str]:
 
 def _without_effect(config: Config) -> Iterator[tuple[str, Belonging]]:
     """The fields without effect, and what they belong to."""
-    for name, field in FIELDS.items():
-        for found in (BELONGING[of] for of in field.metadata["of"]):
+    for name, of in OF.items():
+        for found in map(BELONGING.__getitem__, of):
             if not found.exists(config):
                 yield name, found
     objective = load_objective(config)
@@ -254,7 +245,7 @@ def _check_device(config: Config) -> None:
 
 
 def _check_packages(config: Config) -> None:
-    if is_cluster(config) and not is_installed("ray"):
+    if config.runner == "cluster" and not is_installed("ray"):
         raise ConfigError('several nodes need Ray; install it with pip install "gunreal[cluster]"')
-    if is_device(config) and not is_installed("jax"):
+    if config.runner == "device" and not is_installed("jax"):
         raise ConfigError('device runs need JAX; install it with pip install "gunreal[device]"')

@@ -5,17 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gunreal.config.objective import load_objective
-from gunreal.config.schema import Config, is_auto
-
-
-def is_device(config: Config) -> bool:
-    """Whether everything runs in compiled JAX programs, which needs JAX."""
-    return config.runner == "device"
-
-
-def is_cluster(config: Config) -> bool:
-    """Whether several nodes train, which needs Ray."""
-    return bool(config.cluster) or not (is_auto(config, "nodes") or config.nodes == 1)
+from gunreal.config.schema import Config
 
 
 def per_process(config: Config) -> int:
@@ -38,7 +28,7 @@ def steps_without_update(config: Config) -> int:
 
     The agents of a process then end their rollouts together, and each takes one step more for the value after its end.
     """
-    together = config.agents if config.serial else per_process(config)
+    together = config.agents if config.runner == "serial" else per_process(config)
     rounds = -(-rollouts_per_batch(config) // together)
     return together * (rounds * config.t_max + 1)
 

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import tomli_w
 
 from gunreal.config import units
-from gunreal.config.schema import AUTO, FIELDS, Config, ConfigError, close_match, typed
+from gunreal.config.fields import AUTO
+from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, typed
 from gunreal.config.version import VERSION
 
 _VERSION, _USED = "version", "used"

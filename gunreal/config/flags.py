@@ -18,9 +18,10 @@ from absl import flags
 
 from gunreal.config import folders, usage
 from gunreal.config.checks import OF_IMAGES, check, without_effect
+from gunreal.config.fields import AUTO
 from gunreal.config.files import File
 from gunreal.config.files import read as read_file
-from gunreal.config.schema import AUTO, AUTOMATIC, FIELDS, TYPES, Config, ConfigError, close_match, typed
+from gunreal.config.schema import AUTOMATIC, FIELDS, TYPES, Config, ConfigError, close_match, typed
 from gunreal.config.units import parse_count, parse_size
 
 # Tables by the setting to which they belong.

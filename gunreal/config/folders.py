@@ -22,14 +22,15 @@ from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, type
 CONFIG = "config.toml"
 
 # Fields that may change when a run is resumed. All others define the environment, the network or the learning.
-# The weights of the tasks may change, too.
+# The weights of the tasks may change, too. The runner may change between those in `_SAME_CHECKPOINTS`.
 CHANGEABLE = frozenset(
-    ("steps", "checkpoint_minutes", "keep_checkpoints", "metrics_seconds", "track")
+    ("steps", "runner", "checkpoint_minutes", "keep_checkpoints", "metrics_seconds", "track")
     + ("eval_steps", "eval_minutes", "eval_episodes")
     + ("agents", "agents_per_process", "predictors", "trainers", "scheduler", "scheduler_seconds")
-    + ("max_batch", "env_timeout", "devices", "cluster", "quorum", "gradient_dtype", "node_timeout")
+    + ("max_batch", "env_timeout", "devices", "address", "quorum", "gradient_dtype", "node_timeout")
     + OF_MACHINE
 )
+_SAME_CHECKPOINTS = {"parallel", "cluster"}
 
 
 def saved_config(run_dir: str | Path) -> Config:
@@ -222,7 +223,8 @@ def resume_config(run_dir: str | Path, overrides: Mapping[str, Any]) -> Config:
             raise ConfigError(f"the configuration has no {name}{close_match(name, FIELDS) or '; leave it out'}")
         value, kept = typed(name, value), getattr(saved, name)
         given = kept | value if isinstance(value, dict) else value  # a table may name a part of the options
-        if name not in CHANGEABLE | {"logdir", "task"} and given != kept:
+        may = {given, kept} <= _SAME_CHECKPOINTS if name == "runner" else name in CHANGEABLE | {"logdir", "task"}
+        if given != kept and not may:
             raise _unchangeable(name, repr(kept), repr(value))
     changed = {name: typed(name, value) for name, value in overrides.items() if name in CHANGEABLE}
     if "task" in overrides:

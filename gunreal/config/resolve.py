@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gunreal.config import plugins
-from gunreal.config.derived import is_cluster, is_device
 from gunreal.config.objective import load_objective
 from gunreal.config.schema import Config, is_auto
 
@@ -72,7 +71,7 @@ def chosen(given: Config, config: Config) -> dict[str, Any]:
 
 
 def _device_batches(config: Config, facts: Facts) -> int | None:
-    if not is_device(config):
+    if config.runner != "device":
         return None
     if not load_objective(config).uses().is_once:
         return 1
@@ -90,7 +89,7 @@ def _network(config: Config, facts: Facts) -> str | None:
 
 def _threads(config: Config, facts: Facts) -> int | None:
     # Nothing else runs beside the updates of a serial or device run, and agents wait during most updates of a batch.
-    all_cores = config.serial or is_device(config) or not load_objective(config).uses().is_once
+    all_cores = config.runner in ("serial", "device") or not load_objective(config).uses().is_once
     return facts.cores if all_cores or facts.cores is None else max(1, facts.cores // 4)
 
 
@@ -98,15 +97,9 @@ def _layout(config: Config, facts: Facts) -> str | None:
     return {None: None, True: "nchw", False: "nhwc"}[facts.has_gpu]
 
 
-def _nodes(config: Config, facts: Facts) -> int | None:
-    if is_cluster(config):
-        return facts.machines
-    return None if is_device(config) else 1
-
-
 def _reducers(config: Config, facts: Facts) -> int | None:
     """By the bytes of all gradients, at most one on each machine."""
-    if not is_cluster(config) or facts.machines is None or facts.weights is None:
+    if config.runner != "cluster" or facts.machines is None or facts.weights is None:
         return None
     return max(1, min(facts.machines, 8, math.ceil(4 * facts.weights * config.nodes / _PER_REDUCER)))
 
@@ -114,17 +107,17 @@ def _reducers(config: Config, facts: Facts) -> int | None:
 # In this order, because some follow from others.
 _RULES: dict[str, Callable[[Config, Facts], Any]] = {
     "reward_clip": lambda config, facts: 1.0 if config.env.startswith("ALE/") else 0.0,
-    "image_key": lambda config, facts: None if is_device(config) else facts.image_key,
+    "image_key": lambda config, facts: None if config.runner == "device" else facts.image_key,
     "emulator": lambda config, facts: facts.emulator,
     "network": _network,
     "device_batches": _device_batches,
-    "min_batch": lambda config, facts: None if is_device(config) else _of_objective("min_batch")(config, facts),
+    "min_batch": lambda config, facts: None if config.runner == "device" else _of_objective("min_batch")(config, facts),
     "learning_rate": _of_objective("learning_rate"),
     "entropy": _of_objective("entropy"),
     "entropy_end": lambda config, facts: config.entropy,
     "threads": _threads,
     "memory_limit": lambda config, facts: facts.memory,
     "layout": _layout,
-    "nodes": _nodes,
+    "nodes": lambda config, facts: facts.machines if config.runner == "cluster" else None,
     "reducers": _reducers,
 }

@@ -13,48 +13,15 @@ import typing
 from collections.abc import Iterable
 from typing import Any
 
+from gunreal.config.fields import AUTO, Settings, field
+from gunreal.config.runners import Cluster, Device, Processes, Threads
 from gunreal.config.values import OneLineError, converted
-
-AUTO = "auto"  # default of the settings whose value gunreal chooses, see `gunreal.config.resolve`
-
-
-def field(default: Any, help: str, of: tuple[str, ...] = (), **limits: Any) -> Any:
-    """A field of the configuration.
-
-    Args:
-      default: its default.
-      help: its help text.
-      of: what it belongs to, names in `gunreal.config.checks.BELONGING`. Without one of them, it has no effect.
-      **limits: `choices`, `low` and `high` (inclusive), `above` and `below`.
-    """
-    metadata = {"help": help, "of": of, **limits}
-    if isinstance(default, dict):
-        return dataclasses.field(default_factory=dict, metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
-    """The configuration of a run. Every field is also a command-line flag and a TOML key of the same name.
+class Environment(Settings):
+    """The environment and its observations."""
 
-    Values are converted to the type of their field: `agents=16.0` becomes 16, and a list of tasks becomes a tuple. A
-    function or class for `env`, and a class in `tasks`, become "module:name". A value that cannot be converted raises
-    `ConfigError`. `gunreal.config.checks.check` checks all other rules. Its `ConfigError` names the fix in one line.
-
-    A field whose default is "auto" has a value of the annotated type in a run, once `gunreal.config.resolve.resolved`
-    has chosen it.
-    """
-
-    def __post_init__(self) -> None:
-        for name in FIELDS:
-            object.__setattr__(self, name, typed(name, getattr(self, name)))  # past the frozen attributes
-        if game := re.fullmatch(r"(?:gunreal[.\w]*:)?gunreal/(\w+-v5)", self.env):
-            if self.emulator == "ale":
-                raise ConfigError(f"{self.env} is on gunreal's emulator; use --env ALE/{game[1]}, or --emulator own")
-            object.__setattr__(self, "env", f"ALE/{game[1]}")
-            object.__setattr__(self, "emulator", "own")
-
-    # Environment
     env: str = field(
         "ALE/Pong-v5",
         "Environment: a Gymnasium id, module:id (imports the module first), module:function or module:Class",
@@ -88,7 +55,12 @@ class Config:
         "Bound for clipping rewards. 0 disables clipping. auto means 1 for Atari games and 0 otherwise",
         low=0,
     )
-    # Tasks
+
+
+@dataclasses.dataclass(frozen=True)
+class Tasks(Settings):
+    """The auxiliary tasks and their replay."""
+
     tasks: tuple[str, ...] = field((), "Auxiliary tasks, comma-separated: names from `gunreal tasks` or module:Class")
     task: dict[str, dict[str, Any]] = field({}, "Task options, as in pc.weight=0.05,pc.discount=0.95")
     task_share: float = field(
@@ -106,7 +78,12 @@ class Config:
         choices=("sequence", "full"),
         of=("processes", "tasks"),
     )
-    # Run
+
+
+@dataclasses.dataclass(frozen=True)
+class Run(Settings):
+    """The run: its folder, length, runner and evaluations."""
+
     logdir: str = field("runs", "Folder of all runs")
     name: str = field("", "Name of this run's folder. If empty, it is made from the environment, tasks and time")
     init: str = field("", "Run or checkpoint file with initial weights. Layers with other shapes do not use them")
@@ -114,11 +91,14 @@ class Config:
     seed: int = field(1, "Random seed", low=0, high=2**31 - 1)
     runner: str = field(
         "parallel",
-        "Runner: parallel (environments in processes on the CPU) or device (environments, network and updates in "
-        "compiled JAX programs)",
-        choices=("parallel", "device"),
+        "Runner: parallel (environments in processes on the CPU), serial (everything in one thread, reproducible), "
+        "device (environments, network and updates in compiled JAX programs), or cluster (several machines)",
+        choices=("parallel", "serial", "device", "cluster"),
     )
-    serial: bool = field(False, "Bit-reproducible training in a single thread", of=("processes",))
+    agents: int = field(24, "Number of agents, each with its own environment", low=1, high=2**20)
+    memory_limit: int = field(
+        AUTO, "Memory limit of a machine, in bytes or as in 2GiB. auto means the cgroup's limit, or else the RAM"
+    )
     checkpoint_minutes: float = field(5.0, "Minutes between checkpoints", above=0)
     keep_checkpoints: int = field(3, "Number of newest checkpoints to keep, in addition to the best", low=1)
     metrics_seconds: float = field(10.0, "Seconds between lines of metrics.jsonl", above=0)
@@ -126,65 +106,12 @@ class Config:
     eval_steps: int = field(0, "Agent steps between evaluations during training. 0 means none", low=0)
     eval_minutes: float = field(0.0, "Minutes between evaluations during training. 0 means none", low=0)
     eval_episodes: int = field(10, "Number of episodes in each evaluation during training", low=1, of=("evaluations",))
-    # System
-    agents: int = field(24, "Number of agents, each with its own environment", low=1, high=2**20)
-    agents_per_process: int = field(
-        16,
-        "Maximum number of agents per process. The largest divisor of agents up to this number is used",
-        low=1,
-        high=1024,
-        of=("processes",),
-    )
-    predictors: int = field(1, "Number of threads per prediction queue", low=1, high=64, of=("processes",))
-    trainers: int = field(
-        1,
-        "Number of training threads. On a CPU, they compute gradients in parallel. On a GPU, a second one gathers the "
-        "next batch",
-        low=1,
-        high=64,
-        of=("processes",),
-    )
-    run_ahead: int = field(
-        1,
-        "Maximum number of steps that an agent takes of its next rollout while its share of a batch waits for the "
-        "trainers. Small values reduce the policy lag, and large values hide latency",
-        low=0,
-        of=("processes", "parallel"),
-    )
-    scheduler: str = field(
-        "off",
-        "Scheduler for agents, predictors and trainers: annealing (random walk), queue (by queue lengths), or off",
-        choices=("annealing", "queue", "off"),
-        of=("processes",),
-    )
-    scheduler_seconds: float = field(
-        20.0, "Seconds between changes by the scheduler", above=0, of=("processes", "scheduler")
-    )
-    memory_limit: int = field(
-        AUTO, "Memory limit of a machine, in bytes or as in 2GiB. auto means the cgroup's limit, or else the RAM"
-    )
-    max_batch: int = field(256, "Maximum number of observations in one prediction", low=1, of=("processes",))
-    env_timeout: float = field(
-        120.0,
-        "Maximum duration of an environment step, in seconds. After that, the process is restarted",
-        above=0,
-        of=("processes", "waits"),
-    )
-    devices: str = field("1", "Number of devices that a device run uses, or all", of=("device",))
-    device_batches: int = field(
-        AUTO,
-        "Number of groups of agents that update in turn in a device run, a divisor of t_max and of agents. auto means "
-        "one group with PPO, and otherwise as many groups as can have batches of at least 80 agent steps",
-        low=1,
-        of=("device",),
-    )
-    device_spread: int = field(
-        100,
-        "Maximum number of random actions before training in a device run. They spread the agents over their episodes",
-        low=0,
-        of=("device",),
-    )
-    # Learner
+
+
+@dataclasses.dataclass(frozen=True)
+class Learner(Settings):
+    """The network, the objective and the optimizer."""
+
     backend: str = field("tensorflow", "Keras backend", choices=("tensorflow", "jax"))
     layout: str = field(
         AUTO,
@@ -205,12 +132,6 @@ class Config:
     )
     objective_args: dict[str, Any] = field({}, "Options of the objective, as in epochs=4,clip=0.2")
     hidden: int = field(256, "Number of units in the last layer of the torso", low=1)
-    min_batch: int = field(
-        AUTO,
-        "Minimum size of a training batch, in agent steps. auto means 960 with PPO and 80 with A3C",
-        low=1,
-        of=("processes",),
-    )
     optimizer: str = field("adam", "Optimizer for all weights", choices=("rmsprop", "adam"))
     learning_rate: float = field(
         AUTO,
@@ -248,61 +169,32 @@ class Config:
     )
     threads: int = field(
         AUTO,
-        "CPU threads per network operation. auto means all cores with PPO, --serial and in device runs, and a quarter "
+        "CPU threads per network operation. auto means all cores with PPO and in serial and device runs, and a quarter "
         "of them otherwise. With JAX, all numbers above 1 mean all cores",
         low=1,
     )
-    transfer: str = field(
-        "uint8",
-        "Data type of images sent to the device: uint8, or float32 (as in GA3C, with four times as many bytes)",
-        choices=("uint8", "float32"),
-        of=("processes", "images"),
-    )
-    # Cluster
-    nodes: int = field(
-        AUTO,
-        "Number of nodes. auto means one, or one on each machine of --cluster",
-        low=1,
-        high=1024,
-        of=("processes",),
-    )
-    cluster: str = field(
-        "",
-        "Address of a running Ray cluster, as in auto or HOST:6379. If empty, all nodes run on this machine",
-        of=("processes",),
-    )
-    reducers: int = field(
-        AUTO, "Number of parameter servers. auto means as many as suit the network", low=1, high=64, of=("cluster",)
-    )
-    quorum: float = field(
-        0.9,
-        "Share of the nodes whose gradients a round waits for. Below 1, a deadline also ends it",
-        above=0,
-        high=1,
-        of=("cluster",),
-    )
-    rate_scaling: str = field(
-        "off",
-        "Growth of the learning rate with the number of nodes",
-        choices=("off", "sqrt", "linear"),
-        of=("cluster",),
-    )
-    warmup: int = field(0, "Agent steps until rate_scaling has its full effect", low=0, of=("cluster",))
-    sync: str = field(
-        "on",
-        "Synchronous updates: on, or off (each gradient is applied on arrival)",
-        choices=("on", "off"),
-        of=("cluster",),
-    )
-    gradient_dtype: str = field(
-        "float32",
-        "Data type of sent gradients: float32, or bfloat16 (half the bytes)",
-        choices=("float32", "bfloat16"),
-        of=("cluster",),
-    )
-    node_timeout: float = field(
-        10.0, "Seconds without a sign of life before a node is replaced", above=0, of=("cluster",)
-    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(Cluster, Device, Threads, Processes, Learner, Run, Tasks, Environment):  # the last base comes first
+    """The configuration of a run. Every field is also a command-line flag and a TOML key of the same name.
+
+    Values are converted to the type of their field: `agents=16.0` becomes 16, and a list of tasks becomes a tuple. A
+    function or class for `env`, and a class in `tasks`, become "module:name". A value that cannot be converted raises
+    `ConfigError`. `gunreal.config.checks.check` checks all other rules. Its `ConfigError` names the fix in one line.
+
+    A field whose default is "auto" has a value of the annotated type in a run, once `gunreal.config.resolve.resolved`
+    has chosen it.
+    """
+
+    def __post_init__(self) -> None:
+        for name in FIELDS:
+            object.__setattr__(self, name, typed(name, getattr(self, name)))  # past the frozen attributes
+        if game := re.fullmatch(r"(?:gunreal[.\w]*:)?gunreal/(\w+-v5)", self.env):
+            if self.emulator == "ale":
+                raise ConfigError(f"{self.env} is on gunreal's emulator; use --env ALE/{game[1]}, or --emulator own")
+            object.__setattr__(self, "env", f"ALE/{game[1]}")
+            object.__setattr__(self, "emulator", "own")
 
 
 class ConfigError(OneLineError):
@@ -310,6 +202,10 @@ class ConfigError(OneLineError):
 
 
 FIELDS = {f.name: f for f in dataclasses.fields(Config)}
+GROUPS: dict[type[Settings], list[str]] = {
+    group: list(group.__annotations__) for group in reversed(Config.__mro__) if group.__base__ is Settings
+}
+OF = {name: (*group.of, *FIELDS[name].metadata["of"]) for group, names in GROUPS.items() for name in names}
 AUTOMATIC = tuple(name for name in FIELDS if FIELDS[name].default == AUTO)
 TYPES: dict[str, Any] = typing.get_type_hints(Config)
 

@@ -6,17 +6,8 @@ import dataclasses
 import textwrap
 from collections.abc import Container
 
-from gunreal.config.schema import FIELDS
+from gunreal.config.schema import FIELDS, GROUPS
 
-# Titles of the sections of `Config`, by the first field of each.
-SECTIONS = {
-    "env": "Environment",
-    "tasks": "Tasks",
-    "logdir": "Run",
-    "agents": "System",
-    "backend": "Learner",
-    "nodes": "Cluster",
-}
 FILES = {
     "config": "TOML file with values that replace the defaults",
     "resume": "Name or folder of a run to continue",
@@ -27,18 +18,13 @@ RESUME_HELP = {"help": "Show the flags that may change and exit"}
 COMMON = frozenset(
     ("config", "resume", "help", "helpfull")
     + ("env", "env_args", "observation", "tasks", "task", "task_weight", "logdir", "name", "steps", "seed")
-    + ("runner", "serial", "agents", "nodes", "backend", "network", "objective", "learning_rate", "entropy", "discount")
+    + ("runner", "agents", "nodes", "backend", "network", "objective", "learning_rate", "entropy", "discount")
 )
 
 
 def sections() -> dict[str, list[str]]:
     """The names of the fields, by the title of their section. Both are in the order of `Config`."""
-    found: dict[str, list[str]] = {}
-    for name in FIELDS:
-        if name in SECTIONS:
-            found[SECTIONS[name]] = []
-        found[list(found)[-1]].append(name)
-    return found
+    return {group.__name__: names for group, names in GROUPS.items()}
 
 
 def text(program: str, shown: Container[str] | None, resumes: bool = False) -> str:

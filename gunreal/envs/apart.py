@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 
-from gunreal.config.derived import is_device
 from gunreal.config.plugins import place
 from gunreal.config.process import python, told
 from gunreal.config.schema import Config, ConfigError
@@ -153,10 +152,10 @@ def examine(config: Config) -> tuple[Spec, Raw, Config]:
         return look(config)
     with Host(config.env) as host:
         found, has_llvm = host.call(_look, config)
-    if has_llvm and config.serial and config.backend == "tensorflow":
+    if has_llvm and config.runner == "serial" and config.backend == "tensorflow":
         raise ConfigError(
-            f"{config.env} draws with Mesa's software OpenGL, which crashes in one process with TensorFlow; leave out "
-            "--serial, or use --backend jax"
+            f"{config.env} draws with Mesa's software OpenGL, which crashes in one process with TensorFlow; use "
+            "--runner parallel, or --backend jax"
         )
     return found
 
@@ -188,7 +187,7 @@ def check_recorded(config: Config, fields: Collection[RecordedField]) -> None:
 
 
 def _is_apart(config: Config) -> bool:
-    return is_foreign(config) and not is_device(config)
+    return is_foreign(config) and config.runner != "device"
 
 
 # What follows runs in the process of a host. Each function gets the list of its environments first.

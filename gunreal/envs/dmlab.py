@@ -2,7 +2,7 @@
 
 Episodes are not always exactly reproducible. Only a new instance of Lab repeats an episode of the same seed and actions
 to the last pixel. In an instance that has already played, the start differs by fractions of a degree and of a unit of
-height, and the episode drifts from there. A `--serial` run therefore repeats from its start, where its instances are
+height, and the episode drifts from there. A serial run therefore repeats from its start, where its instances are
 new. After a resume it continues from nearly the same positions, not from the same ones.
 
 With `env_args.exact` each episode gets its own instance, and everything repeats. This is meant for debugging, because

@@ -83,7 +83,7 @@ def look(config: Config) -> tuple[Spec, Raw, Config]:
         if (size := math.prod(env.frame) * np.dtype(env.dtype).itemsize) > _MOST_BYTES:
             raise ConfigError(f"an observation of {config.env} takes {size / 2**20:,.0f} MiB; give it fewer numbers")
         if is_foreign(config):
-            if (config.agents if config.serial else per_process(config)) > 1:
+            if (config.agents if config.runner == "serial" else per_process(config)) > 1:
                 _open_another(config)
             _try_steps(config, env)
         stack = config.frame_stack if len(env.frame) == 3 else 1
@@ -110,7 +110,7 @@ def _open_another(config: Config) -> None:
     try:
         make(config, 1).close()
     except (Exception, SystemExit) as error:
-        fix = "leave out --serial, and use" if config.serial else "use"
+        fix = "use --runner parallel and" if config.runner == "serial" else "use"
         raise ConfigError(
             f"{config.env} cannot be opened twice in one process; {fix} --agents_per_process 1 ({place(error)})"
         ) from error

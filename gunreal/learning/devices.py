@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gunreal.config.derived import is_device
 from gunreal.config.packages import is_installed
 from gunreal.config.resolve import Facts, resolved
 from gunreal.config.schema import ConfigError
@@ -132,7 +131,7 @@ def preferred(backend: str) -> Iterator[None]:
 
 def select_for(config: Config) -> None:
     """Selects the backend of a run. See `select`."""
-    reproducible = config.serial or is_device(config)
+    reproducible = config.runner in ("serial", "device")
     select(config.backend, reproducible, resolved(config, Facts(cores=cores())).threads)
 
 

@@ -6,7 +6,8 @@ import dataclasses
 from typing import Any
 
 from gunreal.config import plugins
-from gunreal.config.schema import AUTO, FIELDS, Config, ConfigError, is_auto
+from gunreal.config.fields import AUTO
+from gunreal.config.schema import FIELDS, Config, ConfigError, is_auto
 from gunreal.envs.apart import examine
 from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec

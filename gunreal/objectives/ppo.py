@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from gunreal.config.derived import is_device
 from gunreal.config.objective import Uses
 from gunreal.config.plugins import option
 from gunreal.config.schema import Config
@@ -44,16 +43,16 @@ class Ppo(ActorCritic):
 
     def settings(self, config: Config) -> Mapping[str, Any]:
         """See `ObjectiveSettings.settings`."""
-        return {"learning_rate": 5e-4 if is_device(config) else 8e-4, "entropy": 0.02, "min_batch": 960}
+        return {"learning_rate": 5e-4 if config.runner == "device" else 8e-4, "entropy": 0.02, "min_batch": 960}
 
     def check(self, config: Config) -> None:
         """Raises ValueError for an option without effect."""
-        if is_device(config) and self.overlap != Ppo.overlap:
+        if config.runner == "device" and self.overlap != Ppo.overlap:
             raise ValueError("ppo.overlap has no effect in device runs; leave it out or use --runner parallel")
 
     def resolved(self, config: Config) -> Self:
         """See `ObjectiveSettings.resolved`."""
-        size = config.agents // config.device_batches * config.t_max if is_device(config) else 0
+        size = config.agents // config.device_batches * config.t_max if config.runner == "device" else 0
         return dataclasses.replace(self, minibatches=self.minibatches or max(_MINIBATCHES, size // _MINIBATCH))
 
     def uses(self) -> Uses:

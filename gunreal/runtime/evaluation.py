@@ -17,13 +17,12 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from gunreal.config.derived import is_device
 from gunreal.config.folders import command, remedy
 from gunreal.config.process import python, told
 from gunreal.config.warning import warn
 from gunreal.envs import process_groups
 from gunreal.records import checkpoint, metrics
-from gunreal.runtime.base import BaseSystem
+from gunreal.runtime.base import Runner
 
 KEYS = ("eval_step", "eval_score_mean", "eval_score_std", "eval_length_mean")
 _FOLDER = "evaluation"
@@ -43,11 +42,11 @@ class Evaluation:
     One that takes no step for too long is killed.
     """
 
-    def __init__(self, system: BaseSystem):
-        self._system, self._config = system, system.config
-        self._folder = system.run_dir / _FOLDER
+    def __init__(self, runner: Runner, run_dir: Path):
+        self._runner, self._run_dir, self._config = runner, run_dir, runner.status.config
+        self._folder = run_dir / _FOLDER
         shutil.rmtree(self._folder, ignore_errors=True)  # left by a run that was killed
-        self._step = _last_evaluated(system.run_dir / metrics.FILE)  # the newest weights that need no evaluation
+        self._step = _last_evaluated(run_dir / metrics.FILE)  # the newest weights that need no evaluation
         self._since, self._next = time.monotonic(), self._multiple_after(self._step)
         self._popen: subprocess.Popen[bytes] | None = None
         self._scores: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
@@ -83,7 +82,7 @@ class Evaluation:
         self.tick()
         if self._popen:
             warn(f"waiting for the evaluation at step {self._step:,}")
-        while self._popen and not self._system.in_haste:
+        while self._popen and not self._runner.status.in_haste:
             time.sleep(0.1)
             self.tick()
 
@@ -108,8 +107,8 @@ class Evaluation:
         elif now - self._heard > self._patience:
             self._kill()
             fix = "raise --env_timeout if its environment is that slow"
-            if is_device(self._config):
-                fix = f"to see where it hangs, run {command('evaluate', self._system.run_dir)}"
+            if self._config.runner == "device":
+                fix = f"to see where it hangs, run {command('evaluate', self._run_dir)}"
             warn(f"the evaluation at step {self._step} failed: no step within {self._patience:g} s; {fix}")
 
     def _sign(self) -> int:
@@ -117,20 +116,20 @@ class Evaluation:
         return os.fstat(self._alive.fileno()).st_mtime_ns
 
     def _is_due(self) -> bool:
-        minutes, step = self._config.eval_minutes, self._system.metrics.step
+        minutes, step = self._config.eval_minutes, self._runner.status.metrics.step
         by_time = bool(minutes) and time.monotonic() - self._since >= 60 * minutes
         # The same weights are not evaluated twice, or the wait at the end of the run might have no end.
         return step > self._step and (by_time or step >= self._next)
 
     def _start(self) -> None:
-        system, self._since = self._system, time.monotonic()
-        system.drain_episodes()  # the steps of a device run are counted when they are read
-        self._step = system.metrics.step
+        self._since = time.monotonic()
+        self._runner.drain_episodes()  # the steps of a device run are counted when they are read
+        self._step = self._runner.status.metrics.step
         self._next = self._multiple_after(self._step)
         try:
-            path = checkpoint.save(self._folder, self._step, system.state(), {})
+            path = checkpoint.save(self._folder, self._step, self._runner.state(), {})
         except OSError as error:
-            warn(f"no evaluation at step {self._step}: {error}; {remedy(system.run_dir, error)}")
+            warn(f"no evaluation at step {self._step}: {error}; {remedy(self._run_dir, error)}")
             return
         for file in (self._scores, self._errors):
             os.ftruncate(file.fileno(), 0)
@@ -142,7 +141,7 @@ class Evaluation:
         except OSError as error:
             warn(f"no evaluation at step {self._step}: {error}; free some memory, or stop other processes")
             return
-        order = told((system.run_dir, path, self._alive.fileno(), self._scores.fileno()))
+        order = told((self._run_dir, path, self._alive.fileno(), self._scores.fileno()))
         with contextlib.suppress(BrokenPipeError):  # it died immediately, which `tick` reports
             self._popen.stdin.write(order)  # type: ignore[union-attr]
             self._popen.stdin.flush()  # type: ignore[union-attr]

@@ -54,9 +54,9 @@ def affordable(config: Config, layout: Layout, tasks: Sequence[AuxiliaryTask], l
       ConfigError: none fits, or not all of them in a serial run.
     """
     server = ram.in_use([os.getpid()]) + _UPDATES + _batch(config, layout.spec, tasks)
-    each, least = layout.nbytes() + (0 if config.serial else _PROCESS), 1
+    each, least = layout.nbytes() + (0 if config.runner == "serial" else _PROCESS), 1
     what, lower = f"a process of {layout.agents} agents", ["--agents_per_process", "--min_batch"]
-    if config.serial:
+    if config.runner == "serial":
         least, what, lower[0] = config.agents // layout.agents, f"{config.agents} agents", "--agents"
     fitting = int((MEMORY_SHARE * limit - server) // each)
     if fitting < least:

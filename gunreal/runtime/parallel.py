@@ -15,10 +15,11 @@ from gunreal.config.schema import ConfigError
 from gunreal.config.warning import warn
 from gunreal.envs.step import AgentFailure
 from gunreal.runtime import memory, scheduler
+from gunreal.runtime.base import Contents
 from gunreal.runtime.crew import Crew
 from gunreal.runtime.scheduler import Counts
 from gunreal.runtime.steering import Steering, memory_in_use
-from gunreal.runtime.system import System
+from gunreal.runtime.system import System, SystemRunner
 
 _YOUNG = 20.0  # seconds; a process that dies earlier, or before its first rollout, counts as an early failure
 # Open files per agent process: its memory (two, because mmap duplicates the descriptor), both ends of its wake pipe,
@@ -30,11 +31,11 @@ _STARTS_FROM = ("agents", "agents_per_process", "predictors", "trainers")  # fie
 _GIVE_WAY = 5  # nice value of predictors if training takes the most work; rollouts would otherwise wait and grow old
 
 
-class ParallelRunner:
+class ParallelRunner(SystemRunner):
     """Runs agents in separate processes and serves them with threads of this process."""
 
     def __init__(self, system: System):
-        self.system = system
+        super().__init__(system)
         config = system.config
         self.crews = {name: self._prediction_crew(name) for name in system.requests}
         self.trainers = Crew(
@@ -187,9 +188,11 @@ class ParallelRunner:
         """One line of metrics for the time since the last one."""
         return self.system.metrics.snapshot(*self.gauges())
 
-    def save(self) -> None:
-        """Writes a checkpoint. After a resume, agents start again with empty replay."""
-        self.system.save(scheduler=self._steering.get_state(self.counts) if self._steering else None)
+    def contents(self) -> Contents:
+        """What a checkpoint contains. After a resume, agents start again with empty replay."""
+        found = super().contents()
+        scheduler = self._steering.get_state(self.counts) if self._steering else None
+        return found._replace(extra={**found.extra, "scheduler": scheduler})
 
 
 def allow_open_files(processes: int) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import shlex
 from pathlib import Path
 
-from gunreal.config.derived import is_device, steps_without_update
+from gunreal.config.derived import steps_without_update
 from gunreal.config.schema import Config, ConfigError
 from gunreal.config.warning import warn
 from gunreal.records import checkpoint, metrics
@@ -30,9 +30,7 @@ def start(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:
         taken = f"{resumed.step:,} of {config.steps:,} steps"
         raise ConfigError(f"{run_dir} has already taken {taken}; raise the budget with --steps")
     saved = resumed.extra["config"]
-    if config.serial != saved["serial"]:
-        raise ConfigError("a serial run can only be resumed as a serial run, and a parallel one as a parallel one")
-    kind = "serial" if config.serial else "device" if is_device(config) else ""
+    kind = config.runner if config.runner in ("serial", "device") else ""
     if kind and not _has_agents(resumed):
         raise ConfigError(
             f"{resumed.path} lacks the agents of a {kind} run, as checkpoints of parallel runs and from the Hub do; "
@@ -55,7 +53,7 @@ def warn_without_update(config: Config, resumed: checkpoint.Checkpoint | None) -
     A device run takes whole turns, and a resumed serial run goes on with the rollouts that it had begun. A run with
     processes takes a few steps beyond its budget, so that it may do an update nevertheless.
     """
-    if is_device(config) or (config.serial and resumed):
+    if config.runner == "device" or (config.runner == "serial" and resumed):
         return
     left, needed = config.steps - (resumed.step if resumed else 0), steps_without_update(config)
     if left <= needed:

@@ -1,4 +1,4 @@
-"""A serial run (`--serial`): the same parts in one thread in lockstep, bit-reproducible on the same machine."""
+"""A serial run (`--runner serial`): the same parts in one thread in lockstep, bit-reproducible on the same machine."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from gunreal.acting.predictor import BasePredictor
 from gunreal.config.derived import per_process
 from gunreal.experience import queues
 from gunreal.runtime import lockstep, memory, ram
-from gunreal.runtime.system import System, unfit
+from gunreal.runtime.base import Contents
+from gunreal.runtime.system import System, SystemRunner, unfit
 
 
-class SerialRunner:
+class SerialRunner(SystemRunner):
     """Runs in rounds. A round steps all groups once, serves all requests and trains on every full batch."""
 
     def __init__(self, system: System):
-        self.system = system
+        super().__init__(system)
         config = system.config
         memory.affordable(config, system.layout, system.tasks, system.memory_limit)
         self.members = [
@@ -68,9 +69,14 @@ class SerialRunner:
         system, agents = self.system, len(self.members) * self.system.layout.agents
         return system.metrics.snapshot(*system.gauges(agents, 1, 1, self.memory_in_use()))
 
-    def save(self) -> None:
-        """Writes a checkpoint for an exact `--resume`, with the rings, the agents and everything that is waiting."""
-        system = self.system
+    def contents(self) -> Contents:
+        """What an exact resume needs: the rings, the agents and everything that is waiting.
+
+        After an error in mid-round, the agents cannot be saved.
+        """
+        system, found = self.system, super().contents()
+        if system.failure:
+            return found._replace(goes_on=False)
         base = system.predictors["base"]
         assert isinstance(base, BasePredictor)
         system.batcher.collect()
@@ -91,7 +97,7 @@ class SerialRunner:
             for member in self.members
             for name, array in member.segment.arrays.items()
         }
-        system.save(state=rings, blobs={"serial": blob})
+        return found._replace(state=found.state | rings, blobs={"serial": blob})
 
     def _restore(self) -> None:
         system = self.system

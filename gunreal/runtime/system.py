@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from gunreal.learning.task import BASE, prediction_heads
 from gunreal.records import checkpoint
 from gunreal.records.metrics import RunMetrics
 from gunreal.runtime import memory, ram, starting
-from gunreal.runtime.base import BaseSystem
+from gunreal.runtime.base import Contents, Status
 from gunreal.runtime.trainer import Batcher, Trainer
 from gunreal.tasks import calls
 from gunreal.tasks.base import AuxiliaryTask
@@ -117,14 +116,13 @@ def next_process(resumed: checkpoint.Checkpoint, agents: int) -> int:
     return -(-before // agents)
 
 
-class System(BaseSystem):
-    """The parts of a run. `gunreal.runtime.serial` and `gunreal.runtime.parallel` decide when to call them.
+class System(Status):
+    """The parts of a run on one machine. Its runner decides when to call them.
 
     Args:
       config: configuration of the run.
       spec: shapes and constants.
       tasks: the auxiliary tasks.
-      run_dir: folder of the run, or None to write nothing.
       resumed: the checkpoint to go on from.
       weights_seed: seed of the initial weights, by default the run's.
     """
@@ -134,7 +132,6 @@ class System(BaseSystem):
         config: Config,
         spec: Spec,
         tasks: tuple[AuxiliaryTask, ...],
-        run_dir: Path | None,
         resumed: checkpoint.Checkpoint | None,
         weights_seed: int | None = None,
     ):
@@ -142,10 +139,8 @@ class System(BaseSystem):
         self.learner = build_learner(config, spec, tasks, weights_seed)
         self.layout = make_layout(config, spec, tasks, self.learner)
         begin(self.learner, config, resumed)
-        metrics = make_metrics(tasks, resumed)
-        super().__init__(config, metrics, run_dir, resumed)  # opens the run's files, so the state has to fit before
-
-        first = next_process(resumed, self.layout.agents) if resumed and not config.serial else 0
+        super().__init__(config, make_metrics(tasks, resumed), resumed)
+        first = next_process(resumed, self.layout.agents) if resumed and config.runner != "serial" else 0
         share = 0.25 if self.learner.objective.uses().is_once else 1.0  # many updates per batch make other rollouts old
         self.pool = Pool(rollouts_per_batch(config), first, share)
         heads = prediction_heads(tasks)
@@ -173,7 +168,7 @@ class System(BaseSystem):
 
     def _hurried(self) -> bool:
         """Whether trainers leave their batches unfinished. A serial run finishes them, because it goes on exactly."""
-        return self.in_haste and not self.config.serial
+        return self.in_haste and self.config.runner != "serial"
 
     def warm_up(self) -> None:
         """Compiles the updates with a blank batch. Call it before predictors and trainers start."""
@@ -208,29 +203,56 @@ class System(BaseSystem):
             "memory_bytes": memory_bytes,
             "memory_limit": self.memory_limit,
             # A serial run does not wait, and after a resume its rings would still contain old waits.
-            "wait_ms": None if self.config.serial else self._waits.read(self.pool.waited()).mean_ms(),
+            "wait_ms": None if self.config.runner == "serial" else self._waits.read(self.pool.waited()).mean_ms(),
         }
         return gauges, {name: len(pipe) for name, pipe in self.requests.items()} | {"train": len(self.rollouts)}
 
-    def save(
-        self, state: dict[str, np.ndarray] | None = None, blobs: dict[str, bytes] | None = None, **extra: Any
-    ) -> None:
-        """Writes a checkpoint with the learner's state and `state`. Failures are only warned about."""
-        self.save_checkpoint(self.state() | (state or {}), blobs, processes=self.pool.next, **extra)
+    def close(self) -> None:
+        """Stops every agent process and frees all memory."""
+        close_all([self.pool.remove(member.process) for member in self.pool.members()])
+        for pipe in itertools.chain(self.requests.values(), (self.rollouts, self.episodes)):
+            pipe.close()
+
+
+class SystemRunner:
+    """The part of a `Runner` that is the same for all runners with a `System`."""
+
+    def __init__(self, system: System):
+        self.system = system
+
+    @classmethod
+    def of(
+        cls, config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], resumed: checkpoint.Checkpoint | None
+    ) -> Self:
+        """The runner of a run, with its system."""
+        system = System(config, spec, tasks, resumed)
+        with contextlib.ExitStack() as failed:
+            failed.callback(system.close)
+            runner = cls(system)
+            failed.pop_all()
+        return runner
+
+    @property
+    def status(self) -> System:
+        """The state of the run."""
+        return self.system
 
     def state(self) -> dict[str, np.ndarray]:
         """Copies the state of the learner."""
-        return self.learner.get_state()
+        return self.system.learner.get_state()
+
+    def contents(self) -> Contents:
+        """The state of the learner for a checkpoint, and how many processes there have been."""
+        return Contents(self.state(), {}, {"processes": self.system.pool.next})
 
     def weights_sha256(self) -> str:
         """Hash of the learner's weights and moments."""
-        return self.learner.weights_sha256()
+        return self.system.learner.weights_sha256()
+
+    def drain_episodes(self) -> None:
+        """Adds finished episodes to the metrics."""
+        self.system.drain_episodes()
 
     def close(self) -> None:
-        """Stops every agent process, frees all memory and closes the files of metrics."""
-        try:
-            close_all([self.pool.remove(member.process) for member in self.pool.members()])
-            for pipe in itertools.chain(self.requests.values(), (self.rollouts, self.episodes)):
-                pipe.close()
-        finally:
-            super().close()  # last, because a tracker may wait for its network
+        """Stops every agent process and frees all memory."""
+        self.system.close()

@@ -239,7 +239,7 @@ class Trainer:
         objective = load_objective(config)
         self._uses, self._phase = objective.uses(), objective.phase()
         # In a serial run, nothing acts during updates.
-        self._holds = not (self._uses.is_once or config.serial)
+        self._holds = not (self._uses.is_once or config.runner == "serial")
         self._kept: list[dict[str, Any]] = []  # batches since the last phase
 
     def warm_up(self, batch: dict[str, Any]) -> None:

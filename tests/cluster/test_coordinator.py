@@ -15,7 +15,6 @@ from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.spec import Spec
 from gunreal.records.metrics import RunMetrics
-from gunreal.runtime import base
 
 WEIGHTS = {"weights/a/kernel": np.zeros(3, np.float32), "weights/vr/0/kernel": np.zeros(2, np.float32)}
 STATE = {**WEIGHTS, "optimizer/000": np.array(0), "version": np.array(0)}
@@ -50,15 +49,15 @@ class Known:
 
 
 @pytest.fixture
-def make(tmp_path, monkeypatch):
+def make(monkeypatch):
     """Makes runs whose nodes are `Known`."""
     Known.asked = []
     monkeypatch.setattr(coordinator, "Engine", lambda config: Engine("a", "b"))
     monkeypatch.setattr(Coordinator, "node", Known)
 
     def made(resumed=None, **options):
-        config = resolved(Config(**{"nodes": 2, "reducers": 1, "optimizer": "rmsprop", **options}))
-        return Coordinator(config, Spec((4,), 1, "float32", 2), (), tmp_path, resumed)
+        config = resolved(Config(**{"runner": "cluster", "nodes": 2, "reducers": 1, "optimizer": "rmsprop", **options}))
+        return Coordinator(config, Spec((4,), 1, "float32", 2), (), resumed)
 
     return made
 
@@ -128,17 +127,16 @@ def test_a_checkpoint_of_another_network_ends_the_run(make):
     assert not Known.asked
 
 
-@pytest.mark.parametrize(("module", "name"), [(base, "MetricsWriter"), (coordinator, "Fleet")])
-def test_a_failed_start_ends_ray(tmp_path, monkeypatch, module, name):
+def test_a_failed_start_ends_ray(monkeypatch):
     engine = Engine("a")
 
     def fail(*_):
         raise OSError("broken")
 
     monkeypatch.setattr(coordinator, "Engine", lambda config: engine)
-    monkeypatch.setattr(module, name, fail)
+    monkeypatch.setattr(coordinator, "Fleet", fail)
     with pytest.raises(OSError, match="broken"):
-        Coordinator(resolved(Config(nodes=2)), Spec((4,), 1, "float32", 2), (), tmp_path, None)
+        Coordinator(resolved(Config(runner="cluster", nodes=2)), Spec((4,), 1, "float32", 2), (), None)
     assert engine.is_closed
 
 

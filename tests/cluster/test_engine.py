@@ -32,7 +32,7 @@ def test_a_folder_that_is_too_long_for_sockets_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("RAY_AUTH_MODE", "token")  # another test may have imported Ray
     monkeypatch.setenv("TMPDIR", str(folder))
     with pytest.raises(ConfigError, match=rf"may have 31 bytes, and {folder} has {len(str(folder))}; set RAY_TMPDIR"):
-        Engine(Config(nodes=2))
+        Engine(Config(runner="cluster", nodes=2))
     assert not list(folder.iterdir())
 
 
@@ -74,7 +74,7 @@ def test_an_error_of_ray_names_what_to_do(half, address, remedy):
     """And ends its processes. The log files of a start that has failed are kept."""
     half._error = ValueError("Failed to start.\nA log.")
     with pytest.raises(ConfigError) as caught:
-        Engine(Config(nodes=2, cluster=address))
+        Engine(Config(runner="cluster", nodes=2, address=address))
     text = str(caught.value)
     assert f"Failed to start; {remedy}" in text and "\n" not in text
     assert address or text.endswith(f"logs in {half.folder}/session_latest/logs") and os.path.isdir(half.folder)
@@ -94,7 +94,7 @@ def test_an_interrupted_start_leaves_nothing(half, error, raised):
     """Ray's handlers of SIGTERM raise SystemExit."""
     half._error, before = error, signal.getsignal(signal.SIGTERM)
     with signals.handled(), pytest.raises(KeyboardInterrupt if raised else SystemExit) as caught:
-        Engine(Config(nodes=2))
+        Engine(Config(runner="cluster", nodes=2))
     assert str(caught.value) == (raised or str(error))
     assert half.process.wait(1) == -signal.SIGKILL and not os.path.exists(half.folder)
     assert signal.getsignal(signal.SIGTERM) == before
@@ -115,7 +115,7 @@ def connected(monkeypatch):
         context = types.SimpleNamespace(gcs_address="{}:{}".format(*head.getsockname()))
         ray = types.SimpleNamespace(is_initialized=lambda: True, get_runtime_context=lambda: context, nodes=list)
         monkeypatch.setitem(sys.modules, "ray", ray)
-        yield ray, Engine(Config(nodes=2, cluster="auto")), head, now
+        yield ray, Engine(Config(runner="cluster", nodes=2, address="auto")), head, now
 
 
 def test_a_call_that_waits_for_a_dead_head_ends(connected):

@@ -22,9 +22,9 @@ def test_nodes_are_spread_over_the_machines(clock):
     assert len(set(Quick.started)) == 4 and found.serial == 4
 
 
-@pytest.mark.parametrize(("hosts", "cluster", "sharing"), [("a", "", 4), ("ab", "auto", 2)])
-def test_nodes_are_told_how_many_share_their_machine(clock, hosts, cluster, sharing):
-    _, found = make(*hosts, nodes=4, memory_limit=2**31, cluster=cluster)
+@pytest.mark.parametrize(("hosts", "address", "sharing"), [("a", "", 4), ("ab", "auto", 2)])
+def test_nodes_are_told_how_many_share_their_machine(clock, hosts, address, sharing):
+    _, found = make(*hosts, nodes=4, memory_limit=2**31, address=address)
     look(found, clock)
     assert Quick.sharing == [sharing] * 4
 
@@ -40,7 +40,7 @@ def test_all_nodes_are_told_the_seed_of_the_run(clock):
 
 def test_a_machine_that_leaves_takes_its_node_with_it(clock):
     """The others keep theirs, and have no second one. A machine that joins later gets one again."""
-    engine, found = make("a", "b", cluster="auto")
+    engine, found = make("a", "b", address="auto")
     look(found, clock)
     engine.hosts.remove("a")
     found.ready()[0].actor.dead = True
@@ -71,7 +71,7 @@ def test_a_lost_node_is_replaced_by_one_with_another_seed(clock, capsys):
 
 def test_a_node_waits_for_a_gpu(clock):
     """Its machine is gone, and the node of the other one has its whole GPU. Ray could never start it there."""
-    engine, found = make("a", "b", nodes=2, cluster="auto")
+    engine, found = make("a", "b", nodes=2, address="auto")
     engine.gpus = 1.0
     look(found, clock)
     engine.hosts = ["a"]
@@ -86,7 +86,7 @@ def test_a_node_waits_for_a_gpu(clock):
 @pytest.mark.parametrize("why", [RuntimeError("the machine is gone"), Refused("it has gunreal 0.1")])
 def test_nodes_never_have_more_than_the_memory_of_their_machine(clock, why):
     """A node waits for a machine if those of the other machines have all of their memory."""
-    engine, found = make("a", "b", nodes=3, cluster="auto")
+    engine, found = make("a", "b", nodes=3, address="auto")
     look(found, clock)
     assert Quick.sharing == [2] * 3
     engine.hosts.remove("a")
@@ -113,7 +113,7 @@ def test_nodes_share_the_gpus_of_their_machine(clock, gpus, nodes, share):
 
 
 def test_no_machine_that_can_take_part_ends_the_run(clock):
-    _, found = make("a", nodes=1, cluster="auto")
+    _, found = make("a", nodes=1, address="auto")
     Quick.errors = [Refused("it has gunreal 0.1")]
     with pytest.raises(ConfigError, match=r"^it has gunreal 0\.1$"):
         look(found, clock)

@@ -62,7 +62,8 @@ def different_machines(folder: Path) -> dict[str, dict[str, str]]:
 
 def test_machines_leave_and_join(machines, tmp_path):
     worker = machines.add_node(num_cpus=1)
-    run = Training(tmp_path, *CLUSTER, "--cluster", machines.address, "--gradient_dtype", "bfloat16")
+    where = ("--runner", "cluster", "--address", machines.address)
+    run = Training(tmp_path, *CLUSTER, *where, "--gradient_dtype", "bfloat16")
 
     def has(nodes):
         return (run.lines() or [{}])[-1].get("nodes") == nodes
@@ -90,7 +91,7 @@ def test_machines_leave_and_join(machines, tmp_path):
 def test_the_first_machine_is_lost_and_a_single_machine_goes_on(machines, tmp_path):
     """The others end on their own. By default, Ray gives the first one a minute to come back, and here five seconds."""
     other = machines.add_node(num_cpus=1, env_vars={"RAY_gcs_rpc_server_reconnect_timeout_s": "5"})
-    with Training(tmp_path, *CLUSTER, "--cluster", machines.address) as run:
+    with Training(tmp_path, *CLUSTER, "--runner", "cluster", "--address", machines.address) as run:
         wait_until(lambda: (run.lines() or [{}])[-1].get("nodes") == 2 and run.checkpoints(), what=run.stderr)
         raylet = psutil.Process(other.all_processes["raylet"][0].process.pid)
         of_other = [raylet.pid, *(child.pid for child in raylet.children(recursive=True) if not is_helper(child))]
@@ -98,7 +99,7 @@ def test_the_first_machine_is_lost_and_a_single_machine_goes_on(machines, tmp_pa
         machines.remove_node(machines.head_node, allow_graceful=False)  # kills all of its processes
         wait_until(lambda: all(map(is_gone, of_other)), what="processes are left on the other machine")
     step = checkpoint.load(run.path).step
-    with Training(tmp_path, "--resume", "run", "--cluster", "", "--steps", step + 200) as resumed:
+    with Training(tmp_path, "--resume", "run", "--runner", "parallel", "--steps", step + 200) as resumed:
         assert resumed.end() == 0, resumed.stderr
     assert checkpoint.load(run.path).step >= step + 200
 
@@ -109,7 +110,7 @@ def is_helper(process: psutil.Process) -> bool:
 
 
 def test_a_cluster_that_is_not_there(tmp_path):
-    run = Training(tmp_path, *CLUSTER, "--cluster", "127.0.0.1:1")
+    run = Training(tmp_path, *CLUSTER, "--runner", "cluster", "--address", "127.0.0.1:1")
     assert run.popen.wait(120) == 2
     assert run.stderr.strip().splitlines()[-1].startswith("gunreal: cannot join the Ray cluster at 127.0.0.1:1")
     assert not run.path.exists()

@@ -13,7 +13,7 @@ from gunreal.learning.registry import interface
 from gunreal.runtime import ram
 from gunreal.runtime.system import System, build_learner, on_this_machine
 
-CONFIG = Config(env="CartPole-v1", seed=7, hidden=16, agents=2, agents_per_process=2, backend=BACKEND)
+CONFIG = Config(env="CartPole-v1", runner="cluster", seed=7, hidden=16, agents=2, agents_per_process=2, backend=BACKEND)
 
 
 def told(config=CONFIG, serial=0):
@@ -50,7 +50,7 @@ def test_all_nodes_start_with_the_weights_of_one_machine():
     drawn = set()
     for serial in (0, 3):
         config, spec = _checked(told(serial=serial))
-        system = System(config, spec, (), None, None, told(serial=serial).seed)
+        system = System(config, spec, (), None, told(serial=serial).seed)
         assert system.learner.weights_sha256() == expected
         assert system.config.seed == node_fields(CONFIG, serial)["seed"]
         drawn.add(float(system.predictors["base"].rng.random()))

@@ -18,7 +18,7 @@ from gunreal.records import checkpoint
 if importlib.util.find_spec("ray") is None:  # not imported: that would fix its authentication for this process
     pytest.skip("needs Ray", allow_module_level=True)
 FLAGS = ["--agents", 2, "--agents_per_process", 2, "--hidden", 16, "--min_batch", 20]
-CLUSTER = [*FLAGS, "--t_max", 5, "--nodes", 2, "--node_timeout", 8, "--metrics_seconds", 1]
+CLUSTER = [*FLAGS, "--t_max", 5, "--runner", "cluster", "--nodes", 2, "--node_timeout", 8, "--metrics_seconds", 1]
 
 
 def processes(run: Training, name: str) -> list[psutil.Process]:
@@ -131,7 +131,7 @@ def test_ctrl_c_ends_all_processes_and_one_machine_goes_on(tmp_path):
     assert all(np.isfinite(array).all() for array in before.state.values())
     assert int(before.state["version"]) == int(before.state["optimizer/000"]) == line["updates"] > 5
     assert gunreal.load(run.path).learner.weights_sha256() == line["weights_sha256"]
-    with Training(tmp_path, "--resume", "run", "--steps", before.step + 400, "--nodes", "auto") as resumed:
+    with Training(tmp_path, "--resume", "run", "--steps", before.step + 400, "--runner", "parallel") as resumed:
         assert resumed.end() == 0, resumed.stderr
     after = checkpoint.load(run.path)
     assert after.step >= before.step + 400 and after.state["version"] > before.state["version"]

@@ -63,9 +63,9 @@ class Fleet:
 
 def make(folder, monkeypatch, sync):
     """A run that is about to receive two gradients, and the second of its two reducers."""
-    config, engine = resolved(Config(**FIELDS, nodes=2, sync=sync)), Engine("a", "b")
+    config, engine = resolved(Config(**FIELDS, runner="cluster", nodes=2, sync=sync)), Engine("a", "b")
     monkeypatch.setattr(coordinator, "Engine", lambda config: engine)
-    found = Coordinator(config, Spec((4,), 1, "float32", 2), (), folder, None)
+    found = Coordinator(config, Spec((4,), 1, "float32", 2), (), None)
     found._shards = Shards(engine, dataclasses.asdict(config), SHARD, 2)
     moments = types.SimpleNamespace(vector=MOMENTS)
     moments.absorb = lambda vectors: setattr(moments, "vector", vectors[0]) or []

@@ -31,7 +31,7 @@ def test_these_do(fields, monkeypatch):
 def test_several_nodes_need_ray(monkeypatch):
     monkeypatch.setattr("gunreal.config.checks.is_installed", lambda package: package != "ray")
     with pytest.raises(ConfigError, match=r'need Ray; install it with pip install "gunreal\[cluster\]"'):
-        check(Config(nodes=2))
+        check(Config(runner="cluster", nodes=2))
 
 
 def test_other_scripts_and_tuples_can_be_saved(tmp_path):

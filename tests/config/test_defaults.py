@@ -33,15 +33,15 @@ NOT_LEARNING = {
     "checkpoint_minutes",
 }
 NOT_LEARNING |= {"keep_checkpoints", "metrics_seconds", "track", "eval_steps", "eval_minutes", "backend", "env_timeout"}
-NOT_LEARNING |= {"node_timeout", "serial", "cluster"}
+NOT_LEARNING |= {"node_timeout", "address"}
 MACHINE = Facts(cores=8, memory=2**34, has_gpu=False, machines=4, weights=690_000)
 ATARI = MACHINE._replace(is_image=True, emulator="own")
 IMAGES, VECTORS = MACHINE._replace(is_image=True), MACHINE._replace(is_image=False)
-CLUSTER = {"cluster": "auto"}
+CLUSTER = {"runner": "cluster", "address": "auto"}
 RUNS: dict[str, tuple[dict[str, Any], Facts]] = {
     "A3C with V-trace": ({"objective": "a3c"}, ATARI),
     "A3C with epsilon": ({"objective": "a3c", "objective_args": {"correction": "epsilon"}}, ATARI),
-    "serial run": ({"serial": True}, ATARI),
+    "serial run": ({"runner": "serial"}, ATARI),
     "device run": ({"runner": "device", "backend": "jax"}, ATARI),
     "device run with 1,024 agents": ({"runner": "device", "backend": "jax", "agents": 1024}, ATARI),
     "device run with A3C": ({"runner": "device", "backend": "jax", "objective": "a3c"}, ATARI),

@@ -46,7 +46,7 @@ def test_rollouts_per_batch(min_batch, t_max, rollouts):
     ("fields", "steps"),
     [
         ({"agents": 24, "min_batch": 960}, 12 * (4 * 20 + 1)),  # 48 rollouts: 4 of each agent of one process
-        ({"agents": 24, "min_batch": 960, "serial": True}, 24 * (2 * 20 + 1)),
+        ({"agents": 24, "min_batch": 960, "runner": "serial"}, 24 * (2 * 20 + 1)),
         ({"agents": 24, "min_batch": 960, "steps": 5}, 12 * 21),
         ({"min_batch": 960, "steps": 5, "agents": 3, "t_max": 4}, 3 * 5),
     ],

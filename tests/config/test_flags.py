@@ -36,7 +36,7 @@ def test_every_field_is_a_flag():
         "env_args": "a=1",
         "network_args": "a=1",
         "objective_args": "epochs=4",
-        "serial": "false",
+        "normalize_returns": "false",
         "memory_limit": "1GiB",
     }
     for name, field in FIELDS.items():
@@ -50,11 +50,13 @@ def test_every_field_is_a_flag():
 
 def test_values():
     config, _ = parse(
-        *("--env", "CartPole-v1", "--steps", "8M", "--memory_limit=2GiB", "--serial", "--learning_rate", "1e-3"),
+        *("--env", "CartPole-v1", "--steps", "8M", "--memory_limit=2GiB", "--learning_rate", "1e-3"),
+        "--nonormalize_returns",
         *("--tasks", "vr, rp", "--task", "vr.weight=0.05,vr.discount=0.95", "--task_weight", "rp=2"),
         *("--env_args", "size=3,mode=hard,shape=[1,2],on=true", "--env_args", 'text="a,b=c"'),
     )
-    assert (config.env, config.steps, config.memory_limit, config.serial) == ("CartPole-v1", 8_000_000, 2**31, True)
+    assert (config.env, config.steps, config.memory_limit) == ("CartPole-v1", 8_000_000, 2**31)
+    assert config.normalize_returns is False
     assert config.learning_rate == 1e-3 and config.tasks == ("vr", "rp")
     assert config.task == {"vr": {"weight": 0.05, "discount": 0.95}, "rp": {"weight": 2}}
     assert config.env_args["size"] == 3 and config.env_args["mode"] == "hard" and config.env_args["on"] is True
@@ -90,7 +92,7 @@ def test_a_value_is_read_whole(text, value):
 def test_later_ones_win():
     assert parse("--agents=8", "--agents=4")[0].agents == 4
     assert parse("--env_args=a=1,b=2", "--env_args=a=3")[0].env_args == {"a": 3, "b": 2}
-    assert parse("--serial", "--noserial")[0].serial is False
+    assert parse("--normalize_returns", "--nonormalize_returns")[0].normalize_returns is False
 
 
 def test_precedence(tmp_path):
@@ -169,10 +171,10 @@ def test_the_configuration_of_deepmind_lab_is_also_one_of_the_vizdoom_maze():
         (["--tasks", "pc", "vr"], "unexpected argument 'vr'; if it is a task, write --tasks pc,vr"),
         (["--agents=x"], "flag --agents=x: 'x' is not a whole number"),
         (["--agents"], "Missing value for flag --agents"),
-        (["--serial=perhaps"], "true or false"),
-        (["--noserial=true"], "--noserial=true does not take an argument; leave out the value"),
-        (["--name", "true", "--serial", "true"], "unexpected argument 'true'; write --serial or --serial=true"),
-        (["--serial", "False"], "unexpected argument 'False'; write --noserial or --serial=false"),
+        (["--normalize_returns=perhaps"], "true or false"),
+        (["--nonormalize_returns=true"], "--nonormalize_returns=true does not take an argument; leave out the value"),
+        (["--normalize_returns", "true"], "argument 'true'; write --normalize_returns or --normalize_returns=true"),
+        (["--normalize_returns", "False"], "'False'; write --nonormalize_returns or --normalize_returns=false"),
         (["--seed", "1", "true"], "unexpected argument 'true'; give values as --flag value"),
         (["--tasks", "pc,", "vr,", "rp"], "unexpected argument 'vr,'; write no space after the comma"),
         (["--layout=nchv"], f"{MEAN} nchw?"),

@@ -123,7 +123,7 @@ def test_resume_takes_what_does_not_define_the_run(tmp_path):
 def test_resume_refuses_what_defines_the_run(tmp_path):
     path = folders.prepare_run_dir(Config(logdir=str(tmp_path), name="a"))
     others = {"env": "CartPole-v1", "tasks": ("vr",), "hidden": 64, "network": "large", "frame_stack": 1, "seed": 2}
-    others |= {"optimizer": "rmsprop", "discount": 0.123, "serial": True, "name": "b", "env_args": {"a": 1}}
+    others |= {"optimizer": "rmsprop", "discount": 0.123, "name": "b", "env_args": {"a": 1}}
     others |= {"objective": "a3c", "runner": "device", "init": "b", "precision": "bfloat16"}
     for name, value in others.items():
         with pytest.raises(ConfigError, match=f"cannot change {name} "):
@@ -154,17 +154,17 @@ def test_of_the_tasks_only_weights_may_change(tmp_path):
 
 def test_saved_values_that_lose_their_effect_are_kept(tmp_path):
     """Only what is given with the resumption has to have an effect."""
-    saved = Config(logdir=str(tmp_path), name="a", nodes=2, quorum=1.0, reducers=3, sync="off", warmup=10)
-    saved = dataclasses.replace(saved, eval_steps=100, eval_episodes=3)
+    saved = Config(logdir=str(tmp_path), name="a", runner="cluster", nodes=2, quorum=1.0, reducers=3, warmup=10)
+    saved = dataclasses.replace(saved, sync="off", eval_steps=100, eval_episodes=3)
     path = folders.prepare_run_dir(saved)
-    resumed = folders.resume_config(path, {"nodes": 1, "eval_steps": 0})
-    assert (resumed.nodes, resumed.quorum, resumed.reducers, resumed.eval_episodes) == (1, 1.0, 3, 3)
+    resumed = folders.resume_config(path, {"runner": "parallel", "eval_steps": 0})
+    assert (resumed.nodes, resumed.quorum, resumed.reducers, resumed.eval_episodes) == (2, 1.0, 3, 3)
     check(resumed, ())
-    with pytest.raises(ConfigError, match="quorum has no effect on one node"):
-        folders.resume_config(path, {"nodes": 1, "quorum": 0.5})
+    with pytest.raises(ConfigError, match="quorum has no effect in parallel runs"):
+        folders.resume_config(path, {"runner": "parallel", "quorum": 0.5})
     with pytest.raises(ConfigError, match="eval_episodes has no effect"):
         folders.resume_config(path, {"eval_steps": 0, "eval_episodes": 4})
-    with pytest.raises(ConfigError, match="quorum has no effect on one node"):
+    with pytest.raises(ConfigError, match="quorum has no effect in parallel runs"):
         check(Config(quorum=1.0))
 
 

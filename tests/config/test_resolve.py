@@ -14,11 +14,11 @@ KNOWN = Facts(is_image=True, image_key="rgb", emulator="own", cores=8, memory=2*
 RUNS = [
     {},
     {"objective": "a3c"},
-    {"serial": True},
+    {"runner": "serial"},
     {"runner": "device"},
     {"runner": "device", "objective": "a3c"},
     {"runner": "device", "objective": "dqn"},
-    {"cluster": "auto"},
+    {"runner": "cluster", "address": "auto"},
 ]
 
 
@@ -31,8 +31,8 @@ def test_a_run_has_a_value_of_the_right_type_for_all_that_has_an_effect_on_it(ru
     monkeypatch.setattr("gunreal.config.checks.is_installed", lambda name: True)
     config = resolved(Config(**run), KNOWN._replace(machines=2, weights=10**6))
     left = {name for name in AUTOMATIC if getattr(config, name) == AUTO}
-    without_effect = {"image_key", "min_batch", "nodes"} if config.runner == "device" else {"device_batches"}
-    assert left == without_effect | (set() if config.cluster else {"reducers"})
+    without_effect = {"image_key", "min_batch"} if config.runner == "device" else {"device_batches"}
+    assert left == without_effect | (set() if config.runner == "cluster" else {"nodes", "reducers"})
     check(as_given(config, Config(**run)))  # a new run with these settings may be started
     for name in set(AUTOMATIC) - left:
         value = getattr(config, name)
@@ -61,7 +61,7 @@ def test_settings_of_the_machine_are_chosen_again_unless_they_were_given():
     given = Config(threads=2)
     first = resolved(given, KNOWN)
     saved = as_given(first, given)
-    assert chosen(given, first) == {"emulator": "own", "memory_limit": 2**34, "layout": "nhwc", "nodes": 1}
+    assert chosen(given, first) == {"emulator": "own", "memory_limit": 2**34, "layout": "nhwc"}
     again = resolved(saved, Facts(emulator="ale", cores=64, memory=2**40, has_gpu=True))
     assert (again.threads, again.layout, again.memory_limit, again.emulator) == (2, "nchw", 2**40, "ale")
     same = {name for name in FIELDS if getattr(again, name) == getattr(first, name)}
@@ -71,7 +71,7 @@ def test_settings_of_the_machine_are_chosen_again_unless_they_were_given():
 
 @pytest.mark.parametrize(
     ("fields", "threads"),
-    [({}, 8), ({"objective": "a3c"}, 2), ({"objective": "a3c", "serial": True}, 8), ({"runner": "device"}, 8)],
+    [({}, 8), ({"objective": "a3c"}, 2), ({"objective": "a3c", "runner": "serial"}, 8), ({"runner": "device"}, 8)],
 )
 def test_threads(fields, threads):
     assert resolved(Config(**fields), Facts(cores=8)).threads == threads
@@ -109,7 +109,7 @@ def test_large_batches_of_device_runs_have_more_minibatches(flags, count):
     [(1, 64, 540_000, 1), (64, 4, 540_000, 1), (64, 64, 540_000, 8), (4, 64, 540_000, 4), (8, 8, 10**6, 2)],
 )
 def test_the_number_of_reducers_follows_the_traffic(machines, nodes, weights, reducers):
-    config = Config(cluster="auto", nodes=nodes)
+    config = Config(runner="cluster", address="auto", nodes=nodes)
     assert resolved(config, Facts(machines=machines, weights=weights)).reducers == reducers
 
 

@@ -57,10 +57,9 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"steps": 1.5}, "a whole number"),
         ({"steps": True}, "a whole number"),
         ({"seed": 2**31}, "at most 2147483647"),
-        ({"serial": 1}, "true or false"),
-        ({"serial": True, "predictors": 2}, "predictors must be 1"),
-        ({"serial": True, "trainers": 2}, "trainers must be 1"),
-        ({"serial": True, "scheduler": "queue"}, "scheduler must be off"),
+        ({"normalize_returns": 1}, "true or false"),
+        ({"runner": "serial", "predictors": 2}, "predictors has no effect in serial runs"),
+        ({"runner": "serial", "scheduler": "queue"}, "leave it out or use --runner parallel"),
         ({"checkpoint_minutes": 0}, "above 0"),
         ({"agents": 34}, "--agents 33 or --agents 35, or --agents_per_process 2"),
         ({"max_batch": 4}, "group size of 6 agents"),
@@ -91,9 +90,9 @@ def test_defaults_are_good_and_every_field_has_help():
             "ppo.overlap has no effect in device runs",
         ),
         ({"runner": "device", "min_batch": 40}, "min_batch has no effect in device runs"),
-        ({"serial": True, "env_timeout": 5}, "env_timeout has no effect in serial runs without evaluations"),
-        ({"device_spread": 5}, "device_spread has no effect outside of device runs"),
-        ({"node_timeout": 5.0}, "node_timeout has no effect on one node"),
+        ({"runner": "serial", "env_timeout": 5}, "env_timeout has no effect in serial runs without evaluations"),
+        ({"device_spread": 5}, "device_spread has no effect in parallel runs"),
+        ({"node_timeout": 5.0}, "node_timeout has no effect in parallel runs; leave it out or use --runner cluster"),
         (
             {"env": "CartPole-v1", "protocol": "v5"},
             "protocol has no effect on CartPole-v1; leave it out or choose an Atari",
@@ -111,7 +110,8 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"name": "a\0b"}, "--logdir"),
         ({"logdir": ""}, "give a folder"),
         ({"agents": 5000}, "processes take at most 4096; use --runner device"),
-        ({"device_batches": 2}, "no effect outside of device runs; leave it out or use --runner device"),
+        ({"runner": "cluster", "address": "local"}, "to train on this machine, set nodes only"),
+        ({"device_batches": 2}, "no effect in parallel runs; leave it out or use --runner device"),
         (DQN | {"objective_args": {"steps": 21}}, "dqn.steps 21 is above t_max 20; lower it, or raise t_max"),
         (DQN | {"t_max": 2, "device_batches": 1}, "dqn.steps 3 is above t_max 2; lower it, or raise t_max"),
         (
@@ -129,7 +129,7 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"tasks": ("there/mine:T",)}, "write mine:T, without a path and .py, and run the command in the folder there"),
         ({"env": f"{Path.cwd()}/mine.py:make"}, "mine.py:make' names a file; write mine:make, without a path and .py"),
         ({"runner": "device", "trainers": 2}, "no effect in device runs; leave it out or use --runner parallel"),
-        ({"runner": "device", "serial": True}, "no effect in device runs"),
+        ({"nodes": 2, "runner": "serial"}, "nodes has no effect in serial runs; leave it out or use --runner cluster"),
         ({"runner": "device", "devices": "two"}, "a number of at least 1, or all"),
         ({"runner": "device", "device_batches": 3}, "use --device_batches 2"),
         ({"runner": "device", "device_batches": 5}, "use --agents 25"),
@@ -146,12 +146,6 @@ def test_bad_values_are_named_with_their_fix(values, fix):
 def test_device_runs_name_the_package_that_they_need(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert error(runner="device") == 'device runs need JAX; install it with pip install "gunreal[device]"'
-
-
-def test_several_nodes_are_not_serial(monkeypatch):
-    monkeypatch.setattr("gunreal.config.checks.is_installed", lambda name: True)  # as if Ray were
-    assert "leave out serial, or leave out nodes and cluster" in error(nodes=2, serial=True)
-    assert "to train on this machine, set nodes only" in error(cluster="local")
 
 
 def test_a_suggested_number_of_agents_is_good():
@@ -172,7 +166,7 @@ FULL = Config(
     learning_rate=7e-4 / 3,
     epsilon=1e-300,
     steps=2**53 + 1,
-    serial=True,
+    runner="serial",
     name="ünicode name",
 )
 
@@ -250,7 +244,7 @@ def test_values_get_their_fields_types():
     changed = dataclasses.replace(given, steps=8e6)
     assert changed.steps == 8_000_000 and type(changed.steps) is int and changed.tasks == ("pc",)
     check(changed)
-    for wrong in ({"agents": 16.5}, {"agents": "many"}, {"serial": 1}, {"env": None}):
+    for wrong in ({"agents": 16.5}, {"agents": "many"}, {"normalize_returns": 1}, {"env": None}):
         with pytest.raises(ConfigError, match="but must be"):
             Config(**wrong)
 

@@ -56,7 +56,7 @@ def test_an_environment_that_ends_its_process_is_one_line(how, message, capfd, t
 
 def test_a_run_stays_in_its_folder_when_the_environment_leaves_it(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    run = train(config("Meddling", agents=2, steps=60, serial=True, name="one"), show=False)
+    run = train(config("Meddling", agents=2, steps=60, runner="serial", name="one"), show=False)
     os.chdir(tmp_path)
     assert run.path == tmp_path / "runs" / "one" and run.metrics[-1]["step"] >= 60
 
@@ -70,8 +70,8 @@ def test_one_that_may_be_opened_once_per_process():
     with pytest.raises(ConfigError, match="cannot be opened twice in one process; use --agents_per_process 1"):
         examine(config("Single"))
     assert examine(config("Single", agents_per_process=1))[0].num_actions == 2
-    with pytest.raises(ConfigError, match="in one process; leave out --serial, and use --agents_per_process 1"):
-        examine(config("Single", agents_per_process=1, serial=True))
+    with pytest.raises(ConfigError, match="in one process; use --runner parallel and --agents_per_process 1"):
+        examine(config("Single", agents_per_process=1, runner="serial"))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_only_names_of_the_module_are_suggested(monkeypatch):
 
 
 def test_a_serial_run_whose_environment_fails_is_one_line_and_keeps_its_weights(capsys, tmp_path):
-    flags = ["--serial", "--agents", "2", "--steps", "5000", "--logdir", str(tmp_path), "--name", "x"]
+    flags = ["--runner", "serial", "--agents", "2", "--steps", "5000", "--logdir", str(tmp_path), "--name", "x"]
     code = main(["train", "--env", "side_effects:Breaking", "--env_args", "at=700", *flags])
     err = capsys.readouterr().err
     assert code == 1 and "Traceback" not in err
@@ -163,10 +163,10 @@ def test_one_that_opens_no_more_is_one_line():
 def test_an_environment_with_software_opengl_is_refused_where_tensorflow_would_crash(monkeypatch):
     """The process with the environment reports whether LLVM has been loaded there, as by Mesa."""
     monkeypatch.setattr("gunreal.envs.apart.Host.call", lambda self, function, config: (look(config), True))
-    with pytest.raises(ConfigError, match="leave out --serial, or use --backend jax"):
-        examine(config("Plain", serial=True))
+    with pytest.raises(ConfigError, match="use --runner parallel, or --backend jax"):
+        examine(config("Plain", runner="serial"))
     assert examine(config("Plain"))[0].num_actions == 2
-    assert examine(config("Plain", serial=True, backend="jax"))[0].num_actions == 2
+    assert examine(config("Plain", runner="serial", backend="jax"))[0].num_actions == 2
 
 
 def test_no_process_is_left_behind():

@@ -277,7 +277,7 @@ def test_the_papers_configurations(lab, level):
 
 
 @both
-@pytest.mark.parametrize("flags", [("--serial",), ("--agents_per_process", 2)], ids=["serial", "parallel"])
+@pytest.mark.parametrize("flags", [("--runner", "serial"), ("--agents_per_process", 2)], ids=["serial", "parallel"])
 def test_training(lab, tmp_path, monkeypatch, flags):
     """The server and the agents' processes import the module by themselves."""
     if lab is dmlab_standin:

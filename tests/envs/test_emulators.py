@@ -23,8 +23,8 @@ for emulator in ("ale", "own"):
     config = gunreal.Config(name=emulator, emulator=emulator, **eval(sys.argv[1]))
     gunreal.train(config, show=False)
 """
-RUN = {"env": "ALE/Breakout-v5", "tasks": ("pc", "vr", "rp"), "agents": 3, "serial": True, "steps": 200, "hidden": 32,
-       "min_batch": 40, "replay_size": 100, "metrics_seconds": 1000.0}  # fmt: skip
+RUN = {"env": "ALE/Breakout-v5", "tasks": ("pc", "vr", "rp"), "agents": 3, "runner": "serial", "steps": 200,
+       "hidden": 32, "min_batch": 40, "replay_size": 100, "metrics_seconds": 1000.0}  # fmt: skip
 
 
 def episodes(config, steps, extra=()):

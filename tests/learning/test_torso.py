@@ -153,7 +153,7 @@ def test_training_sees_what_acting_saw(tmp_path, monkeypatch):
 
     monkeypatch.setattr(trainer.Trainer, "work", compare)
     config = Config(env="gunreal/Catch-v0", network="lstm", hidden=UNITS, agents=6, min_batch=40)
-    gunreal.train(dataclasses.replace(config, serial=True, steps=600, logdir=str(tmp_path)), show=False)
+    gunreal.train(dataclasses.replace(config, runner="serial", steps=600, logdir=str(tmp_path)), show=False)
     assert len(ratios) >= 10
     np.testing.assert_allclose(ratios, 0, atol=1e-5)
 

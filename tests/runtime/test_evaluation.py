@@ -21,6 +21,7 @@ from gunreal.config.process import python, told
 from gunreal.config.schema import Config
 from gunreal.records.tensorboard import tag
 from gunreal.runtime import evaluation
+from gunreal.runtime.base import Status
 from gunreal.runtime.evaluation import KEYS, Evaluation
 
 PLAYS = "print('noise'); os.write(scores, b'[1.5, 0.5, 9.0]'); print('bye')"
@@ -40,16 +41,10 @@ def make(tmp_path, monkeypatch):
         if evaluated:
             (tmp_path / "metrics.jsonl").write_text(json.dumps({"step": step, "eval_step": evaluated}) + "\n")
         monkeypatch.setattr(evaluation, "_BOOT", boot(program))
-        system = SimpleNamespace(
-            config=Config(**options),
-            run_dir=tmp_path,
-            metrics=SimpleNamespace(step=step),
-            state=dict,
-            in_haste=False,
-            drain_episodes=lambda: None,
-        )
-        made.append(Evaluation(system))
-        return made[-1], system
+        status = Status(Config(**options), SimpleNamespace(step=step), None)
+        runner = SimpleNamespace(status=status, state=dict, drain_episodes=lambda: None)
+        made.append(Evaluation(runner, tmp_path))
+        return made[-1], runner
 
     yield make
     for one in made:
@@ -64,26 +59,26 @@ def make(tmp_path, monkeypatch):
     ],
 )
 def test_it_is_due_at_multiples_of_its_steps(make, evaluated, steps, expected):
-    one, system = make(step=250, eval_steps=100, evaluated=evaluated)
+    one, runner = make(step=250, eval_steps=100, evaluated=evaluated)
     for step in steps:
-        system.metrics.step = step
+        runner.status.metrics.step = step
         one.finish()
     assert [one.take()["eval_step"] for _ in range(one.left())] == expected
 
 
 def test_its_step_counts_what_a_device_run_has_not_read_yet(make):
-    one, system = make(step=20, eval_steps=10)
-    system.metrics.step = 30
-    system.drain_episodes = lambda: setattr(system.metrics, "step", 38)
+    one, runner = make(step=20, eval_steps=10)
+    runner.status.metrics.step = 30
+    runner.drain_episodes = lambda: setattr(runner.status.metrics, "step", 38)
     one.finish()
     assert one.take()["eval_step"] == 38
 
 
 def test_it_is_due_by_time_once_there_are_steps(make, monkeypatch):
-    one, system = make(step=250, eval_minutes=2.0, evaluated=250)  # resumed at 250
+    one, runner = make(step=250, eval_minutes=2.0, evaluated=250)  # resumed at 250
     now = evaluation.time.monotonic()
     found = []
-    for seconds, system.metrics.step in ((130, 250), (100, 251), (130, 251)):
+    for seconds, runner.status.metrics.step in ((130, 250), (100, 251), (130, 251)):
         monkeypatch.setattr(evaluation.time, "monotonic", lambda seconds=seconds: now + seconds)
         one.finish()
         found.append(one.left())
@@ -92,20 +87,20 @@ def test_it_is_due_by_time_once_there_are_steps(make, monkeypatch):
 
 def test_the_wait_ends_after_evaluations_that_take_longer_than_their_interval(make):
     """The next one is due by then, but there are no new weights."""
-    one, system = make(eval_minutes=1e-12)
-    for system.metrics.step in (10, 11):
+    one, runner = make(eval_minutes=1e-12)
+    for runner.status.metrics.step in (10, 11):
         one.finish()
     assert [one.take()["eval_step"] for _ in range(one.left())] == [10, 11]
 
 
 def test_each_result_is_in_one_line(make):
     """Also that of an evaluation that is still running at the end of a run, after which another one is due."""
-    one, system = make(eval_steps=10)
+    one, runner = make(eval_steps=10)
     assert one.take() == dict.fromkeys(KEYS)
-    system.metrics.step = 10
+    runner.status.metrics.step = 10
     one.tick()
     one._popen.wait()
-    system.metrics.step = 20
+    runner.status.metrics.step = 20
     one.finish()
     assert one.left() == 2
     for step in (10, 20):
@@ -122,8 +117,8 @@ def test_each_result_is_in_one_line(make):
     ],
 )
 def test_a_failure_is_one_line_and_the_run_goes_on(make, capfd, program, reason):
-    one, system = make(program, eval_steps=10)
-    system.metrics.step = 10
+    one, runner = make(program, eval_steps=10)
+    runner.status.metrics.step = 10
     one.finish()
     assert capfd.readouterr().err.endswith(f"gunreal: the evaluation at step 10 failed: {reason}\n")
     assert one.take() == dict.fromkeys(KEYS)
@@ -131,7 +126,7 @@ def test_a_failure_is_one_line_and_the_run_goes_on(make, capfd, program, reason)
 
 @pytest.mark.parametrize("collected", [True, False])
 def test_a_process_that_dies_before_it_has_read_anything(make, monkeypatch, tmp_path, capfd, collected):
-    one, system = make(eval_steps=10)
+    one, runner = make(eval_steps=10)
     use_dead_python(tmp_path, monkeypatch)
     monkeypatch.setattr(sys, "path", sys.path[:1])  # so little that closing its input tries again to write it
     start = one._process
@@ -142,7 +137,7 @@ def test_a_process_that_dies_before_it_has_read_anything(make, monkeypatch, tmp_
         return process
 
     monkeypatch.setattr(one, "_process", dead)
-    system.metrics.step = 10
+    runner.status.metrics.step = 10
     one.tick()
     if collected:
         one.finish()
@@ -154,14 +149,14 @@ def test_a_process_that_cannot_be_started_does_not_end_the_run(make, monkeypatch
     def full(*_, **__):
         raise OSError(12, os.strerror(12))
 
-    one, system = make(eval_steps=10)
-    system.metrics.step = 10
+    one, runner = make(eval_steps=10)
+    runner.status.metrics.step = 10
     with monkeypatch.context() as patch:
         patch.setattr(subprocess, "Popen", full)
         one.tick()
     err = capfd.readouterr().err
     assert err.startswith("gunreal: no evaluation at step 10: ") and "Cannot allocate" in err and err.count("\n") == 1
-    system.metrics.step = 20
+    runner.status.metrics.step = 20
     one.finish()
     assert one.take()["eval_score_mean"] == 1.5
 
@@ -171,8 +166,8 @@ LEAVES_A_PROCESS = "import subprocess, time; print(subprocess.Popen(['sleep', '6
 
 @pytest.mark.parametrize("ends", [PLAYS, "sys.exit(3)", "time.sleep(600)"])
 def test_what_environments_have_started_ends_with_it(make, ends):
-    one, system = make(f"{LEAVES_A_PROCESS}; {ends}", eval_steps=10)
-    system.metrics.step = 10
+    one, runner = make(f"{LEAVES_A_PROCESS}; {ends}", eval_steps=10)
+    runner.status.metrics.step = 10
     one.tick()
     wait_until(lambda: evaluation._end(one._errors).endswith("\n"))
     started = int(evaluation._end(one._errors))
@@ -183,8 +178,8 @@ def test_what_environments_have_started_ends_with_it(make, ends):
 
 
 def test_a_signal_ends_the_wait_and_nothing_is_left(make, tmp_path):
-    one, system = make("import time; time.sleep(600)", eval_steps=10)
-    system.metrics.step, system.in_haste = 10, True
+    one, runner = make("import time; time.sleep(600)", eval_steps=10)
+    runner.status.metrics.step, runner.status.in_haste = 10, True
     one.finish()
     pid = one._popen.pid
     one.close()
@@ -199,7 +194,7 @@ def clock(monkeypatch):
     return clock
 
 
-def expect_end(one, system, clock, capfd, seconds, fix="raise --env_timeout if its environment is that slow"):
+def expect_end(one, runner, clock, capfd, seconds, fix="raise --env_timeout if its environment is that slow"):
     """The process is killed when it is silent for longer than that, and the next evaluation is as any other."""
     pid = one._popen.pid
     clock.now += seconds
@@ -211,24 +206,24 @@ def expect_end(one, system, clock, capfd, seconds, fix="raise --env_timeout if i
     error = f"gunreal: the evaluation at step 10 failed: no step within {seconds:g} s; {fix}\n"
     assert capfd.readouterr().err == error and one.left() == 0
     evaluation._BOOT = boot(PLAYS)
-    system.metrics.step = 20
+    runner.status.metrics.step = 20
     one.finish()
     assert one.take()["eval_score_mean"] == 1.5
 
 
 def test_a_process_that_takes_no_first_step_is_killed(make, clock, capfd):
-    one, system = make("import time; time.sleep(600)", eval_steps=10, env_timeout=30.0, runner="device")
-    system.metrics.step = 10
+    one, runner = make("import time; time.sleep(600)", eval_steps=10, env_timeout=30.0, runner="device")
+    runner.status.metrics.step = 10
     one.tick()
-    fix = f"to see where it hangs, run gunreal evaluate {system.run_dir}"
-    expect_end(one, system, clock, capfd, 30 + evaluation._STARTING, fix)
+    fix = f"to see where it hangs, run gunreal evaluate {one._run_dir}"
+    expect_end(one, runner, clock, capfd, 30 + evaluation._STARTING, fix)
 
 
 def test_a_process_that_takes_no_further_step_is_killed(make, clock, capfd):
     """Each step gives it new time."""
     steps = "[(sys.stdin.buffer.read(1), os.utime(alive, (step, step))) for step in (1, 2)]"
-    one, system = make(f"import time; {steps}; time.sleep(600)", eval_steps=10, env_timeout=30.0)
-    system.metrics.step = 10
+    one, runner = make(f"import time; {steps}; time.sleep(600)", eval_steps=10, env_timeout=30.0)
+    runner.status.metrics.step = 10
     one.tick()
     for seconds in (evaluation._STARTING, 30 + evaluation._STARVED):
         clock.now += seconds
@@ -238,15 +233,15 @@ def test_a_process_that_takes_no_further_step_is_killed(make, clock, capfd):
         wait_until(lambda before=before: one._sign() != before)
         one.tick()
         assert one._popen
-    expect_end(one, system, clock, capfd, 30 + evaluation._STARVED)
+    expect_end(one, runner, clock, capfd, 30 + evaluation._STARVED)
 
 
 def test_the_process_ends_with_the_server(make):
     """The one that plays: with its own boot, and a run whose loading waits."""
-    one, system = make(eval_steps=10)
+    one, runner = make(eval_steps=10)
     waits = "import time\nfrom gunreal.runtime import playing\nplaying.on_this_machine = lambda _: time.sleep(600)\n"
     evaluation._BOOT = waits + "playing.folders.saved_config = lambda _: None\n" + BOOT
-    system.metrics.step = 10
+    runner.status.metrics.step = 10
     one.tick()
     one._popen.stdin.close()
     wait_until(lambda: one._popen.poll() is not None)

@@ -86,8 +86,8 @@ def test_a_failing_task_ends_a_parallel_run(folder):
 @pytest.mark.parametrize("task", LINES)
 def test_a_failing_task_ends_a_serial_run(folder, capfd, task):
     """Before the first update, whose compilation takes long."""
-    flags = ("--env", "CartPole-v1", "--tasks", f"failing:{task}", "--serial", "--logdir", folder, "--name", "run")
-    flags = (*flags, "--min_batch", 1000)
+    flags = ("--env", "CartPole-v1", "--tasks", f"failing:{task}", "--runner", "serial", "--logdir", folder)
+    flags = (*flags, "--name", "run", "--min_batch", 1000)
     assert main(["train", *map(str, (*flags, *SMALL))]) == 1
     lines = capfd.readouterr().err.splitlines()  # with those of XLA, if this process loads it
     assert [line for line in lines if line[:2] not in ("I0", "W0")] == [f"gunreal: {LINES[task].format(folder=folder)}"]

@@ -119,13 +119,11 @@ def test_the_scheduler_goes_on_unless_a_number_is_given(saved, counts):
     found = {"kind": options["scheduler"], "counts": [7, 3, 2], "state": state}
     run = make_run(resumed=SimpleNamespace(extra={"config": options, "scheduler": found}), scheduler="queue")
     assert run.counts == counts and (run._steering.policy.ceiling is not None) == (not saved)
-    written = {}
-    run.system.save = written.update
-    run.save()
-    assert written["scheduler"] == {"kind": "queue", "counts": counts, "state": run._steering.policy.get_state()}
+    kept = {"kind": "queue", "counts": counts, "state": run._steering.policy.get_state()}
+    assert run.contents().extra["scheduler"] == kept
 
 
-def test_removed_agents_return_their_memory(tmp_path, monkeypatch):
+def test_removed_agents_return_their_memory(monkeypatch):
     """Three of four processes go: so do their replay rings and what they had for themselves."""
     rollup = ram._rollup
 
@@ -139,7 +137,7 @@ def test_removed_agents_return_their_memory(tmp_path, monkeypatch):
     )
     spec, tasks, _, config = prepare(config)
     config = on_this_machine(config)
-    system = System(config, spec, tasks, tmp_path, None)
+    system = System(config, spec, tasks, None)
     seen = {}
 
     def tick():
@@ -159,7 +157,6 @@ def test_removed_agents_return_their_memory(tmp_path, monkeypatch):
         run = ParallelRunner(system)
         run.run(tick)
     finally:
-        system.writer.close()
         system.close()
     assert seen["rings"] > 40 * MIB
     # What processes share, Python's own files, counts for fewer when some go: not all of "own" comes back.

@@ -51,7 +51,7 @@ def test_a_run_without_metrics_starts_again(tmp_path):
     assert resuming.start(Config(), tmp_path) is None
 
 
-@pytest.mark.parametrize(("fields", "kind"), [({"serial": True}, "serial"), ({"runner": "device"}, "device")])
+@pytest.mark.parametrize(("fields", "kind"), [({"runner": "serial"}, "serial"), ({"runner": "device"}, "device")])
 def test_a_checkpoint_from_the_hub_has_no_agents_to_resume(tmp_path, fields, kind):
     config, run_dir = Config(**fields), tmp_path / "a run"
     path = checkpoint.save(run_dir, 10, {"weights/policy/bias": np.zeros(2)}, {"config": dataclasses.asdict(config)})
@@ -70,8 +70,8 @@ def test_a_checkpoint_from_the_hub_has_no_agents_to_resume(tmp_path, fields, kin
         ({"steps": 16}, None, False),
         ({"steps": 115}, 100, True),
         ({"steps": 116}, 100, False),
-        ({"steps": 15, "serial": True}, None, True),
-        ({"steps": 105, "serial": True}, 100, False),  # it goes on with the rollouts that it had begun
+        ({"steps": 15, "runner": "serial"}, None, True),
+        ({"steps": 105, "runner": "serial"}, 100, False),  # it goes on with the rollouts that it had begun
         ({"steps": 1, "runner": "device"}, None, False),
     ],
 )
@@ -87,7 +87,7 @@ def test_a_run_without_an_update_is_warned_about(capsys, fields, resumed_at, war
 @pytest.mark.parametrize(("steps", "updates"), [(15, 0), (16, 1)])
 def test_the_number_of_steps_without_an_update_is_exact(tmp_path, capfd, steps, updates):
     options = {"env": "CartPole-v1", "objective": "a3c", "agents": 3, "t_max": 4, "min_batch": 12, "hidden": 4}
-    config = Config(**options, serial=True, steps=steps, logdir=str(tmp_path))
+    config = Config(**options, runner="serial", steps=steps, logdir=str(tmp_path))
     run = gunreal.train(config, show=False)
     assert run.metrics[-1]["updates"] == updates
     assert ("too few to learn from" in capfd.readouterr().err) == (not updates)

@@ -34,7 +34,7 @@ RunMetrics.acted = acted_and_stopped
 gunreal.train(gunreal.Config(name="stopped", **config), show=False)
 """
 
-COMMON = {"serial": True, "metrics_seconds": 1000.0, "hidden": 32, "min_batch": 40, "replay_size": 100}
+COMMON = {"runner": "serial", "metrics_seconds": 1000.0, "hidden": 32, "min_batch": 40, "replay_size": 100}
 CARTPOLE = COMMON | {"env": "CartPole-v1", "tasks": ("vr", "rp"), "agents": 6, "agents_per_process": 3, "t_max": 7}
 BREAKOUT = COMMON | {"env": "ALE/Breakout-v5", "tasks": ("pc", "vr", "rp"), "agents": 3}
 
@@ -72,7 +72,7 @@ def test_same_seed_same_weights_stopped_or_not(tmp_path, config, stop_at):
 
 def test_a_small_budget_can_be_raised(tmp_path):
     """A batch of a small budget is smaller, and so is the number of rollouts that may wait for it."""
-    config = Config(env="gunreal/Catch-v0", serial=True, agents=4, t_max=5, min_batch=80, hidden=16, steps=60)
+    config = Config(env="gunreal/Catch-v0", runner="serial", agents=4, t_max=5, min_batch=80, hidden=16, steps=60)
     run = gunreal.train(dataclasses.replace(config, logdir=str(tmp_path), name="run"), show=False)
     assert run.metrics[-1]["updates"] == 0
     lines: list[dict] = []
@@ -83,7 +83,7 @@ def test_a_small_budget_can_be_raised(tmp_path):
 
 def test_a_failed_run_keeps_its_weights(tmp_path):
     """A serial run that fails in mid-round keeps its last whole checkpoint. Here it has none, and saves its weights."""
-    flags = ("--env", "scripted_env:Failing-v0", "--serial", "--agents", 2, "--hidden", 16, "--min_batch", 20)
+    flags = ("--env", "scripted_env:Failing-v0", "--runner", "serial", "--agents", 2, "--hidden", 16, "--min_batch", 20)
     flags = (*flags, "--metrics_seconds", 1000)  # with whose first line the first checkpoint comes
     marks = f'how="raise",at=200,times=9,marks="{tmp_path}"'
     with Training(tmp_path, *flags, "--env_args", marks) as run:

@@ -26,21 +26,20 @@ def test_without_tasks_rings_hold_the_rollouts_only():
     assert made.agents == 12 and 0.8 * frames < made.nbytes() < frames
 
 
-def make_system(folder, resumed=None, **options):
+def make_system(resumed=None, **options):
     options = {"tasks": ("vr", "rp"), "agents": 2, "agents_per_process": 2, "hidden": 8, "steps": 100} | options
     spec, tasks, _, config = prepare(Config(env="CartPole-v1", **options))
-    return System(on_this_machine(config), spec, tasks, folder, resumed)
+    return System(on_this_machine(config), spec, tasks, resumed)
 
 
 @pytest.fixture
-def make(tmp_path):
-    """Makes systems in the test's folder, which are closed in the end."""
+def make():
+    """Makes systems, which are closed in the end."""
     with contextlib.ExitStack() as last:
 
         def make(resumed=None, **options):
-            system = make_system(tmp_path, resumed, **options)
+            system = make_system(resumed, **options)
             last.callback(system.close)
-            last.callback(system.writer.close)
             return system
 
         yield make
@@ -49,22 +48,6 @@ def make(tmp_path):
 @pytest.fixture
 def system(make):
     return make()
-
-
-def test_stop_keeps_the_first_reason(system):
-    assert system.stopped_by == ""
-    system.stop("SIGTERM")
-    system.fail(ZeroDivisionError("one"))
-    system.fail(KeyError("two"))
-    assert system.stopped_by == "SIGTERM" and isinstance(system.failure, ZeroDivisionError)
-
-
-def test_as_many_checkpoints_are_kept_as_asked(make, tmp_path):
-    system = make(keep_checkpoints=2)
-    for _ in range(4):
-        system.metrics.acted(10)
-        system.save()
-    assert sorted(path.name[-6:] for path in (tmp_path / "checkpoints").iterdir()) == ["30.npz", "40.npz"]
 
 
 def test_warming_up_compiles_all_updates_and_changes_nothing(make):
@@ -108,11 +91,11 @@ def test_the_budget_ends_the_run(system):
     assert line["memory_limit"] == system.memory_limit > 10**9
 
 
-@pytest.mark.parametrize("serial", [False, True])
-def test_waits_are_of_the_members_that_are_there(make, monkeypatch, serial):
+@pytest.mark.parametrize("runner", ["parallel", "serial"])
+def test_waits_are_of_the_members_that_are_there(make, monkeypatch, runner):
     now = [0.0]
     monkeypatch.setattr(waits.time, "monotonic", lambda: now[0])
-    system = make(serial=serial)
+    system = make(runner=runner)
     members = [Member(system.pool.next_process(), system.layout) for _ in range(2)]
     for member in members:
         system.pool.add(member)
@@ -122,7 +105,7 @@ def test_waits_are_of_the_members_that_are_there(make, monkeypatch, serial):
         now[0] += seconds
         member.segment.waits.end(0)
     system.pool.remove(1).close()
-    in_lockstep_nobody_waits = None if serial else 250.0
+    in_lockstep_nobody_waits = None if runner == "serial" else 250.0
     assert system.metrics.snapshot(*system.gauges(4, 1, 1, 0))["wait_ms"] == in_lockstep_nobody_waits
     assert system.metrics.snapshot(*system.gauges(4, 1, 1, 0))["wait_ms"] is None
 
@@ -169,43 +152,20 @@ def test_a_checkpoint_that_does_not_fit_is_one_line(system, make, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("reason", "serial", "updates"), [("SIGINT", False, 0), ("SIGINT", True, 9), ("steps", False, 9)]
+    ("reason", "runner", "updates"), [("SIGINT", "parallel", 0), ("SIGINT", "serial", 9), ("steps", "parallel", 9)]
 )
-def test_a_signal_ends_the_updates_of_a_batch(make, reason, serial, updates):
+def test_a_signal_ends_the_updates_of_a_batch(make, reason, runner, updates):
     """A serial run finishes them, because it goes on exactly."""
-    system = make(serial=serial, tasks=())
+    system = make(runner=runner, tasks=())
     system.stop(reason)
     with contextlib.closing(Member(0, system.layout)) as blank:
         system.trainer.work(system.batcher.gather([(blank, i % 2, 0) for i in range(system.batcher.rollouts)]))
     assert system.metrics.snapshot({}, {})["updates"] == updates
 
 
-def test_trackers_are_closed_when_nothing_else_is_left(tmp_path, monkeypatch):
-    """They may wait for their network. Nothing that goes wrong before leaves them open."""
-    system, left = make_system(tmp_path), []
-    system.pool.add(Member(system.pool.next_process(), system.layout))
-    with monkeypatch.context() as patch:
-        patch.setattr(system.writer, "close", lambda: left.append(len(system.pool.members())))
-        patch.setattr(system.rollouts, "close", lambda: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            system.close()
-    assert left == [0]
-    system.rollouts.close(), system.episodes.close()
-
-
-def test_a_full_disk_is_reported(system, monkeypatch, capsys):
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(checkpoint, "save", full)
-    system.save()
-    err = capsys.readouterr().err
-    assert err.startswith("gunreal: no checkpoint at step 0: ") and "free some space" in err and err.count("\n") == 1
-
-
-def test_close_leaves_nothing(tmp_path):
+def test_close_leaves_nothing():
     before = open_files()
-    system = make_system(tmp_path)
+    system = make_system()
     left = []
 
     class Leaving(Member):
@@ -219,7 +179,6 @@ def test_close_leaves_nothing(tmp_path):
 
     for _ in range(2):
         system.pool.add(Leaving(system.pool.next_process(), system.layout))
-    system.writer.close()
     system.close()
     assert left[:2] == [("leave", 0), ("leave", 1)]  # all are told before the first is waited for
     assert ("close", 1) in left and system.pool.members() == []

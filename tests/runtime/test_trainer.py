@@ -61,7 +61,7 @@ def trained(bench, learner, **options):
     """What the trainer reports after the first batch of a run."""
     metrics = RunMetrics()
     bench.start().step(5, train=False)
-    config = dataclasses.replace(bench.config, serial=False)  # a serial run holds no weights, as nothing acts meanwhile
+    config = dataclasses.replace(bench.config, runner="parallel")  # a serial run holds no weights
     Trainer(learner, config, metrics, {"base": config.t_max}, **options).work(bench.batcher.next(0))
     return metrics.snapshot({}, {})
 

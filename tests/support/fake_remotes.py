@@ -71,5 +71,6 @@ def make_run(memory_limit=100_000 * MIB, resumed=None, **options):
         stopped_by="",
         warm_up=lambda: None,
         drain_episodes=lambda: None,
+        learner=SimpleNamespace(get_state=dict),
     )
     return ParallelRunner(system)

@@ -58,4 +58,4 @@ def look(found, clock, seconds=1):
 
 def make(*hosts, **fields):
     engine = Engine(*hosts)
-    return engine, Fleet(engine, Config(**fields), SPEC, 0, Quick)
+    return engine, Fleet(engine, Config(runner="cluster", **fields), SPEC, 0, Quick)

@@ -118,7 +118,7 @@ class Bench:
     """
 
     def __init__(self, script="---T", tasks=(), members=1, agents=2, stack=2, **options):
-        defaults = {"t_max": 4, "min_batch": 8, "replay_size": 40, "discount": 0.5, "serial": True}
+        defaults = {"t_max": 4, "min_batch": 8, "replay_size": 40, "discount": 0.5, "runner": "serial"}
         defaults |= {"objective": "a3c", "reward_clip": 1.0}
         if options.get("objective", "a3c") == "a3c":
             defaults |= {"objective_args": {"correction": "epsilon"}}

@@ -17,7 +17,7 @@ def short_run(folder: Path, name: str, steps: int, **options: Any) -> gunreal.Ru
     """A serial run of a small network on Catch."""
     config = gunreal.Config(
         env="gunreal/Catch-v0",
-        serial=True,
+        runner="serial",
         agents=4,
         steps=steps,
         min_batch=40,

@@ -125,7 +125,7 @@ def test_it_is_learned_from_an_environment_that_gives_depth(tmp_path):
         env="scripted_env:Walls-v0",
         tasks=("depth",),
         task={"depth": {"weight": 1.0}},
-        serial=True,
+        runner="serial",
         agents=8,
         steps=2000,
         min_batch=40,

@@ -14,7 +14,7 @@ BAD = {  # the words after a command, and what the line has to say
     "benchmark": [
         ("--env gunreal/Catsh-v0", "unknown environment 'gunreal/Catsh-v0'"),
         ("--agnets 3", f"unknown flag --agnets; {MEAN} --agents?"),
-        ("--runner device", "only agent processes on one machine can be measured here; leave out --runner"),
+        ("--runner device", "only the parallel runner can be measured here; leave out --runner"),
         ("--seconds 0", "--seconds is 0, but must be positive"),
         ("--seconds soon", "argument --seconds: invalid float value: 'soon'"),
         ("--json", "argument --json: expected one argument"),
@@ -24,7 +24,7 @@ BAD = {  # the words after a command, and what the line has to say
         ("--json nowhere/x.json", "can't write nowhere/x.json; choose a file"),
         ("--json folder", "can't write folder"),
         ("--png summary.jpg", "--png summary.jpg: the name must end with .png"),
-        ("--serial", "--serial and --scheduler can't be measured here"),
+        ("--scheduler queue", "--scheduler can't be measured here"),
         ("--resume x", "run 'x' not found"),
         ("--task_sets pc,pc --env gunreal/Catch-v0", "task pc is named twice"),
         ("rates", "unexpected argument 'rates'"),
@@ -116,14 +116,13 @@ BAD = {  # the words after a command, and what the line has to say
     ],
     "soak": [
         ("--minutes 0", "must be positive"),
-        ("--serial", "agent processes"),
         ("--runner device", "leave out --runner"),
         ("--json nowhere/soak.json", "can't write nowhere/soak.json"),
     ],
     "startup": [
         ("--repeats 0", "--repeats is 0"),
         ("--env None-v0", "unknown environment"),
-        ("--runner device", "only agent processes on one machine"),
+        ("--runner device", "only the parallel runner can be measured"),
     ],
     "task_gradients": [
         ("nothing", "run 'nothing' not found"),

@@ -17,7 +17,6 @@ from typing import Any
 
 from gunreal.config import flags
 from gunreal.config.arguments import Arguments
-from gunreal.config.derived import is_cluster, is_device
 from gunreal.config.schema import Config, ConfigError
 from gunreal.config.units import parse_count
 
@@ -68,9 +67,8 @@ def check_writable(*files: Path | None) -> None:
 
 def check_processes(config: Config) -> None:
     """Raises ConfigError unless a run has its agents and its learner in processes of this machine."""
-    if is_device(config) or is_cluster(config):
-        fix = "leave out --runner, --nodes and --cluster"
-        raise ConfigError(f"only agent processes on one machine can be measured here; {fix}")
+    if config.runner != "parallel":
+        raise ConfigError("only the parallel runner can be measured here; leave out --runner")
 
 
 def with_task_share(configs: Mapping[str, Config]) -> dict[str, Config]:

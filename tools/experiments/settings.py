@@ -11,7 +11,6 @@ from common.command_line import with_task_share
 
 from experiments.table import TASKS, Experiment
 from gunreal.config import flags
-from gunreal.config.derived import is_device
 from gunreal.config.schema import Config, ConfigError, close_match
 
 _NO_TASK = "-"
@@ -61,7 +60,8 @@ def configs(experiment: Experiment, extra: Sequence[str], env: str, logdir: str)
 
 def with_backend(config: Config, given: Collection[str]) -> Config:
     """Returns the configuration that a run saves, which has the backend jax on devices unless another one is given."""
-    return dataclasses.replace(config, backend="jax") if is_device(config) and "backend" not in given else config
+    on_jax = config.runner == "device" and "backend" not in given
+    return dataclasses.replace(config, backend="jax") if on_jax else config
 
 
 def _check_extra(name: str, chosen: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]) -> None:

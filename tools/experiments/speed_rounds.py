@@ -37,8 +37,8 @@ def plan(
     """
     wanted = settings.configs(experiment, extra, env, logdir)
     for config in wanted.values():
-        if config.serial or config.scheduler != "off":
-            raise ConfigError("--serial and --scheduler can't be measured here; leave them out, or set --scheduler off")
+        if config.scheduler != "off":
+            raise ConfigError("--scheduler can't be measured here; leave it out, or set --scheduler off")
         check_processes(config)
     configs = {name: dataclasses.replace(config, steps=FOREVER, name="") for name, config in wanted.items()}
     return configs, Path(next(iter(configs.values())).logdir) / f"{experiment.name}.rounds.json"

@@ -37,7 +37,7 @@ class Run:
 
     def __init__(self, folder: Path, network: namespaces.Network | None = None):
         self.folder, self.network = folder, network
-        where = ["--cluster", network.address] if network else ["--nodes", str(NODES)]
+        where = ["--runner", "cluster", *(["--address", network.address] if network else ["--nodes", str(NODES)])]
         self._errors = tempfile.NamedTemporaryFile("w+")  # noqa: SIM115  not on the disk of the run
         self.popen = subprocess.Popen(
             [sys.executable, "-m", "gunreal.train", *FLAGS.split(), *TIMES.split(), *where, "--logdir", str(folder)],

@@ -5,6 +5,7 @@ Each measurement runs in a process of its own, so that earlier measurements do n
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -12,12 +13,10 @@ import pickle
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -133,14 +132,10 @@ def watched(config: Config, watch: Callable[[System], W]) -> tuple[System, W]:
     """
     spec, tasks, _, config = prepare(config)
     config = on_this_machine(config)
-    with tempfile.TemporaryDirectory() as folder:
-        system = System(config, spec, tasks, Path(folder), None)
-        try:
-            watcher, run = watch(system), ParallelRunner(system)
-            run.run(partial(watcher.tick, run))
-        finally:
-            system.writer.close()
-            system.close()
+    system = System(config, spec, tasks, None)
+    with contextlib.closing(system):
+        watcher, run = watch(system), ParallelRunner(system)
+        run.run(partial(watcher.tick, run))
     if system.failure:
         raise system.failure
     return system, watcher

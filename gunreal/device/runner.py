@@ -8,7 +8,6 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -27,7 +26,7 @@ from gunreal.experience.spec import Spec
 from gunreal.learning.jax_learner import JaxLearner
 from gunreal.records import checkpoint
 from gunreal.runtime import ram
-from gunreal.runtime.base import BaseSystem
+from gunreal.runtime.base import Contents, Status
 from gunreal.runtime.system import begin, build_learner, make_metrics
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.self_imitation import SelfImitation
@@ -74,8 +73,8 @@ def make_program(
     return program(config, spec, tasks, learner, env, convert, places), learner, places
 
 
-class DeviceSystem(BaseSystem):
-    """The parts of a device run, and what runs them. The host only starts turns and reads their metrics.
+class DeviceRunner(Status):
+    """The `Runner` of device runs. The host only starts turns and reads their metrics.
 
     The metrics of a turn are read while the next one runs.
     """
@@ -85,7 +84,6 @@ class DeviceSystem(BaseSystem):
         config: Config,
         spec: Spec,
         tasks: tuple[AuxiliaryTask, ...],
-        run_dir: Path,
         resumed: checkpoint.Checkpoint | None,
     ):
         self.program, self.learner, places = make_program(config, spec, tasks, resumed)
@@ -94,11 +92,16 @@ class DeviceSystem(BaseSystem):
         _check_memory(self.program.shapes, places, config.memory_limit)
         with _enough_memory():
             self.loop = saving.restored(self.program, spec, resumed.state) if resumed else self.program.start()
-        super().__init__(config, make_metrics(tasks, resumed), run_dir, resumed)
+        super().__init__(config, make_metrics(tasks, resumed), resumed)
         self._number = int(self.loop.store["end"]) // self.program.block  # of turns
         self._taken = self.metrics.step
         self._infinite = False  # whether a reward was not a finite number
         self._turns: deque[tuple[Turn, float]] = deque()  # not read yet, with their learning rates
+
+    @property
+    def status(self) -> Status:
+        """The state of the run."""
+        return self
 
     def run(self, tick: Callable[[], None]) -> None:
         """Runs until it is stopped. `tick` is called between turns, about ten times per second.
@@ -171,13 +174,10 @@ class DeviceSystem(BaseSystem):
         gauges |= {"memory_bytes": ram.in_use([os.getpid()]), "memory_limit": self._memory_limit}
         return self.metrics.snapshot(gauges, {})
 
-    def save(self) -> None:
-        """Writes a checkpoint with the environments and their steps, for an exact resume.
-
-        Of a large replay, it contains the newest rollouts only.
-        """
+    def contents(self) -> Contents:
+        """What an exact resume needs: the environments and their steps. Of a large replay, the newest rollouts only."""
         self.drain_episodes()
-        self.save_checkpoint(self.state() | saving.arrays(self.program, self._spec, self.loop))
+        return Contents(self.state() | saving.arrays(self.program, self._spec, self.loop))
 
     def state(self) -> dict[str, np.ndarray]:
         """Copies the state of the learner."""
@@ -187,6 +187,9 @@ class DeviceSystem(BaseSystem):
     def weights_sha256(self) -> str:
         """Hash of the learner's weights and moments."""
         return self.learner.weights_sha256()
+
+    def close(self) -> None:
+        """Does nothing, because the arrays are freed with this object."""
 
 
 def _check_memory(shapes: Any, places: Places, memory_limit: int) -> None:

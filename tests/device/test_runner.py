@@ -14,7 +14,7 @@ from device_runs import KnownLearner, configure, interface  # noqa: E402
 
 from gunreal.config.objective import load_objective  # noqa: E402
 from gunreal.config.schema import ConfigError  # noqa: E402
-from gunreal.device import system  # noqa: E402
+from gunreal.device import runner  # noqa: E402
 from gunreal.device.sharding import Places  # noqa: E402
 from gunreal.envs.step import AgentFailure  # noqa: E402
 
@@ -23,23 +23,23 @@ SHAPES = [jax.ShapeDtypeStruct((2**18, 3), "float32"), jax.ShapeDtypeStruct((2**
 
 def test_steps_that_do_not_fit_are_refused_before_anything_is_allocated():
     places = Places(configure())
-    system._check_memory(SHAPES, places, 2**22)
+    runner._check_memory(SHAPES, places, 2**22)
     with pytest.raises(
         ConfigError, match="the agents take 0.0 GiB of the devices' 0.0 GiB; use more or larger devices"
     ):
-        system._check_memory(SHAPES, places, 2**22 - 1)
+        runner._check_memory(SHAPES, places, 2**22 - 1)
 
 
 def test_the_memory_is_that_of_all_devices(monkeypatch):
     device = SimpleNamespace(memory_stats=lambda: {"bytes_limit": 2**21})
-    monkeypatch.setattr(system.jax, "local_devices", lambda: [device, device])
-    system._check_memory(SHAPES, SimpleNamespace(count=2), 2**20)
+    monkeypatch.setattr(runner.jax, "local_devices", lambda: [device, device])
+    runner._check_memory(SHAPES, SimpleNamespace(count=2), 2**20)
     with pytest.raises(ConfigError, match="of the devices' 0.0 GiB"):
-        system._check_memory(SHAPES, SimpleNamespace(count=1), 2**30)
+        runner._check_memory(SHAPES, SimpleNamespace(count=1), 2**30)
 
 
 def test_a_device_that_is_full_after_the_start_is_one_line():
-    with pytest.raises(ConfigError) as error, system._enough_memory():
+    with pytest.raises(ConfigError) as error, runner._enough_memory():
         jax.numpy.zeros(2**50, "uint8")
     assert str(error.value).startswith("the memory of the device is full; use more or larger devices")
 
@@ -53,15 +53,15 @@ class Broken(ScriptedFunctional):
 
 
 @pytest.fixture
-def make(monkeypatch, tmp_path):
+def make(monkeypatch):
     """Makes a device run with a known learner."""
 
     def make(**options):
         config = configure(**options)
         learner = KnownLearner(interface(config), load_objective(config))
-        monkeypatch.setattr(system, "JaxLearner", KnownLearner)
-        monkeypatch.setattr(system, "build_learner", lambda *_: learner)
-        return system.DeviceSystem(config, interface(config), (), tmp_path, None)
+        monkeypatch.setattr(runner, "JaxLearner", KnownLearner)
+        monkeypatch.setattr(runner, "build_learner", lambda *_: learner)
+        return runner.DeviceRunner(config, interface(config), (), None)
 
     return make
 
@@ -85,5 +85,5 @@ def test_the_first_turn_has_the_first_learning_rate(make, monkeypatch):
 
 
 def test_other_errors_of_the_device_are_not_hidden():
-    with pytest.raises(jax.errors.JaxRuntimeError), system._enough_memory():
+    with pytest.raises(jax.errors.JaxRuntimeError), runner._enough_memory():
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")
