@@ -28,6 +28,7 @@ from gunreal.config.flags import read
 from gunreal.config.schema import FIELDS, Config, ConfigError
 from gunreal.config.warning import warn
 from gunreal.envs.step import AgentFailure
+from gunreal.records.recordings import Writer
 from gunreal.records.video import NotWritten, Recorder
 from gunreal.run import Run, load
 
@@ -49,6 +50,7 @@ def _define() -> flags.FlagValues:
     flags.DEFINE_integer("seed", 1, "Random seed of the episodes", lower_bound=0, **common)
     flags.DEFINE_integer("max_steps", MAX_STEPS, "Maximum episode length in agent steps", lower_bound=1, **common)
     flags.DEFINE_string("video", None, "Name of an .mp4 file for a video of the first episode", **common)
+    flags.DEFINE_string("record", None, "Folder of a new data set with the episodes, in Minari's format", **common)
     flags.DEFINE_boolean("json", False, "Output as one JSON object", **common)
     flags.DEFINE_string("logdir", Config.logdir, "Folder of runs, used if RUN is a name", **common)
     flags.DEFINE_boolean("help", False, "Show this help and exit", **common)
@@ -96,16 +98,19 @@ def evaluate(name: str, values: flags.FlagValues) -> tuple[dict[str, Any], NotWr
     except FileNotFoundError as error:  # of a checkpoint; one that an environment raises is a failure of its own
         raise ConfigError(str(error)) from error
     about |= {"policy": values.policy, "protocol": run.config.protocol, "seed": values.seed}
-    recorder = None
-    if values.video:
-        recorder = Recorder(values.video, run)  # rejects a bad path before anything slow starts
+    # Both reject a bad path before anything slow starts.
+    recorder = Recorder(values.video, run) if values.video else None
+    writer = Writer(values.record, run.spec, run.config.env) if values.record else None
     learner, sample = run.actor_critic, values.policy == "sample"
-    options = {"seed": values.seed, "sample": sample, "max_steps": values.max_steps}
+    options: dict[str, Any] = {"seed": values.seed, "sample": sample, "max_steps": values.max_steps}
     played, failure = [], None
     try:
-        with recorder or contextlib.nullcontext():
-            for episode in play(learner, run.config, run.spec, values.episodes, watch=recorder, **options):
+        with recorder or contextlib.nullcontext(), writer or contextlib.nullcontext():
+            options |= {"watch": recorder, "keep": writer.step if writer else None}
+            for episode in play(learner, run.config, run.spec, values.episodes, **options):
                 played.append(episode)
+                if writer:
+                    writer.end(episode)
                 _show_progress(len(played), values.episodes)
     except NotWritten as error:
         failure = error
@@ -193,6 +198,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     if values.video and not values.json:
         print(f"video of the first episode: {values.video}")
+    if values.record and not values.json:
+        print(f"recording of all episodes: {values.record}")
     return 0
 
 

@@ -111,6 +111,8 @@ def check_fit(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> Non
             task.check(spec)
         except ValueError as error:
             raise ConfigError(f"task {task.name!r} does not fit {config.env}: {error}") from error
+        if task.source(spec) and task.bootstrap is not None:
+            raise ConfigError(f"task {task.name!r} learns from a recording, so it cannot have a bootstrap; remove it")
         if (length := task.length(spec.t_max)) > config.replay_size:
             raise ConfigError(
                 f"replay_size {config.replay_size} is below the {length} steps of a sequence of task {task.name!r}; "

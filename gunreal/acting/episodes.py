@@ -23,6 +23,26 @@ _ENVIRONMENTS = 16
 Watch = Callable[[np.ndarray, float, Past | None], None]
 
 
+class Transition(NamedTuple):
+    """A step of an episode.
+
+    Attributes:
+      number: number of the episode.
+      action: the action that led to the frame, -1 for the first frame of an episode.
+      frame: the frame, `[*spec.frame]`.
+      reward: the raw reward of the action.
+      terminated: whether the action terminated the episode.
+      truncated: whether it truncated the episode.
+    """
+
+    number: int
+    action: int
+    frame: np.ndarray
+    reward: float
+    terminated: bool
+    truncated: bool
+
+
 class Episode(NamedTuple):
     """One finished episode.
 
@@ -51,6 +71,7 @@ def play(
     sample: bool = True,
     max_steps: int = MAX_STEPS,
     watch: Watch | None = None,
+    keep: Callable[[Transition], object] | None = None,
     on_step: Callable[[], object] | None = None,
 ) -> Iterator[Episode]:
     """Plays episodes in several environments at the same time and yields them as they end.
@@ -68,6 +89,7 @@ def play(
       max_steps: maximum length of an episode, in agent steps.
       watch: function called with each observation `[*spec.observation]` of episode 0, the score so far, and the past
         of a recurrent network (otherwise None).
+      keep: function called with each step of all episodes.
       on_step: function called after each step of an environment.
 
     Returns:
@@ -79,7 +101,7 @@ def play(
     """
     if episodes < 1:
         raise ValueError(f"cannot play {episodes} episodes; play at least 1")
-    return _play(learner, config, spec, episodes, seed, sample, max_steps, watch, on_step)
+    return _play(learner, config, spec, episodes, seed, sample, max_steps, watch, keep, on_step)
 
 
 def summarize(episodes: Sequence[Episode]) -> dict[str, Any]:
@@ -110,6 +132,7 @@ def _play(
     sample: bool,
     max_steps: int,
     watch: Watch | None,
+    keep: Callable[[Transition], object] | None,
     on_step: Callable[[], object] | None,
 ) -> Iterator[Episode]:
     # Some environments allow only one per process. An episode depends on its number only, so scores stay the same.
@@ -122,7 +145,7 @@ def _play(
             env = stack.enter_context(contextlib.closing(open_envs(1)))
             _check_interface(config, env, spec)
             numbers = iter(range(first, episodes, count))
-            players.append(_Player(env, spec, numbers, seed, watch if first == 0 else None))
+            players.append(_Player(env, spec, numbers, seed, watch if first == 0 else None, keep))
         for player in players:
             player.begin()
         while players:
@@ -146,8 +169,16 @@ def _check_interface(config: Config, env: VectorEnv, spec: Spec) -> None:
 class _Player:
     """One environment and the episodes that it plays one after the other."""
 
-    def __init__(self, env: VectorEnv, spec: Spec, numbers: Iterator[int], seed: int, watch: Watch | None):
-        self._env, self._numbers, self._seed, self._watch = env, numbers, seed, watch
+    def __init__(
+        self,
+        env: VectorEnv,
+        spec: Spec,
+        numbers: Iterator[int],
+        seed: int,
+        watch: Watch | None,
+        keep: Callable[[Transition], object] | None,
+    ):
+        self._env, self._numbers, self._seed, self._watch, self._keep = env, numbers, seed, watch, keep
         self.memory, self.playing = Memory(spec), True
 
     def begin(self) -> None:
@@ -174,4 +205,8 @@ class _Player:
         self._score += reward
         if self._watch and self._number == 0:
             self._watch(self.memory.observation, self._score, self.memory.past)
-        return bool(step.terminated[0] or step.truncated[0])
+        terminated, truncated = bool(step.terminated[0]), bool(step.truncated[0])
+        if self._keep:
+            told = -1 if reset else int(action)
+            self._keep(Transition(self._number, told, step.frame[0].copy(), reward, terminated, truncated))
+        return terminated or truncated

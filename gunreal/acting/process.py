@@ -17,6 +17,7 @@ from gunreal.experience import queues
 from gunreal.experience.segment import Layout, Segment
 from gunreal.tasks import registry
 from gunreal.tasks.calls import TaskError
+from gunreal.tasks.recorded import tasks_of_agents
 
 # Exit code for invalid input, which the error output describes. Not 2, with which an environment may end the process.
 EXIT_BAD_INPUT = os.EX_CONFIG
@@ -49,7 +50,7 @@ def main() -> None:
     threading.Thread(target=exit_with_the_server, args=(task.folder,), daemon=True).start()
     config, layout = task.config, task.layout
     try:
-        tasks = registry.load_tasks(config.tasks, config.task)
+        tasks = tasks_of_agents(registry.load_tasks(config.tasks, config.task), layout.spec)
         worker = Worker(config, layout, tasks, task.process, Segment(layout, task.segment_fd), task.outbox)
     except ConfigError as error:
         _exit(EXIT_BAD_INPUT, error)

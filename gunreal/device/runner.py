@@ -49,10 +49,9 @@ def check_device(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> 
     _check_memory(jax.eval_shape(lambda: store.blank(spec, rows, groups, config.agents)), places, limit)
     check_environment(config, env, config.agents)
     for task in tasks:
-        if task.record(spec):
-            raise ConfigError(
-                f"task {task.name!r} records fields; leave it out of device runs, or use --runner parallel"
-            )
+        if task.record(spec) or task.source(spec):
+            what = "records fields" if task.record(spec) else "learns from a recording"
+            raise ConfigError(f"task {task.name!r} {what}; leave it out of device runs, or use --runner parallel")
         if not objective.has_policy and isinstance(task, SelfImitation):
             name = objective.name
             raise ConfigError(f"task {task.name!r} needs a policy, which {name} does not have; use --objective ppo")

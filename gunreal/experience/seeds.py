@@ -6,4 +6,4 @@ seed has its own fourth word.
 
 from __future__ import annotations
 
-EVALUATION, ACTIONS, MINIBATCHES, SCHEDULER = 1, 2, 3, 4
+EVALUATION, ACTIONS, MINIBATCHES, SCHEDULER, RECORDINGS = 1, 2, 3, 4, 5

@@ -15,6 +15,7 @@ from gunreal.config.objective import load_objective
 from gunreal.config.schema import Config, ConfigError, is_auto
 from gunreal.experience.segment import Layout
 from gunreal.experience.spec import Spec
+from gunreal.records import recordings
 from gunreal.runtime import ram
 from gunreal.runtime.scheduler import MEMORY_SHARE
 from gunreal.tasks.base import AuxiliaryTask
@@ -38,7 +39,8 @@ def check(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> None:
     Nothing has been allocated then. The framework still adds its own memory, so a run that passes may yet be refused.
     """
     limit = ram.limit() if is_auto(config, "memory_limit") else config.memory_limit
-    affordable(config, rings(config, spec, tasks), tasks, limit)
+    loaded = sum(recordings.size(path, spec) for task in tasks if (path := task.source(spec)))
+    affordable(config, rings(config, spec, tasks), tasks, limit - int(loaded / MEMORY_SHARE))
 
 
 def affordable(config: Config, layout: Layout, tasks: Sequence[AuxiliaryTask], limit: int) -> int:

@@ -16,6 +16,7 @@ from gunreal.experience import queues
 from gunreal.runtime import lockstep, memory, ram
 from gunreal.runtime.base import Contents
 from gunreal.runtime.system import System, SystemRunner, unfit
+from gunreal.tasks.recorded import tasks_of_agents
 
 
 class SerialRunner(SystemRunner):
@@ -25,8 +26,9 @@ class SerialRunner(SystemRunner):
         super().__init__(system)
         config = system.config
         memory.affordable(config, system.layout, system.tasks, system.memory_limit)
+        tasks = tasks_of_agents(system.tasks, system.spec)
         self.members = [
-            Local(system.pool.next_process(), config, system.layout, system.tasks, system.outbox)
+            Local(system.pool.next_process(), config, system.layout, tasks, system.outbox)
             for _ in range(config.agents // per_process(config))
         ]
         for member in self.members:

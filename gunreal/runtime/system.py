@@ -31,6 +31,7 @@ from gunreal.runtime.base import Contents, Status
 from gunreal.runtime.trainer import Batcher, Trainer
 from gunreal.tasks import calls
 from gunreal.tasks.base import AuxiliaryTask
+from gunreal.tasks.recorded import tasks_of_agents
 
 
 def on_this_machine(config: Config) -> Config:
@@ -63,7 +64,7 @@ def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], le
     """The memory layout of one agent process: rings with the recorded fields, and mailboxes of the tasks."""
     layout = memory.rings(config, spec, tasks)
     mailboxes: dict[str, tuple[tuple[int, ...], str]] = {}
-    for task in tasks:
+    for task in tasks_of_agents(tasks, spec):
         shape = None
         if task.bootstrap is not None:
             (bootstrap,) = learner.predict(task.name, np.zeros((1, *spec.observation), spec.dtype), blank_past(spec, 1))

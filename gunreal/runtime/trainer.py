@@ -19,10 +19,13 @@ from gunreal.experience import queues, seeds
 from gunreal.experience.replay import Past, concatenate_pasts, empty_observations
 from gunreal.experience.returns import joined_advantages
 from gunreal.experience.rollouts import read_rollouts
-from gunreal.experience.sequences import Sequences, steps_and_mask
+from gunreal.experience.sequences import DRAWS, Sequences, steps_and_mask
 from gunreal.experience.spec import Spec
 from gunreal.learning.minibatches import minibatches, take
+from gunreal.records import recordings
 from gunreal.records.metrics import RunMetrics
+from gunreal.records.recordings import Recording
+from gunreal.tasks import calls
 from gunreal.tasks.base import AuxiliaryTask
 
 _GOLDEN = (5**0.5 - 1) / 2  # multiples of it are spread evenly over [0, 1), and so are those of every n-th number
@@ -57,7 +60,10 @@ class Batcher:
 
     def __init__(self, pool: Pool, config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], queue: queues.Pipe):
         self._pool, self._spec, self._tasks, self._queue = pool, spec, tasks, queue
-        self._objective = load_objective(config)
+        self._objective, self._seed = load_objective(config), config.seed
+        self._recordings = {
+            task.name: recordings.load(path, spec) for task in tasks if (path := task.source(spec))
+        }
         self.rollouts = rollouts_per_batch(config)
         self.waiting: list[tuple[Member, int, int]] = []  # member, agent, first step
         self._lock = threading.Lock()
@@ -130,6 +136,11 @@ class Batcher:
         segment.gather(np.repeat(agents, spec.t_max), steps[:, :-1].ravel(), outs[0])
         slots = firsts // spec.t_max % segment.layout.slots
         for task, out in zip(self._tasks, outs[1:], strict=True):
+            if recording := self._recordings.get(task.name):
+                rng = np.random.default_rng([self._seed, member.process, int(firsts[0]), seeds.RECORDINGS])
+                part[task.name], of_task = _recorded(task, recording, spec, len(agents), rng, out)
+                past |= {} if task.features == "conv" else {task.name: of_task}
+                continue
             first, length = segment.arrays[f"{task.name}.sequence"][agents, slots].T
             first = np.where(length > 0, first, firsts)  # an agent without a sequence uses its rollout with mask 0
             steps, mask = steps_and_mask(read, Sequences(first, length), task.length(spec.t_max))
@@ -143,6 +154,17 @@ class Batcher:
                 if name.startswith(prefix)
             } | {"mask": mask}
         return part, past
+
+
+def _recorded(
+    task: AuxiliaryTask, recording: Recording, spec: Spec, count: int, rng: np.random.Generator, out: np.ndarray
+) -> tuple[dict[str, np.ndarray], Past | None]:
+    """A part of a batch with `count` sequences of a recording. Their observations are written to `out`."""
+    replay, read = recording.replay(count), recording.read(count)
+    sequences = calls.sample(task, replay, rng.random((count, DRAWS), np.float32))
+    steps, mask = steps_and_mask(read, sequences, task.length(spec.t_max))
+    out[...] = recording.observations(steps)
+    return calls.targets(task, replay, sequences, None) | {"mask": mask}, recording.past(steps)
 
 
 def updates(

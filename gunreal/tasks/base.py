@@ -58,6 +58,14 @@ class AuxiliaryTask:
         """Extra arrays to store with every step. The keys are the names to pass to `replay.get`."""
         return {}
 
+    def source(self, spec: Spec) -> str:
+        """Path of a recording, such as one of expert episodes, to draw sequences from instead of the agents' replay.
+
+        `sample` and `targets` then get the recording as their replay, in the server. It has "frame", "action",
+        "reward", "flags" and "age". The default, "", means the agents' replay.
+        """
+        return ""
+
     def sample(self, replay: Replay, draws: Any) -> Sequences:
         """Draws a sequence of each agent to learn from. The default is `uniform_sequences`.
 

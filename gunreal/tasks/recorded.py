@@ -10,6 +10,11 @@ from gunreal.experience.spec import RecordedField, Spec
 from gunreal.tasks.base import AuxiliaryTask
 
 
+def tasks_of_agents(tasks: Sequence[AuxiliaryTask], spec: Spec) -> tuple[AuxiliaryTask, ...]:
+    """The tasks that learn from the agents' replay, and not from a recording."""
+    return tuple(task for task in tasks if not task.source(spec))
+
+
 def recorded_fields(tasks: Sequence[AuxiliaryTask], spec: Spec) -> dict[str, RecordedField]:
     """The recorded fields of all tasks, by name.
 
