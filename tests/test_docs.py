@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import csv
 import dataclasses
 import importlib.util
 import re
@@ -13,6 +14,7 @@ import textwrap
 import tomllib
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -258,6 +260,21 @@ def test_the_commands_page_has_the_help_of_every_command():
     page = generated().on_page_markdown((ROOT / "docs" / "commands.md").read_text())
     for name in COMMANDS:
         assert re.search(rf"^## gunreal {name}\n\n```text\nusage: gunreal {name}\b", page, re.M), name
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").rglob("*.csv")), ids=name)
+def test_a_page_shows_every_row_of_a_file_or_links_the_file(path):
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert all(None not in row and None not in row.values() for row in rows), "a row has too many or too few cells"
+    texts = [page.read_text() for page in path.parent.glob("*.md")]
+    markers = [found[0] for text in texts for found in re.finditer(rf"<!-- table: {path.name}\b.*", text)]
+    assert markers or any(f"]({path.name})" in text for text in texts)
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="results/page.md"))
+    for marker in markers:
+        lines = generated().on_page_markdown(marker, page).splitlines()
+        tables = sum(line.startswith("| ---") for line in lines)
+        assert tables and sum(line.startswith("|") for line in lines) == len(rows) + 2 * tables
 
 
 def test_every_cited_paper_is_in_the_references():

@@ -1,12 +1,21 @@
-"""Parts of pages that are generated from the code, at `<!-- generated: configuration -->` and similar markers."""
+"""Parts of pages that are generated.
+
+`<!-- generated: configuration -->` and similar markers stand for parts that come from the code.
+`<!-- table: NAME.csv -->` stands for the table in this file beside the page, and
+`<!-- table: NAME.csv by COLUMN -->` for one table, with a heading, for each value of this column. A new row of the file
+needs no change of the page.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import dataclasses
 import inspect
 import io
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from gunreal.__main__ import COMMANDS, main
@@ -14,16 +23,41 @@ from gunreal.config import usage
 from gunreal.config.schema import FIELDS
 from gunreal.records import metrics
 
+DOCS = Path(__file__).parents[1]
+_TABLE = re.compile(r"^<!-- table: (\S+)(?: by (\w+))? -->$", re.M)
 _LIMITS = {"low": "at least {}", "above": "above {}", "high": "at most {}", "below": "below {}"}
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
     """Replaces the markers of a page. MkDocs calls this before it converts the page to HTML."""
+    if page:
+        folder = (DOCS / page.file.src_uri).parent
+        markdown = _TABLE.sub(lambda found: table(folder / found[1], found[2]), markdown)
     for name, generate in GENERATORS.items():
         marker = f"<!-- generated: {name} -->"
         if marker in markdown:
             markdown = markdown.replace(marker, generate())
     return markdown
+
+
+def table(path: Path, by: str | None = None) -> str:
+    """The rows of a CSV file. A cell is Markdown, or flags of a command if it begins with two hyphens."""
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    if not by:
+        return _rows(rows, list(rows[0]))
+    columns = [column for column in rows[0] if column != by]
+    groups = dict.fromkeys(row[by] for row in rows)
+    return "\n\n".join(f"## {group}\n\n{_rows([row for row in rows if row[by] == group], columns)}" for group in groups)
+
+
+def _rows(rows: list[dict[str, str]], columns: list[str]) -> str:
+    lines = [columns, ["---"] * len(columns), *([_cell(row[column]) for column in columns] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return f"`{text}`" if text.startswith("--") else text.replace("|", "\\|")
 
 
 def configuration() -> str:
