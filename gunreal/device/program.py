@@ -245,7 +245,7 @@ class Program:
         if self._orders[:2] != (1, 1):
             batch = self._places.spread(rollouts.minibatch(batch, orders[place[0], place[1]]))
         batch = rollouts.flat(batch, ("base", *(task.name for task in self._tasks)))
-        arrays, values = self._learner.functional_update(arrays, batch, *rates)
+        arrays, values = self._learner.functional_update(arrays, batch, *rates, version)
         names = self.names[kind] = self._learner.metric_names(batch)
         lags = jnp.where(acted < 0, -1, version - acted)
         return arrays, version + (values[names.index("skipped")] == 0), values, lags

@@ -41,7 +41,7 @@ def build(task: LearnedTask, spec: Spec, features: Features) -> Any:
         if not isinstance(head, keras.Layer):
             raise ConfigError(f"task {task.name!r}: head() returned {head!r}; return a Keras layer or None")
         length = task.length(spec.t_max)
-        head(_seen(task, Features(*(keras.KerasTensor((None, length, x.shape[-1])) for x in features))))
+        head(seen(task, Features(*(keras.KerasTensor((None, length, x.shape[-1])) for x in features))))
     check_stateless(f"the head of task {task.name!r}", head)
     return head
 
@@ -55,11 +55,14 @@ def check_stateless(name: str, layer: Any) -> None:
         raise ConfigError(f"{name} has untrained state ({names}); use layers without state")
 
 
-def outputs(task: LearnedTask, head: Any, features: Features, batch: Mapping[str, Any] | None = None) -> Any:
-    """The outputs `[B, T, ...]` of a head for features `[B, T, F]`. `batch` is passed to heads that accept it."""
-    asks = batch is not None and "batch" in inspect.signature(head.call).parameters
+def outputs(task: LearnedTask, head: Any, features: Features, **given: Any) -> Any:
+    """The outputs `[B, T, ...]` of a head for features `[B, T, F]`.
+
+    In an update, its "batch" and the `Net` "net" are given. Heads get those of them that they ask for.
+    """
+    asked = {name: value for name, value in given.items() if name in inspect.signature(head.call).parameters}
     with calling(f"the head of task {task.name!r}"):
-        found = head(_seen(task, features), batch=batch) if asks else head(_seen(task, features))
+        found = head(seen(task, features), **asked)
     return keras.tree.map_structure(lambda x: ops.cast(x, "float32"), found)
 
 
@@ -95,6 +98,6 @@ def _check_scalar(name: str, value: Any) -> None:
         raise ConfigError(f"{name} returns shape {shape}; return a scalar")
 
 
-def _seen(task: LearnedTask, features: Features) -> Any:
+def seen(task: LearnedTask, features: Features) -> Any:
     """The features that the head of a task uses."""
     return features if task.features == "both" else getattr(features, task.features)

@@ -138,6 +138,7 @@ class JaxLearner(Learner):
         learning_rate: Any,
         entropy: Any,
         progress: Any,
+        version: Any,
     ) -> tuple[tuple[tuple[Any, ...], tuple[Any, ...]], Any]:
         """`train` as a function of `arrays`, to be compiled as a part of a program.
 
@@ -146,8 +147,8 @@ class JaxLearner(Learner):
         """
         from jax import numpy as jnp
 
-        now = {"entropy": jnp.reshape(entropy, 1), "progress": jnp.reshape(progress, 1)}
-        batch = {**batch, "now": now}
+        now = {"entropy": entropy, "progress": progress, "version": version}
+        batch = {**batch, "now": {name: jnp.reshape(x, 1) for name, x in now.items()}}
         gradients, values, moments = self._loss_gradient(arrays[0], batch)
         metrics = dict(zip(self.metric_names(batch), values, strict=True))
         scale = self._clip_factor(metrics["grad_norm"], jnp.maximum)

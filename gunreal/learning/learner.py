@@ -146,6 +146,7 @@ class Learner:
         """The arguments of the compiled function. What changes from update to update is an array."""
         weight = self._config.entropy if entropy is None else entropy
         now = {"entropy": np.full(1, weight, "f4"), "progress": np.full(1, progress, "f4")}
+        now["version"] = np.full(1, self.version, "i4")
         observations = batch["observations"].astype(self._sent, copy=False)
         return {**batch, "observations": observations, "now": now}
 
@@ -233,6 +234,7 @@ class Learner:
             self.objective,
             entropy=batch["now"]["entropy"][0],
             progress=batch["now"]["progress"][0],
+            version=batch["now"]["version"][0],
             value_weight=config.value_weight,
         )
         if config.reduction == "sum":

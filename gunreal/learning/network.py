@@ -15,6 +15,7 @@ from gunreal.experience.spec import Spec
 from gunreal.learning import heads
 from gunreal.learning.architecture import Architecture
 from gunreal.learning.building import computing, constants, dense, isolated, seeded
+from gunreal.learning.net import Net
 from gunreal.learning.normalizer import Moments, Statistics
 from gunreal.learning.parts import present
 from gunreal.learning.task import LearnedObjective, LearnedTask
@@ -75,7 +76,7 @@ class Network:
         Raises:
           ConfigError: the architecture or a head cannot be used.
         """
-        self.spec, self.tasks, self._side_by_side = spec, tuple(tasks), side_by_side
+        self.spec, self.tasks, self._seed, self._side_by_side = spec, tuple(tasks), seed, side_by_side
         self.lengths = {"base": spec.t_max, **{task.name: task.length(spec.t_max) for task in self.tasks}}
         with computing(precision):
             self.torso = Torso(spec, architecture, data_format, normalize_observations, seed, fuse)
@@ -130,12 +131,12 @@ class Network:
             value = value * factor + mean
         return {"logits": self._policy(hidden), "value": value, "scale": scale}
 
-    def task_outputs(self, task: LearnedTask, features: Features, batch: Mapping[str, Any] | None = None) -> Any:
-        """The outputs of a task `[B, T, ...]` for features `[B, T, F]`. `batch` is passed to heads that accept it."""
+    def task_outputs(self, task: LearnedTask, features: Features, **given: Any) -> Any:
+        """The outputs of a task `[B, T, ...]` for features `[B, T, F]`. `heads.outputs` describes what may be given."""
         head = self._heads[task.name]
         if head is None:
             return self.policy_value(features.hidden)
-        return heads.outputs(task, head, features, batch)
+        return heads.outputs(task, head, features, **given)
 
     @isolated()
     def predict(self, head: str, observations: Any, past: Past | None = None) -> tuple[Any, ...]:
@@ -170,6 +171,7 @@ class Network:
         *,
         entropy: Any,
         progress: Any = 0.0,
+        version: Any = 0,
         value_weight: float,
     ) -> tuple[Any, dict[str, Any]]:
         """The total loss, `base + sum(weight_i * loss_i)` (UNREAL, eq. 4).
@@ -188,6 +190,7 @@ class Network:
           objective: the objective.
           entropy: weight of the policy's entropy (beta).
           progress: share of the training budget that has been used, for the tasks as "progress".
+          version: number of updates so far, from which heads draw their random numbers.
           value_weight: weight of the value loss.
 
         Returns:
@@ -205,7 +208,8 @@ class Network:
             if task.name not in batch:
                 continue
             targets = {**batch[task.name], "progress": scalars["progress"]}
-            loss, own = heads.loss(task, self.task_outputs(task, features[task.name], targets), targets)
+            net = self._net(task, batch, version)
+            loss, own = heads.loss(task, self.task_outputs(task, features[task.name], batch=targets, net=net), targets)
             metrics |= {f"loss_{task.name}": loss, **own}
             total = total + task.weight * loss
         return total, {**metrics, "loss_total": total}
@@ -250,6 +254,24 @@ class Network:
                 changed.append((bias, ops.where(known.count > 0, shifted, bias.value)))
         return changed
 
+    def _net(self, task: LearnedTask, batch: Mapping[str, Any], version: Any) -> Net:
+        count, length, name = ops.shape(batch["base"]["mask"])[0], self.lengths[task.name], task.name
+        part = _slices(count, present(self.lengths, batch))[name]
+        past = batch["past"].get(name) if self.torso.recurrent else None
+        observations = ops.reshape(batch["observations"][part], (-1, length, *self.spec.observation))
+
+        def features(observations: Any) -> Any:
+            if tuple(observations.shape[1:]) != (length, *self.spec.observation):
+                wanted = ", ".join(map(str, (length, *self.spec.observation)))
+                raise ValueError(f"net.features() got observations {list(observations.shape)}; give it [B, {wanted}]")
+            flat = self.torso.features(ops.reshape(observations, (-1, *self.spec.observation)))
+            found = Features(*(ops.reshape(x, (-1, length, x.shape[-1])) for x in flat))
+            if past is not None:
+                found = found._replace(hidden=self.torso.unroll(found.hidden, past)[0])
+            return heads.seen(task, found)
+
+        return Net(observations, features, self.policy_value, f"{self._seed}/{name}", version)
+
     def _all_features(self, batch: Mapping[str, Any]) -> dict[str, Features]:
         count = ops.shape(batch["base"]["mask"])[0]
         features = self._features(batch["observations"], count, present(self.lengths, batch))
@@ -257,13 +279,12 @@ class Network:
 
     def _features(self, observations: Any, count: Any, lengths: Mapping[str, int]) -> dict[str, Features]:
         """The features of each part `[count, length, F]`, from one pass or from parallel passes per part."""
-        ends = list(itertools.accumulate((count * length for length in lengths.values()), initial=0))
-        parts = [slice(start, stop) for start, stop in itertools.pairwise(ends)]
+        parts = _slices(count, lengths)
         if self._side_by_side:
-            flat = [self.torso.features(observations[part]) for part in parts]
+            flat = [self.torso.features(observations[part]) for part in parts.values()]
         else:
             whole = self.torso.features(observations)
-            flat = [Features(*(x[part] for x in whole)) for part in parts]
+            flat = [Features(*(x[part] for x in whole)) for part in parts.values()]
         return {
             name: Features(*(ops.reshape(x, (-1, length, x.shape[-1])) for x in features))
             for (name, length), features in zip(lengths.items(), flat, strict=True)
@@ -282,3 +303,9 @@ class Network:
             for place, name in enumerate(names):
                 unrolled[name] = features[name]._replace(hidden=hidden[place * count : (place + 1) * count])
         return unrolled
+
+
+def _slices(count: Any, lengths: Mapping[str, int]) -> dict[str, slice]:
+    """The rows of each part of a batch, with `count` sequences of the given lengths."""
+    ends = itertools.accumulate((count * length for length in lengths.values()), initial=0)
+    return {name: slice(*both) for name, both in zip(lengths, itertools.pairwise(ends), strict=True)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 
@@ -89,11 +90,12 @@ class Statistics:
         import keras
 
         self.least, self.most = least, most
-        make = keras.Variable
+        # A head of low precision may ask for features that they normalize.
+        make = functools.partial(keras.Variable, dtype="float32", trainable=False, autocast=False)
         self.variables = [
-            make("zeros", shape, "float32", trainable=False, name="mean"),
-            make("ones", shape, "float32", trainable=False, name="variance"),
-            make("zeros", (), "float32", trainable=False, name="count"),
+            make("zeros", shape, name="mean"),
+            make("ones", shape, name="variance"),
+            make("zeros", (), name="count"),
         ]
 
     def now(self) -> Moments:

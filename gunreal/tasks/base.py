@@ -98,8 +98,9 @@ class AuxiliaryTask:
         """Makes a Keras layer that maps float32 features `[B, T, F]` to the `outputs` of `loss`.
 
         If the layer's `call` has a `batch` argument, it receives the batch of `loss`. Predictions can then depend on
-        the targets, such as the actions taken. `batch` is None while the layer is built and for bootstraps, so create
-        all weights in `build`.
+        the targets, such as the actions taken. If it has a `net` argument, it receives a `gunreal.learning.net.Net`:
+        the observations, the features of other observations, the policy and the value, and random numbers. Both are
+        None while the layer is built and for bootstraps, so create all weights in `build`.
 
         Return None to reuse the outputs of the actor-critic. They are a dict with "logits" `[B, T, A]`, "value"
         `[B, T]` and "scale", the standard deviation of the returns. Divide value errors by "scale".

@@ -90,7 +90,8 @@ class Learning:
             raise AssertionError(str(error)) from error
         expect(np.isfinite(loss), f"loss() is {loss} on random experience")
         again = self._loss(batch)
-        expect(loss == again, f"loss() is {loss} and then {again} for the same batch: do not use random numbers in it")
+        both = f"{loss} and then {again}"
+        expect(loss == again, f"loss() is {both} for the same batch: use no random numbers but net.draws")
         changed = self._loss(self._changed_where_masked(batch))
         expect(np.isclose(loss, changed, rtol=1e-4), "loss() depends on rows whose mask is 0: use masked_mean")
         nothing = self._loss(self._masked(batch))

@@ -33,7 +33,7 @@ def gradients(task, segment, count=4, bootstrap_shape=(2, 32)):
     with tf.GradientTape() as tape:
         features = network.torso.features(observations)
         features = type(features)(*(tf.reshape(x, (count, -1, x.shape[-1])) for x in features))
-        loss = task.loss(network.task_outputs(task, features, batch), batch)
+        loss = task.loss(network.task_outputs(task, features, batch=batch), batch)
     found = tape.gradient(loss, [v.value for v in network.trainable_variables])
     norms = [None if g is None else float(tf.norm(g)) for g in found]
     return dict(zip(network.names, norms, strict=True))

@@ -90,6 +90,7 @@ def _make_learner(config, tasks, seed, layout, kind):
         tasks,
         named(kind, hidden=16),
         data_format=devices.data_format(layout),
+        precision=config.precision,
         normalize_observations=config.normalize_observations,
         normalize_returns=config.normalize_returns,
         seed=seed,
