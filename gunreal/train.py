@@ -72,6 +72,8 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     tracker.check(config)
     with devices.preferred(config.backend):
         tasks = registry.load_tasks(config.tasks, config.task)
+    if is_cluster(config):
+        registry.check_nodes(tasks)
     asked = config
     with waiting(f"{config.env} to open"):
         spec, raw, config = interface(config)

@@ -80,7 +80,7 @@ class Probe:
 
     def _apart(self, learner: Learner, batch: Mapping[str, Any], *now: Any) -> dict[str, np.ndarray]:
         state = learner.get_state()
-        arrays = [array for name, array in state.items() if name.startswith(("weights/", "statistics/"))]
+        arrays = [array for name, array in state.items() if name != "version" and not name.startswith("optimizer/")]
         gradients = {}
         for part, one in self._learners.items():
             one.assign(arrays, learner.version)

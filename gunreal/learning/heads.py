@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import keras
@@ -55,12 +55,24 @@ def check_stateless(name: str, layer: Any) -> None:
         raise ConfigError(f"{name} has untrained state ({names}); use layers without state")
 
 
+def check_average(task: LearnedTask, head: Any) -> None:
+    """Raises ConfigError if the averages of a task have an impossible rate or if nothing uses them."""
+    if not 0 < task.average <= 1:
+        raise ConfigError(f"task {task.name!r}: average is {task.average}, but must be above 0 and at most 1")
+    if head is None or "net" not in _arguments(head):
+        raise ConfigError(f"task {task.name!r} has averages, but no head whose call() has an argument net to use them")
+
+
+def _arguments(head: Any) -> Collection[str]:
+    return inspect.signature(head.call).parameters
+
+
 def outputs(task: LearnedTask, head: Any, features: Features, **given: Any) -> Any:
     """The outputs `[B, T, ...]` of a head for features `[B, T, F]`.
 
     In an update, its "batch" and the `Net` "net" are given. Heads get those of them that they ask for.
     """
-    asked = {name: value for name, value in given.items() if name in inspect.signature(head.call).parameters}
+    asked = {name: value for name, value in given.items() if name in _arguments(head)}
     with calling(f"the head of task {task.name!r}"):
         found = head(seen(task, features), **asked)
     return keras.tree.map_structure(lambda x: ops.cast(x, "float32"), found)

@@ -32,7 +32,7 @@ class JaxLearner(Learner):
         self._jax = jax
         # One tuple, replaced at once after an update, so that a prediction sees a single version. It is not donated,
         # because it may be in use.
-        self._weights = tuple(variable.value for variable in (*self._variables, *self._statistics))
+        self._weights = tuple(variable.value for variable in (*self._variables, *self._untrained))
         self._state = tuple(variable.value for variable in self._slots)
         self._copied: tuple[Any, ...] | None = None
         self._predict = {head: jax.jit(self._stateless_predict(head)) for head in self._heads}
@@ -50,7 +50,7 @@ class JaxLearner(Learner):
     def _scope(self, weights: tuple[Any, ...]) -> Any:
         import keras
 
-        variables = (*self._variables, *self._statistics)
+        variables = (*self._variables, *self._untrained)
         return keras.StatelessScope(state_mapping=list(zip(variables, weights, strict=True)))
 
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
@@ -105,7 +105,7 @@ class JaxLearner(Learner):
         new_weights = (*stepped, *weights[trained:])
         with self._scope(new_weights):
             absorbed = {id(variable): value for variable, value in self.network.absorbed(moments)}
-        names = (*self._variables, *self._statistics)
+        names = (*self._variables, *self._untrained)
         return tuple(absorbed.get(id(v), x) for v, x in zip(names, new_weights, strict=True)), new_state
 
     @property

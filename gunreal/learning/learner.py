@@ -50,7 +50,7 @@ class Learner:
     def __init__(self, network: Network, config: Config):
         self.network, self._config, self.objective = network, config, load_objective(config)
         self._variables = network.trainable_variables
-        self._statistics = [v for statistics in network.statistics.values() for v in statistics.variables]
+        self._untrained = list(network.untrained.values())
         # The dtype in which observations are sent to the device. The torso casts and scales them there in any case.
         self._sent = "float32" if config.transfer == "float32" else network.spec.dtype
         self._optimizer = make_optimizer(config, self._variables)
@@ -154,7 +154,7 @@ class Learner:
         """Replaces weights and moments by those that others have trained. The optimizer's state is kept.
 
         Args:
-          arrays: float32, in the order of the names "weights/..." and "statistics/..." of `get_state`.
+          arrays: float32, in the order of the names of `get_state`, without those of the optimizer.
           version: number of updates applied to them.
         """
         with self._lock:
@@ -165,8 +165,8 @@ class Learner:
         """Copies the state of the learner.
 
         Returns:
-          Weights ("weights/..."), running moments ("statistics/..."), the optimizer's state ("optimizer/...") and
-          "version".
+          Weights ("weights/..."), what gradients do not train (`Network.untrained`), the optimizer's state
+          ("optimizer/...") and "version".
         """
         with self._lock:
             state = dict(zip(self._state_names(), (np.array(x) for x in self._read()), strict=True))
@@ -192,24 +192,23 @@ class Learner:
           ValueError: as `set_state`.
         """
         with self._lock:
-            names = self._state_names()[: len(self._variables) + len(self._statistics)]
+            names = self._state_names()[: len(self._variables) + len(self._untrained)]
             known = {name: state[name] for name in [*names, "version"] if name in state}
             self.check(known, dict(zip(names, self._read(), strict=False)))
             self._write([np.asarray(state[name]) for name in names])
             self.version = int(state["version"])
 
     def weights_sha256(self) -> str:
-        """Hash of all weights and moments in order. Equal hashes mean equal networks."""
+        """Hash of all weights and of what gradients do not train, in order. Equal hashes mean equal networks."""
         digest = hashlib.sha256()
         with self._lock:
-            for array in self._read()[: len(self._variables) + len(self._statistics)]:
+            for array in self._read()[: len(self._variables) + len(self._untrained)]:
                 digest.update(np.asarray(array).tobytes())
         return digest.hexdigest()
 
     def _state_names(self) -> list[str]:
         weights = [f"weights/{name}" for name in self.network.names]
-        moments = [f"statistics/{name}/{part}" for name in self.network.statistics for part in Moments._fields]
-        return weights + moments + [f"optimizer/{place:03d}" for place in range(len(self._slots))]
+        return weights + list(self.network.untrained) + [f"optimizer/{place:03d}" for place in range(len(self._slots))]
 
     @staticmethod
     def check(state: Mapping[str, np.ndarray], own: Mapping[str, Any]) -> None:
@@ -293,9 +292,9 @@ class Learner:
         raise NotImplementedError
 
     def _read(self) -> list[Any]:
-        """Weights, moments and the optimizer's state, in this order."""
+        """Weights, what gradients do not train, and the optimizer's state, in this order."""
         raise NotImplementedError
 
     def _write(self, arrays: Sequence[np.ndarray]) -> None:
-        """Replaces what `_read` returns: all of it, or the weights and moments."""
+        """Replaces what `_read` returns: all of it, or all but the optimizer's state."""
         raise NotImplementedError

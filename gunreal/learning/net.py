@@ -10,6 +10,26 @@ import keras
 from keras import ops
 
 
+class AverageNet:
+    """The moving averages of the torso and of the head of one task. No gradient flows through what they compute."""
+
+    def __init__(self, scope: Callable[[], Any], features: Callable[[Any], Any], head: Callable[[Any], Any]):
+        """`scope` makes a context in which `features` and `head` compute with the averages."""
+        self._scope, self._features, self._head = scope, features, head
+
+    def features(self, observations: Any) -> Any:
+        """`Net.features` of the averages. Moments of observations are the present ones."""
+        return self._computed(self._features, observations)
+
+    def head(self, x: Any) -> Any:
+        """What the head returns for the features `x`, without a batch and without a `Net`."""
+        return self._computed(self._head, x)
+
+    def _computed(self, function: Callable[[Any], Any], x: Any) -> Any:
+        with self._scope():
+            return keras.tree.map_structure(ops.stop_gradient, function(x))
+
+
 class Net:
     """The network as the head of one task sees it during an update.
 
@@ -18,6 +38,7 @@ class Net:
       features: function that computes what the head receives, from other observations of this shape. Their units are
         those of `observations`, and their dtype may be another one. A recurrent network starts from the same past.
       policy_value: function that computes the policy and the value from "hidden" features, see `Network.policy_value`.
+      average: the moving averages, or None for a task without any.
     """
 
     def __init__(
@@ -25,11 +46,13 @@ class Net:
         observations: Any,
         features: Callable[[Any], Any],
         policy_value: Callable[[Any], dict[str, Any]],
+        average: AverageNet | None,
         seed: str,
         version: Any,
     ):
         """`seed` and `version`, the number of updates, determine the `draws`."""
         self.observations, self.features, self.policy_value = observations, features, policy_value
+        self.average = average
         self._seed, self._version, self._calls = seed, version, 0
 
     def draws(self, *shape: int) -> Any:

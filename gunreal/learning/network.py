@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +15,9 @@ from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
 from gunreal.learning import heads
 from gunreal.learning.architecture import Architecture
+from gunreal.learning.average import Average
 from gunreal.learning.building import computing, constants, dense, isolated, seeded
-from gunreal.learning.net import Net
+from gunreal.learning.net import AverageNet, Net
 from gunreal.learning.normalizer import Moments, Statistics
 from gunreal.learning.parts import present
 from gunreal.learning.task import LearnedObjective, LearnedTask
@@ -39,7 +41,9 @@ class Network:
       trainable_variables: variables of the torso, policy, value and heads.
       names: unique names of `trainable_variables`, such as "torso/conv1/kernel" or "pc/0/kernel". They are the same in
         every process.
-      statistics: running moments by name, "observation" and "return". They are not trained by gradients.
+      statistics: running moments by name, "observation" and "return".
+      untrained: the variables that gradients do not train, by unique names such as "statistics/return/mean": those of
+        `statistics`, and the averages that tasks ask for.
     """
 
     @isolated()
@@ -96,9 +100,17 @@ class Network:
         layers = {f"torso/{name}": layer for name, layer in self.torso.layers.items()}
         for prefix, layer in (layers | {"policy": self._policy, "value": self._value}).items():
             self._track(prefix, layer)
+        self._averages: dict[str, Average] = {}
         for task in self.tasks:
             with computing(precision):
                 self._build_head(task, features, seed)
+        self.untrained: dict[str, Any] = {
+            f"statistics/{name}/{part}": variable
+            for name, statistics in self.statistics.items()
+            for part, variable in zip(Moments._fields, statistics.variables, strict=True)
+        }
+        for name, average in self._averages.items():
+            self.untrained |= {f"average/{name}/{weight}": kept for weight, kept in average.variables.items()}
 
     def _track(self, prefix: str, layer: Any) -> None:
         heads.check_stateless(prefix, layer)
@@ -114,6 +126,11 @@ class Network:
         for place, variable in enumerate(() if head is None else head.trainable_variables):
             self.names.append(f"{task.name}/{place}/{variable.name}")
             self.trainable_variables.append(variable)
+        if task.average:
+            heads.check_average(task, head)
+            weights = zip(self.names, self.trainable_variables, strict=True)
+            averaged = {name: weight for name, weight in weights if name.split("/")[0] in ("torso", task.name)}
+            self._averages[task.name] = Average(averaged, task.average)
 
     def policy_value(self, hidden: Any) -> dict[str, Any]:
         """The outputs of the actor-critic for `hidden` features `[..., Fh]`.
@@ -237,7 +254,9 @@ class Network:
         return found
 
     def absorbed(self, moments: Mapping[str, Moments]) -> list[tuple[Any, Any]]:
-        """The variables that change when a batch's `moments` are added to `statistics`, with their new values.
+        """The variables that change after an optimizer's step, besides those that it has trained, with their new values.
+
+        A batch's `moments` are added to `statistics`, and averages move towards the trained weights.
 
         The value layer is rescaled together with the moments of the returns, so that its predictions do not change
         (PopArt, van Hasselt et al. 2016, section 2.2). At the first returns, it has learned nothing that would be kept.
@@ -252,6 +271,8 @@ class Network:
                 shifted = (before * bias.value + known.mean - new.mean) / after
                 changed.append((kernel, ops.where(known.count > 0, kernel.value * (before / after), kernel.value)))
                 changed.append((bias, ops.where(known.count > 0, shifted, bias.value)))
+        for average in self._averages.values():
+            changed += average.moved()
         return changed
 
     def _net(self, task: LearnedTask, batch: Mapping[str, Any], version: Any) -> Net:
@@ -260,17 +281,23 @@ class Network:
         past = batch["past"].get(name) if self.torso.recurrent else None
         observations = ops.reshape(batch["observations"][part], (-1, length, *self.spec.observation))
 
-        def features(observations: Any) -> Any:
+        def features(observations: Any, fused: bool = True) -> Any:
             if tuple(observations.shape[1:]) != (length, *self.spec.observation):
                 wanted = ", ".join(map(str, (length, *self.spec.observation)))
                 raise ValueError(f"net.features() got observations {list(observations.shape)}; give it [B, {wanted}]")
-            flat = self.torso.features(ops.reshape(observations, (-1, *self.spec.observation)))
+            flat = self.torso.features(ops.reshape(observations, (-1, *self.spec.observation)), fused)
             found = Features(*(ops.reshape(x, (-1, length, x.shape[-1])) for x in flat))
             if past is not None:
                 found = found._replace(hidden=self.torso.unroll(found.hidden, past)[0])
             return heads.seen(task, found)
 
-        return Net(observations, features, self.policy_value, f"{self._seed}/{name}", version)
+        average = None
+        if name in self._averages:
+            moments = [variable for statistics in self.statistics.values() for variable in statistics.variables]
+            scope = functools.partial(self._averages[name].replacing, moments)
+            # A function that is compiled in a scope would keep the values of that scope.
+            average = AverageNet(scope, functools.partial(features, fused=False), self._heads[name])
+        return Net(observations, features, self.policy_value, average, f"{self._seed}/{name}", version)
 
     def _all_features(self, batch: Mapping[str, Any]) -> dict[str, Features]:
         count = ops.shape(batch["base"]["mask"])[0]

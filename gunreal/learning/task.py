@@ -43,6 +43,10 @@ class LearnedTask(Protocol):
         """Function that computes the bootstrap of a sequence, or None."""
 
     @property
+    def average(self) -> float:
+        """Rate of the moving averages of torso and head, or 0 for none."""
+
+    @property
     def weight(self) -> float:
         """Weight of the loss in the total."""
 

@@ -98,7 +98,7 @@ class TensorFlowLearner(Learner):
         return tuple(output.numpy() for output in self._predict[head](*inputs))
 
     def _copy(self) -> None:
-        sources = [variable.value for variable in (*self._variables, *self._statistics)]
+        sources = [variable.value for variable in (*self._variables, *self._untrained)]
         if not self._copies:
             for _ in range(2):  # in turn, so that a prediction that still runs sees a single version
                 copies = [self._tf.Variable(source, trainable=False) for source in sources]
@@ -160,4 +160,4 @@ class TensorFlowLearner(Learner):
             variable.assign(array)
 
     def _kept(self) -> list[Any]:
-        return [*self._variables, *self._statistics, *self._slots]
+        return [*self._variables, *self._untrained, *self._slots]

@@ -91,13 +91,14 @@ class Torso:
             name = architecture.name
             raise ConfigError(f"the cell of the {name} network has {size} floats of state, but state() is {spec.state}")
 
-    def features(self, observations: Any) -> Features:
+    def features(self, observations: Any, fused: bool = True) -> Features:
         """Features `[N, F]` of `observations` `[N, *spec.observation]`, without the recurrence.
 
         Args:
           observations: observations as stored, not scaled or normalized.
+          fused: whether the input may be computed by the compiled function.
         """
-        conv, hidden = self._model(self._fused_input(observations))
+        conv, hidden = self._model((self._fused_input if fused else self._input)(observations))
         return Features(ops.cast(conv, "float32"), ops.cast(hidden, "float32"))
 
     def _flat(self, x: Any) -> Any:

@@ -115,6 +115,8 @@ def copy_layers(
         if _layer(name) in bound and name not in own:
             fitting[bound[_layer(name)]] = False
     merged = {**own, **{name: other[name] for layer, names in parts.items() if fitting[layer] for name in names}}
+    averages = {name: f"weights/{name.split('/', 2)[2]}" for name in own if name.startswith("average/")}
+    merged |= {name: merged[weight] for name, weight in averages.items()}  # averages start as copies
     layers = [layer for layer in parts if layer.startswith("weights/")]
     copied, others = ([x.removeprefix("weights/") for x in layers if fitting[x] is fits] for fits in (True, False))
     return merged, copied, others

@@ -39,12 +39,15 @@ class AuxiliaryTask:
         (a `gunreal.learning.torso.Features`). The recurrence is not computed for a task that uses "conv" alone.
       bootstrap: None, or a method `bootstrap(outputs) -> tensor [n, ...]` for the state after a sequence. A task with
         this method has its own prediction queue and threads. `outputs` has a time axis of length 1.
+      average: 0, or the rate of moving averages of the torso and the head, which the head finds as `net.average`. Each
+        update moves them by this share of the way to the weights.
       weight: weight of the loss in the total.
     """
 
     name: ClassVar[str]
     features: ClassVar[str] = "hidden"
     bootstrap: ClassVar[Callable[..., Any] | None] = None
+    average: ClassVar[float] = 0.0
     weight: float = 1.0
 
     def check(self, spec: Spec) -> None:
@@ -99,8 +102,8 @@ class AuxiliaryTask:
 
         If the layer's `call` has a `batch` argument, it receives the batch of `loss`. Predictions can then depend on
         the targets, such as the actions taken. If it has a `net` argument, it receives a `gunreal.learning.net.Net`:
-        the observations, the features of other observations, the policy and the value, and random numbers. Both are
-        None while the layer is built and for bootstraps, so create all weights in `build`.
+        the observations, the features of other observations, the policy and the value, random numbers and averages.
+        Both are None while the layer is built and for bootstraps, so create all weights in `build`.
 
         Return None to reuse the outputs of the actor-critic. They are a dict with "logits" `[B, T, A]`, "value"
         `[B, T]` and "scale", the standard deviation of the returns. Divide value errors by "scale".

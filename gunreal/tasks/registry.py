@@ -44,6 +44,14 @@ def load_tasks(names: Sequence[str], options: Options | None = None) -> tuple[Au
     return tuple(_build(cls, options.get(cls.name, {})) for cls in classes)
 
 
+def check_nodes(tasks: Sequence[AuxiliaryTask]) -> None:
+    """Raises ConfigError for the first task that needs more than gradients, which is all that nodes share."""
+    for task in tasks:
+        if task.average:
+            fix = "leave out the task, or leave out nodes and cluster"
+            raise ConfigError(f"task {task.name!r} has averages, which several nodes do not share; {fix}")
+
+
 def _build(cls: type[AuxiliaryTask], options: Mapping[str, Any]) -> AuxiliaryTask:
     task: AuxiliaryTask = plugins.build(TASK, cls, options)
     if not 0 <= task.weight < float("inf"):

@@ -1,4 +1,4 @@
-"""What a head may ask of the network: features of other observations, policy and value, and random numbers."""
+"""What a head may ask of the network: other features, policy and value, random numbers, and moving averages."""
 
 from __future__ import annotations
 
@@ -118,3 +118,101 @@ def test_a_head_of_low_precision_sees_features_that_the_moments_normalize():
     metrics = make_learner(config, tasks=(Compared(),)).train(make_batch(), 0.01)
     assert not metrics["skipped"]
     assert keras.config.dtype_policy().name == "float32"
+
+
+class AverageViews(layers.Layer):
+    """Compares the averages with the network."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(4, name="dense")
+
+    def build(self, input_shape):
+        self.dense.build(input_shape)
+
+    def call(self, x, batch=None, net=None):
+        found = {"x": x, "head": self.dense(x)}
+        if net is None:
+            return found
+        averaged = net.average.features(net.observations)
+        return {**found, "average_x": averaged, "average_head": net.average.head(averaged)["head"]}
+
+
+@dataclasses.dataclass(frozen=True)
+class Averaged(Compared):
+    average: float = 0.25
+
+    def head(self, spec):
+        return AverageViews()
+
+    def loss(self, outputs, batch):
+        metrics = {name: ops.mean(ops.abs(outputs[name] - outputs[f"average_{name}"])) for name in ("x", "head")}
+        return ops.mean(outputs["average_x"]) + ops.mean(outputs["average_head"]), metrics
+
+
+def averages(state):
+    return {name.removeprefix("average/fit/"): array for name, array in state.items() if name.startswith("average/")}
+
+
+@pytest.mark.parametrize("kind", ["small", "lstm"])
+def test_averages_move_towards_the_weights_and_pass_no_gradient_on(kind):
+    learner, batch = make_learner(tasks=(Averaged(),), kind=kind), batch_for(kind)
+    before = learner.get_state()
+    assert {name.split("/")[0] for name in averages(before)} == {"torso", "fit"}
+    for name, array in averages(before).items():
+        np.testing.assert_array_equal(array, before[f"weights/{name}"])
+    batch["base"]["mask"][...] = 0
+    metrics = learner.gradient(batch, 0.0).metrics
+    assert max(metrics["fit_x"], metrics["fit_head"]) < 1e-6
+    assert metrics["grad_norm"] == 0
+    batch["base"]["mask"][...] = 1
+    learner.train(batch, 0.01)
+    after = learner.get_state()
+    moved = 0
+    for name, array in averages(after).items():
+        old, new = before[f"weights/{name}"], after[f"weights/{name}"]
+        np.testing.assert_allclose(array, old + 0.25 * (new - old), atol=1e-6, err_msg=name)
+        moved += not np.array_equal(old, new)
+    assert moved > 2
+    learner.predict("base", batch["observations"][:2], make_past(2, 1) if kind == "lstm" else None)
+    assert_equal_states(learner.get_state(), after)
+    assert learner.gradient(batch).metrics["fit_x"] > 1e-5
+
+
+@pytest.mark.parametrize("kind", ["small", "lstm"])
+def test_averages_that_are_always_equal_compute_the_same(kind):
+    """Also while the moments of observations and returns change, and the value layer with them."""
+    config = dataclasses.replace(CONFIG, normalize_observations="element", normalize_returns=True)
+    learner = make_learner(config, tasks=(Averaged(average=1.0),), kind=kind)
+    for seed in range(2):
+        batch = batch_for(kind)
+        batch["base"]["returns"] = 10 * np.random.default_rng(seed).normal(size=(3, 4)).astype(np.float32)
+        metrics = learner.train(batch, 0.01)
+        assert max(metrics["fit_x"], metrics["fit_head"]) < 1e-5
+
+
+def test_averages_are_restored_and_keep_still_in_a_skipped_update():
+    learner = make_learner(tasks=(Averaged(),))
+    learner.train(make_batch(), 0.01)
+    state, bad = learner.get_state(), make_batch(seed=2)
+    bad["base"]["returns"][...] = np.inf
+    assert learner.train(bad, 0.01)["skipped"]
+    assert_equal_states(learner.get_state(), state)
+    other = make_learner(tasks=(Averaged(),))
+    other.set_state(state)
+    for each in (learner, other):
+        each.train(make_batch(seed=1), 0.01)
+    assert learner.weights_sha256() == other.weights_sha256()
+    assert_equal_states(learner.get_state(), other.get_state())
+
+
+@pytest.mark.parametrize(
+    ("rate", "head", "message"), [(2.0, True, "at most 1"), (0.5, False, "no head .* argument net")]
+)
+def test_averages_without_a_use_or_a_possible_rate_are_refused(rate, head, message):
+    class Unused(Averaged):
+        def head(self, spec):
+            return AverageViews() if head else layers.Dense(2)
+
+    with pytest.raises(ConfigError, match=f"^task 'fit'.*{message}"):
+        make_learner(tasks=(Unused(average=rate),), new=True)

@@ -40,6 +40,12 @@ def test_the_head_of_a_new_task_starts_anew():
         np.testing.assert_array_equal(array, before[name])
 
 
+def test_averages_start_as_copies_of_the_weights():
+    own = {name: np.full(2, i, np.float32) for i, name in enumerate(["weights/torso/a", "average/mine/torso/a"])}
+    after, *_ = starting.copy_layers(own, {"weights/torso/a": np.full(2, 7, np.float32)})
+    assert all((array == 7).all() for array in after.values())
+
+
 def test_a_run_starts_from_another_one(tmp_path, capsys):
     first = short_run(tmp_path, "first", steps=40)
     for i, init in enumerate(("first", str(first.path), str(first.checkpoint))):

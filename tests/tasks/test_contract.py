@@ -87,6 +87,7 @@ def test_options_reach_the_task_and_its_refusal_passes_through():
         (broken_tasks.NotFinite, "on random experience"),
         (broken_tasks.BadGradient, "gradient of loss\\(\\) is not finite"),
         (broken_tasks.Random, r"for the same batch: use no random numbers but net.draws$"),
+        (broken_tasks.UnusedAverage, "has averages, but no head whose call\\(\\) has an argument net to use them"),
         (broken_tasks.Detached, "no gradient of loss\\(\\) reaches the torso"),
     ],
 )

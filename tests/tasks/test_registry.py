@@ -3,6 +3,7 @@ import sys
 import textwrap
 from importlib.metadata import EntryPoint
 
+import broken_tasks
 import pytest
 from wording import MEAN
 
@@ -239,3 +240,9 @@ def test_two_packages_with_one_name(monkeypatch):
 def test_the_same_entry_point_seen_twice_is_one(monkeypatch):
     offer(monkeypatch, pc="gunreal.tasks.pixel_control:PixelControl")
     assert load_tasks(["pc"]) == (PixelControl(),)
+
+
+def test_what_nodes_do_not_share():
+    registry.check_nodes(load_tasks(["vr"]))
+    with pytest.raises(ConfigError, match="^task 'vr' has averages, which several nodes do not share; leave out"):
+        registry.check_nodes([broken_tasks.UnusedAverage()])
