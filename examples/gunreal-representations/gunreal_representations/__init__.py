@@ -1,0 +1,1 @@
+"""Published tasks that learn representations, one a file."""

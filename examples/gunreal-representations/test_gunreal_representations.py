@@ -1,0 +1,108 @@
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from gunreal_representations.curl import Curl
+from gunreal_representations.drac import Drac
+from gunreal_representations.spr import Spr
+from gunreal_representations.views import shifted
+
+from gunreal.records import metrics
+from gunreal.testing import check_task
+
+RNG = np.random.default_rng(0)
+MASK = np.array([[1, 1, 0, 1], [1, 1, 1, 1]], np.float32)
+
+
+def normal(*shape):
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def number(tensor):
+    from keras import ops
+
+    return float(ops.convert_to_numpy(tensor))
+
+
+@pytest.mark.parametrize("task", [Curl, Spr, Drac])
+def test_keeps_the_contract(task):
+    check_task(task)
+
+
+def test_views_are_shifted_by_whole_pixels():
+    from keras import ops
+
+    image = np.arange(2 * 3 * 1 * 6 * 5, dtype=np.uint8).reshape(2, 3, 1, 6, 5)
+    draws = RNG.random((2, 3, 2)).astype(np.float32)
+    views = ops.convert_to_numpy(shifted(SimpleNamespace(observations=image, draws=lambda *_: draws), 2))
+    padded = np.pad(image, ((0, 0),) * 3 + ((2, 2),) * 2, mode="edge")
+    for b, t in np.ndindex(2, 3):
+        row, column = np.floor(draws[b, t] * 5).astype(int)
+        np.testing.assert_array_equal(views[b, t], padded[b, t, :, row : row + 6, column : column + 5])
+
+
+def test_curl_is_the_cross_entropy_of_the_paper():
+    """Equation 4, with all other observations as negatives."""
+    queries, keys = normal(2, 4, 3), normal(2, 4, 3)
+    loss, found = Curl(units=3).loss({"queries": queries, "keys": keys}, {"mask": MASK})
+    kept = np.argwhere(MASK)
+    slow, right = [], []
+    for b, t in kept:
+        scores = {(i, j): queries[b, t] @ keys[i, j] for i, j in map(tuple, kept)}
+        slow.append(-np.log(np.exp(scores[b, t]) / sum(map(np.exp, scores.values()))))
+        right.append(scores[b, t] == max(scores.values()))
+    assert number(loss) == pytest.approx(np.mean(slow), rel=1e-5)
+    assert number(found["accuracy"]) == pytest.approx(np.mean(right))
+
+
+def test_spr_is_the_cosine_of_the_paper():
+    """Equation 5, as a mean over the predictions that stay in an episode."""
+    targets, predictions = normal(2, 4, 3), [normal(2, 3, 3), normal(2, 2, 3)]
+    loss, _ = Spr(steps=2).loss({"targets": targets, "predictions": predictions}, {"mask": MASK})
+    slow = []
+    for b in range(2):
+        for t in range(4):
+            for k in (1, 2):
+                if t + k < 4 and MASK[b, t : t + k + 1].all():
+                    one, two = predictions[k - 1][b, t], targets[b, t + k]
+                    slow.append(-(one @ two) / np.linalg.norm(one) / np.linalg.norm(two))
+    assert len(slow) == 6
+    assert number(loss) == pytest.approx(np.mean(slow), rel=1e-4)
+
+
+def test_drac_is_the_regularization_of_the_paper():
+    """Equations 4 and 5."""
+    own, view = ({"logits": normal(2, 4, 3), "value": normal(2, 4), "scale": 2.0} for _ in range(2))
+    slow = []
+    for b, t in np.argwhere(MASK):
+        p, q = (np.exp(x["logits"][b, t]) / np.exp(x["logits"][b, t]).sum() for x in (own, view))
+        slow.append((p * np.log(p / q)).sum() + ((own["value"][b, t] - view["value"][b, t]) / 2) ** 2)
+    loss = Drac().loss({"own": own, "view": view}, {"mask": MASK})
+    assert number(loss) == pytest.approx(np.mean(slow), rel=1e-4)
+
+
+TASKS = "curl:Curl,spr:Spr,drac:Drac"
+NAMES = ("curl", "spr_averaged", "drac")
+
+
+@pytest.mark.parametrize(
+    "runner",
+    [
+        "--env gunreal/Catch-v0 --network lstm",
+        "--env gunreal/Catch-v0 --serial",
+        "--env gunreal.envs.catch_functional:make --runner device",
+    ],
+)
+def test_trains(tmp_path, runner):
+    if "device" in runner:
+        pytest.importorskip("jax")
+    flags = f"{runner} --logdir {tmp_path} --name run --steps 480 --agents 8 --min_batch 160 --hidden 16"
+    tasks = ",".join(f"gunreal_representations.{task}" for task in TASKS.split(","))
+    command = [sys.executable, "-m", "gunreal", "train", *flags.split(), "--tasks", tasks]
+    subprocess.run(command, check=True, cwd=Path(__file__).parent)
+    (*_, line) = metrics.read(tmp_path / "run" / metrics.FILE)
+    assert line["updates"] > 2
+    assert all(np.isfinite(line[f"loss_{name}"]) for name in NAMES)
