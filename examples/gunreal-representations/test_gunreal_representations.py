@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gunreal_representations.curl import Curl
 from gunreal_representations.drac import Drac
+from gunreal_representations.rnd import Rnd
 from gunreal_representations.spr import Spr
 from gunreal_representations.views import shifted
 
@@ -27,7 +28,7 @@ def number(tensor):
     return float(ops.convert_to_numpy(tensor))
 
 
-@pytest.mark.parametrize("task", [Curl, Spr, Drac])
+@pytest.mark.parametrize("task", [Curl, Spr, Drac, Rnd])
 def test_keeps_the_contract(task):
     check_task(task)
 
@@ -84,22 +85,42 @@ def test_drac_is_the_regularization_of_the_paper():
     assert number(loss) == pytest.approx(np.mean(slow), rel=1e-4)
 
 
-TASKS = "curl:Curl,spr:Spr,drac:Drac"
-NAMES = ("curl", "spr_averaged", "drac")
+def test_rnd_is_the_error_of_the_paper_and_its_moments_are_those_of_all_frames():
+    """Sections 2.2 and 2.4. The moments of two batches are those of their union."""
+    frames = [RNG.integers(0, 256, (2, 4, 1, 2, 3), np.uint8) for _ in range(2)]
+    outputs, random = normal(2, 4, 5), normal(6, 5)
+    moments = {"mean": np.zeros(6, np.float32), "variance": np.ones(6, np.float32), "count": np.float32(0)}
+    state = {**moments, "random": random}
+    for frame in frames:
+        before = state
+        batch = {"frame": frame, "mask": MASK, "state": state}
+        loss, _, new = Rnd(units=5).loss(outputs, batch)
+        state = {**state, **{name: np.asarray(x) for name, x in new.items()}}
+    rows = np.concatenate([frame.reshape(2, 4, 6)[MASK > 0] for frame in frames]).astype(np.float64)
+    assert state["count"] == len(rows) == 14
+    np.testing.assert_allclose(state["mean"], rows.mean(axis=0), rtol=1e-4)
+    np.testing.assert_allclose(state["variance"], rows.var(axis=0), rtol=1e-4)
+    normalized = ((rows[7:] - before["mean"]) / np.sqrt(before["variance"])).clip(-5, 5)
+    errors = (outputs[MASK > 0] - np.maximum(normalized @ random, 0)) ** 2
+    assert number(loss) == pytest.approx(errors.mean(), rel=1e-4)
+
+
+TASKS = "curl:Curl,spr:Spr,drac:Drac,rnd:Rnd"
+NAMES = ("curl", "spr_averaged", "drac", "rnd")
 
 
 @pytest.mark.parametrize(
     "runner",
     [
-        "--env gunreal/Catch-v0 --network lstm",
-        "--env gunreal/Catch-v0 --serial",
+        "--env gunreal/Catch-v0 --min_batch 160 --network lstm",
+        "--env gunreal/Catch-v0 --min_batch 160 --serial",
         "--env gunreal.envs.catch_functional:make --runner device",
     ],
 )
 def test_trains(tmp_path, runner):
     if "device" in runner:
         pytest.importorskip("jax")
-    flags = f"{runner} --logdir {tmp_path} --name run --steps 480 --agents 8 --min_batch 160 --hidden 16"
+    flags = f"{runner} --logdir {tmp_path} --name run --steps 480 --agents 8 --hidden 16"
     tasks = ",".join(f"gunreal_representations.{task}" for task in TASKS.split(","))
     command = [sys.executable, "-m", "gunreal", "train", *flags.split(), "--tasks", tasks]
     subprocess.run(command, check=True, cwd=Path(__file__).parent)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from gunreal.config.plugins import calling
@@ -88,17 +90,44 @@ def bootstrap(task: LearnedTask, found: Any) -> Any:
     return values
 
 
-def loss(task: LearnedTask, found: Any, targets: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The unweighted loss of a task for its outputs, a scalar, and the task's own metrics. Raises ConfigError."""
+def state(task: LearnedTask, spec: Spec) -> dict[str, Any]:
+    """The arrays of a task that gradients do not train, as Keras variables by name. Raises ConfigError."""
+    with calling(f"task {task.name!r}: state()"):
+        arrays = {name: ops.convert_to_numpy(array) for name, array in task.state(spec).items()}
+    for name, array in arrays.items():
+        if array.dtype.name not in ("float32", "int32", "bool"):
+            raise ConfigError(f"task {task.name!r}: {name!r} of state() is {array.dtype}; use float32, int32 or bool")
+        if not np.isfinite(array).all():
+            raise ConfigError(f"task {task.name!r}: {name!r} of state() is not finite")
+    make = functools.partial(keras.Variable, trainable=False, autocast=False)
+    return {name: make(array, dtype=array.dtype.name, name="state") for name, array in arrays.items()}
+
+
+def loss(task: LearnedTask, found: Any, targets: Mapping[str, Any]) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    """The unweighted loss of a task for its outputs, a scalar; its own metrics; its new state. Raises ConfigError."""
     with calling(f"task {task.name!r}: loss()"):
         value = task.loss(found, targets)
     own: Any = {}
-    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Mapping):
-        value, own = value
+    new: Any = {}
+    if isinstance(value, tuple) and len(value) in (2, 3) and all(isinstance(part, Mapping) for part in value[1:]):
+        value, own, new = (*value, {}, {})[:3]
     _check_scalar(f"task {task.name!r}: loss()", value)
     for name, metric in own.items():
         _check_scalar(f"task {task.name!r}: the metric {name!r} of loss()", metric)
-    return value, {f"{task.name}_{name}": ops.stop_gradient(ops.cast(x, "float32")) for name, x in own.items()}
+    metrics = {f"{task.name}_{name}": ops.stop_gradient(ops.cast(x, "float32")) for name, x in own.items()}
+    return value, metrics, {name: _kept(task, name, x, targets.get("state", {})) for name, x in new.items()}
+
+
+def _kept(task: LearnedTask, name: str, array: Any, known: Mapping[str, Any]) -> Any:
+    """A new array of a task's state, if it fits the one that it replaces."""
+    where = f"task {task.name!r}: loss() returns the state {name!r}"
+    if name not in known:
+        raise ConfigError(f"{where}, which state() does not have; it has {', '.join(known) or 'none'}")
+    array = ops.convert_to_tensor(array)
+    one, other = ((tuple(x.shape), keras.backend.standardize_dtype(x.dtype)) for x in (array, known[name]))
+    if one != other:
+        raise ConfigError(f"{where} as {one[1]} {list(one[0])}; keep it {other[1]} {list(other[0])}")
+    return ops.stop_gradient(array)
 
 
 def _check_scalar(name: str, value: Any) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 from gunreal.experience.replay import Past
 from gunreal.learning.building import isolated
 from gunreal.learning.learner import Learner
-from gunreal.learning.normalizer import Moments
 from gunreal.learning.padding import pad, pad_past, padded_size
 
 if TYPE_CHECKING:
@@ -66,25 +65,25 @@ class JaxLearner(Learner):
     def _recalled(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
         return dict(self._jax.device_get(self._recall(self._weights, batch)))
 
-    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Moments]]:
+    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Any]]:
         gradients, values, moments = self._compiled(self._weights, batch)
         return gradients, np.asarray(values), moments
 
     def _loss_gradient(
         self, weights: tuple[Any, ...], batch: Mapping[str, Any]
-    ) -> tuple[list[Any], Any, dict[str, Moments]]:
+    ) -> tuple[list[Any], Any, dict[str, Any]]:
         trained = len(self._variables)
 
-        def loss(trainable: tuple[Any, ...]) -> tuple[Any, dict[str, Any]]:
+        def loss(trainable: tuple[Any, ...]) -> tuple[Any, Any]:
             with self._scope((*trainable, *weights[trained:])):
                 return self._loss(batch)
 
-        (total, metrics), gradients = self._jax.value_and_grad(loss, has_aux=True)(weights[:trained])
+        (total, (metrics, states)), gradients = self._jax.value_and_grad(loss, has_aux=True)(weights[:trained])
         with self._scope(weights):
-            moments = self.network.moments(batch, metrics)
+            moments = {**self.network.moments(batch, metrics), **states}
         return list(gradients), self._judge(batch, total, metrics, gradients, moments), moments
 
-    def _apply(self, gradients: list[Any], moments: dict[str, Moments], scale: float, learning_rate: float) -> None:
+    def _apply(self, gradients: list[Any], moments: dict[str, Any], scale: float, learning_rate: float) -> None:
         how = np.float32(scale), np.float32(learning_rate)
         self._weights, self._state = self._optimize(self._weights, self._state, gradients, moments, *how)
 
@@ -93,7 +92,7 @@ class JaxLearner(Learner):
         weights: tuple[Any, ...],
         state: tuple[Any, ...],
         gradients: list[Any],
-        moments: dict[str, Moments],
+        moments: dict[str, Any],
         scale: Any,
         learning_rate: Any,
     ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

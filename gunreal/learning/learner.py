@@ -26,12 +26,13 @@ class Gradient(NamedTuple):
 
     Attributes:
       values: one array per weight, on the device, before clipping.
-      moments: the moments of the batch, by the names of `Network.statistics`.
+      moments: the moments of the batch, by the names of `Network.statistics`, and new arrays of tasks, by those of
+        `Network.untrained`.
       metrics: the metrics of the loss, "grad_norm" (before clipping) and "skipped" (1.0 if anything is not finite).
     """
 
     values: list[Any]
-    moments: dict[str, Moments]
+    moments: dict[str, Any]
     metrics: dict[str, float]
 
 
@@ -226,9 +227,9 @@ class Learner:
             more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
             raise ValueError(f"the state does not fit the network and optimizer: {'; '.join(wrong[:5])}{more}")
 
-    def _loss(self, batch: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def _loss(self, batch: Mapping[str, Any]) -> tuple[Any, tuple[dict[str, Any], dict[str, Any]]]:
         config = self._config
-        total, metrics = self.network.loss(
+        total, *others = self.network.loss(
             batch,
             self.objective,
             entropy=batch["now"]["entropy"][0],
@@ -240,7 +241,7 @@ class Learner:
             from keras import ops
 
             total = total * ops.sum(batch["base"]["mask"])
-        return total, metrics
+        return total, tuple(others)
 
     def _parts(self, batch: Mapping[str, Any]) -> tuple[str, ...]:
         return *present(self.network.lengths, batch), *(["old"] if "old" in batch else [])
@@ -251,14 +252,17 @@ class Learner:
         total: Any,
         metrics: dict[str, Any],
         gradients: list[Any],
-        moments: Mapping[str, Moments],
+        moments: Mapping[str, Any],
     ) -> Any:
         """Stacks all metrics into one array, so that they are fetched in one transfer."""
         from keras import ops
 
         norm = ops.sqrt(sum(ops.sum(ops.square(g)) for g in gradients))
         # An infinite observation is clipped, so the loss does not show it. Its square would spoil the running moments.
-        spread = [ops.sum(ops.square(part.mean) + part.variance) for part in moments.values()]
+        spread = [
+            ops.sum(ops.square(part.mean) + part.variance if isinstance(part, Moments) else ops.cast(part, "float32"))
+            for part in moments.values()
+        ]
         finite = ops.all(ops.isfinite(ops.stack([total, norm, *spread])))
         metrics = {**metrics, "grad_norm": norm, "skipped": 1.0 - ops.cast(finite, "float32")}
         # Set while tracing, because the compiled function returns only the values.
@@ -283,11 +287,11 @@ class Learner:
     def _recalled(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
         raise NotImplementedError
 
-    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Moments]]:
-        """The gradients at the current weights (on the device), the values of the metrics, and the batch's moments."""
+    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Any]]:
+        """The gradients at the current weights (on the device), the values of the metrics, and `Gradient.moments`."""
         raise NotImplementedError
 
-    def _apply(self, gradients: list[Any], moments: dict[str, Moments], scale: float, learning_rate: float) -> None:
+    def _apply(self, gradients: list[Any], moments: dict[str, Any], scale: float, learning_rate: float) -> None:
         """Applies `scale` times the gradients, then the moments. The caller holds the lock."""
         raise NotImplementedError
 

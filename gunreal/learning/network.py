@@ -43,7 +43,7 @@ class Network:
         every process.
       statistics: running moments by name, "observation" and "return".
       untrained: the variables that gradients do not train, by unique names such as "statistics/return/mean": those of
-        `statistics`, and the averages that tasks ask for.
+        `statistics`, and the averages and the arrays that tasks ask for.
     """
 
     @isolated()
@@ -101,6 +101,7 @@ class Network:
         for prefix, layer in (layers | {"policy": self._policy, "value": self._value}).items():
             self._track(prefix, layer)
         self._averages: dict[str, Average] = {}
+        self._states: dict[str, dict[str, Any]] = {}
         for task in self.tasks:
             with computing(precision):
                 self._build_head(task, features, seed)
@@ -111,6 +112,8 @@ class Network:
         }
         for name, average in self._averages.items():
             self.untrained |= {f"average/{name}/{weight}": kept for weight, kept in average.variables.items()}
+        for name, state in self._states.items():
+            self.untrained |= {f"state/{name}/{part}": variable for part, variable in state.items()}
 
     def _track(self, prefix: str, layer: Any) -> None:
         heads.check_stateless(prefix, layer)
@@ -126,6 +129,8 @@ class Network:
         for place, variable in enumerate(() if head is None else head.trainable_variables):
             self.names.append(f"{task.name}/{place}/{variable.name}")
             self.trainable_variables.append(variable)
+        with seeded(zlib.crc32(f"{seed}/{task.name}/state".encode())):
+            self._states[task.name] = heads.state(task, self.spec)
         if task.average:
             heads.check_average(task, head)
             weights = zip(self.names, self.trainable_variables, strict=True)
@@ -190,7 +195,7 @@ class Network:
         progress: Any = 0.0,
         version: Any = 0,
         value_weight: float,
-    ) -> tuple[Any, dict[str, Any]]:
+    ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
         """The total loss, `base + sum(weight_i * loss_i)` (UNREAL, eq. 4).
 
         The batch has these entries. It may leave out tasks, which are then not learned from:
@@ -212,8 +217,10 @@ class Network:
 
         Returns:
           The total loss, and scalars by metric name. `loss_<task>` is unweighted. `<task>_<metric>` are the task's own.
+          Then the new arrays of tasks, by their names in `untrained`.
         """
         base, features = batch["base"], self._all_features(batch)
+        states: dict[str, Any] = {}
         scalars = {"entropy": entropy, "value_weight": value_weight, "progress": ops.cast(progress, "float32")}
         hidden = features["base"].hidden
         if "old" in batch:
@@ -224,12 +231,14 @@ class Network:
         for task in self.tasks:
             if task.name not in batch:
                 continue
-            targets = {**batch[task.name], "progress": scalars["progress"]}
-            net = self._net(task, batch, version)
-            loss, own = heads.loss(task, self.task_outputs(task, features[task.name], batch=targets, net=net), targets)
+            state = {name: ops.convert_to_tensor(x.value) for name, x in self._states[task.name].items()}
+            targets = {**batch[task.name], "progress": scalars["progress"], **({"state": state} if state else {})}
+            outputs = self.task_outputs(task, features[task.name], batch=targets, net=self._net(task, batch, version))
+            loss, own, new = heads.loss(task, outputs, targets)
             metrics |= {f"loss_{task.name}": loss, **own}
+            states |= {f"state/{task.name}/{name}": array for name, array in new.items()}
             total = total + task.weight * loss
-        return total, {**metrics, "loss_total": total}
+        return total, {**metrics, "loss_total": total}, states
 
     @isolated()
     def recall(self, batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -253,10 +262,10 @@ class Network:
             found["return"] = Moments(metrics["return_mean"], variance, ops.sum(weight))
         return found
 
-    def absorbed(self, moments: Mapping[str, Moments]) -> list[tuple[Any, Any]]:
-        """The variables that change after an optimizer's step, besides those that it has trained, with their new values.
+    def absorbed(self, moments: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+        """The variables that change after an optimizer's step, with their new values.
 
-        A batch's `moments` are added to `statistics`, and averages move towards the trained weights.
+        A batch's `moments` are added to `statistics`, arrays of tasks are replaced, and averages follow the weights.
 
         The value layer is rescaled together with the moments of the returns, so that its predictions do not change
         (PopArt, van Hasselt et al. 2016, section 2.2). At the first returns, it has learned nothing that would be kept.
@@ -271,6 +280,7 @@ class Network:
                 shifted = (before * bias.value + known.mean - new.mean) / after
                 changed.append((kernel, ops.where(known.count > 0, kernel.value * (before / after), kernel.value)))
                 changed.append((bias, ops.where(known.count > 0, shifted, bias.value)))
+        changed += [(self.untrained[name], array) for name, array in moments.items() if name in self.untrained]
         for average in self._averages.values():
             changed += average.moved()
         return changed

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from gunreal.experience.spec import Spec
 
-RESERVED = ("mask", "progress")  # entries of a task's batch that are not targets
+RESERVED = ("mask", "progress", "state")  # entries of a task's batch that are not targets
 BASE = 0  # number of the prediction queue of the actor-critic, see `prediction_heads`
 
 
@@ -53,11 +53,14 @@ class LearnedTask(Protocol):
     def length(self, t_max: int) -> int:
         """Number of rows of each sequence."""
 
+    def state(self, spec: Spec) -> dict[str, Any]:
+        """Arrays that gradients do not train, with their first values."""
+
     def head(self, spec: Spec) -> Any:
         """A Keras layer, or None."""
 
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
-        """The unweighted loss, a scalar, or a tuple of the loss and a dict of metrics."""
+        """The unweighted loss, a scalar, or a tuple of the loss, a dict of metrics and perhaps a new state."""
 
 
 def prediction_heads(tasks: Iterable[LearnedTask]) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ from gunreal.experience.replay import ALIGN, Past
 from gunreal.learning.building import isolated
 from gunreal.learning.devices import fused, side_by_side
 from gunreal.learning.learner import Learner
-from gunreal.learning.normalizer import Moments
 
 if TYPE_CHECKING:
     from gunreal.config.schema import Config
@@ -85,13 +84,7 @@ class TensorFlowLearner(Learner):
         self._copies: list[tuple[list[Any], dict[str, _Operation]]] = []
         self._compiled: dict[tuple[str, ...], _Operation] = {}
         self._recall: _Operation | None = None
-        gradients = [tf.TensorSpec(variable.shape, "float32") for variable in self._variables]
-        moments = {
-            name: Moments(*(tf.TensorSpec(variable.shape, "float32") for variable in statistics.variables))
-            for name, statistics in network.statistics.items()
-        }
-        signature = [gradients, moments, *[tf.TensorSpec((), "float32")] * 2]
-        self._optimize = _Operation(fused(self._optimizer_step), signature)
+        self._optimize: dict[tuple[str, ...], _Operation] = {}  # by the names of what is more than a gradient
 
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
         inputs = (observations,) if past is None else (observations, past)
@@ -119,7 +112,7 @@ class TensorFlowLearner(Learner):
         tf = self._tf
         return tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), batch)
 
-    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Moments]]:
+    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Any]]:
         with self._lock:  # two trainers may bring their first batch at the same time
             parts = self._parts(batch)
             if parts not in self._compiled:
@@ -128,23 +121,27 @@ class TensorFlowLearner(Learner):
         gradients, values, moments = self._compiled[parts](batch)
         return gradients, values.numpy(), moments
 
-    def _loss_gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], Any, dict[str, Moments]]:
+    def _loss_gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], Any, dict[str, Any]]:
         # A weight is read where it is first used, so another trainer's update may be seen in some weights only, as in
         # A3C. Preventing this would cost 5 % of an update.
         tf = self._tf
         weights = [variable.value for variable in self._variables]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(weights)
-            total, metrics = self._loss(batch)
+            total, (metrics, states) = self._loss(batch)
         gradients = tape.gradient(total, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        moments = self.network.moments(batch, metrics)
+        moments = {**self.network.moments(batch, metrics), **states}
         return gradients, self._judge(batch, total, metrics, gradients, moments), moments
 
-    def _apply(self, gradients: list[Any], moments: dict[str, Moments], scale: float, learning_rate: float) -> None:
-        self._optimize(gradients, moments, np.float32(scale), np.float32(learning_rate))
+    def _apply(self, gradients: list[Any], moments: dict[str, Any], scale: float, learning_rate: float) -> None:
+        names, arguments = tuple(moments), (gradients, moments, np.float32(scale), np.float32(learning_rate))
+        if names not in self._optimize:
+            signature = self._tf.nest.map_structure(lambda x: self._tf.TensorSpec(x.shape, x.dtype), arguments)
+            self._optimize[names] = _Operation(fused(self._optimizer_step), list(signature))
+        self._optimize[names](*arguments)
 
     def _optimizer_step(
-        self, gradients: list[Any], moments: dict[str, Moments], scale: Any, learning_rate: Any
+        self, gradients: list[Any], moments: dict[str, Any], scale: Any, learning_rate: Any
     ) -> tuple[()]:
         self._optimizer.learning_rate.assign(learning_rate)
         self._optimizer.apply([scale * gradient for gradient in gradients], self._variables)

@@ -97,6 +97,14 @@ class AuxiliaryTask:
         form = "targets(self, replay, sequences, bootstraps)"
         raise NotImplementedError(f"{type(self).__name__} has no {form}; define it")
 
+    def state(self, spec: Spec) -> dict[str, Any]:
+        """Arrays that gradients do not train, float32, int32 or bool, with their first values.
+
+        The loss reads them as `batch["state"]` and may return new ones. They are part of checkpoints. In this method,
+        the initializers of Keras draw other values for each seed of the run.
+        """
+        return {}
+
     def head(self, spec: Spec) -> Any:
         """Makes a Keras layer that maps float32 features `[B, T, F]` to the `outputs` of `loss`.
 
@@ -114,12 +122,14 @@ class AuxiliaryTask:
         """The unweighted loss, a scalar. It must be a pure function that uses `keras.ops` only.
 
         To record metrics of your own, such as an accuracy, return a tuple of the loss and a dict of scalars by name.
-        The run's metrics then contain their means as `<task>_<metric>`.
+        The run's metrics then contain their means as `<task>_<metric>`. A third item of the tuple is a dict of arrays
+        that replace those of `state`. Its other arrays stay as they are.
 
         Args:
           outputs: outputs of the head.
-          batch: the targets with a leading batch axis, "mask" `[B, T]` float32 and "progress" float32. The mask is 1
-            for steps to learn from. It is 0 for padding, for steps that only reset an environment and for agents
-            without a sequence. The progress is the share of the training budget that has been used, from 0 to 1.
+          batch: the targets with a leading batch axis, "mask" `[B, T]` float32, "progress" float32, and "state", the
+            arrays of `state` by name, if there are any. The mask is 1 for steps to learn from. It is 0 for padding,
+            for steps that only reset an environment and for agents without a sequence. The progress is the share of
+            the training budget that has been used, from 0 to 1.
         """
         raise NotImplementedError(f"{type(self).__name__} has no loss(self, outputs, batch); define it")

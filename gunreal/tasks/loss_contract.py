@@ -85,28 +85,35 @@ class Learning:
         """
         batch = self._batch(segment)
         try:
-            loss = self._loss(batch)
+            loss, state = self._loss(batch)
         except ConfigError as error:
             raise AssertionError(str(error)) from error
         expect(np.isfinite(loss), f"loss() is {loss} on random experience")
-        again = self._loss(batch)
+        again, _ = self._loss(batch)
         both = f"{loss} and then {again}"
         expect(loss == again, f"loss() is {both} for the same batch: use no random numbers but net.draws")
-        changed = self._loss(self._changed_where_masked(batch))
+        changed, other = self._loss(self._changed_where_masked(batch))
         expect(np.isclose(loss, changed, rtol=1e-4), "loss() depends on rows whose mask is 0: use masked_mean")
-        nothing = self._loss(self._masked(batch))
+        for name, array in state.items():
+            same = np.allclose(array, other[name], rtol=1e-4, atol=1e-6)
+            expect(same, f"the new {name} depends on rows whose mask is 0: leave them out")
+        nothing, state = self._loss(self._masked(batch))
         expect(np.isfinite(nothing), f"loss() is {nothing} when every mask is 0: use masked_mean")
+        for name, array in state.items():
+            expect(np.isfinite(array).all(), f"the new {name} is not finite when every mask is 0: leave it as it is")
         gradient = self.learner.gradient(batch)
         metrics = gradient.metrics
         expect(not metrics["skipped"], f"the gradient of loss() is not finite (its norm is {metrics['grad_norm']})")
         reached = np.any(np.asarray(gradient.values[0]))  # the torso's first variable
         expect(reached, "no gradient of loss() reaches the torso: use all of the head in the loss")
 
-    def _loss(self, batch: dict[str, Any]) -> np.ndarray:
-        import keras
+    def _loss(self, batch: dict[str, Any]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The loss, and the new state of the task."""
+        from keras import ops
 
-        _, metrics = self.network.loss(batch, self.learner.objective, entropy=0.0, value_weight=0.0)
-        return keras.ops.convert_to_numpy(metrics[f"loss_{self.task.name}"])
+        _, metrics, state = self.network.loss(batch, self.learner.objective, entropy=0.0, value_weight=0.0)
+        new = {name: ops.convert_to_numpy(array) for name, array in state.items()}
+        return ops.convert_to_numpy(metrics[f"loss_{self.task.name}"]), new
 
     def _batch(self, segment: Segment) -> dict[str, Any]:
         """A batch as the trainer makes it. Padding repeats a sequence's last step; the last agent has no sequence."""

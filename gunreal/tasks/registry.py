@@ -47,9 +47,10 @@ def load_tasks(names: Sequence[str], options: Options | None = None) -> tuple[Au
 def check_nodes(tasks: Sequence[AuxiliaryTask]) -> None:
     """Raises ConfigError for the first task that needs more than gradients, which is all that nodes share."""
     for task in tasks:
-        if task.average:
+        own = {"averages": task.average, "a state": type(task).state is not AuxiliaryTask.state}
+        for what in (name for name, asked in own.items() if asked):
             fix = "leave out the task, or leave out nodes and cluster"
-            raise ConfigError(f"task {task.name!r} has averages, which several nodes do not share; {fix}")
+            raise ConfigError(f"task {task.name!r} has {what}, which several nodes do not share; {fix}")
 
 
 def _build(cls: type[AuxiliaryTask], options: Mapping[str, Any]) -> AuxiliaryTask:

@@ -56,7 +56,9 @@ def test_a_loss_that_is_no_scalar(loss, message):
 
 
 def test_metrics_of_a_task():
-    found, metrics = heads.loss(task(loss=lambda outputs, batch: (outputs[0], {"most": outputs[1]})), ops.arange(2), {})
+    found, metrics, _ = heads.loss(
+        task(loss=lambda outputs, batch: (outputs[0], {"most": outputs[1]})), ops.arange(2), {}
+    )
     assert (int(found), {name: float(x) for name, x in metrics.items()}) == (0, {"mine_most": 1.0})
 
 

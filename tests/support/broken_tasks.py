@@ -216,6 +216,30 @@ class UnusedAverage(ValueReplay):
     average = 0.1
 
 
+class CountsMasked(ValueReplay):
+    """Sums up returns."""
+
+    def state(self, spec):
+        return {"sum": np.zeros((), np.float32)}
+
+    def new(self, batch):
+        return {"sum": batch["state"]["sum"] + batch["returns"].sum()}
+
+    def loss(self, outputs, batch):
+        return super().loss(outputs, batch), {}, self.new(batch)
+
+
+class SpoilsState(CountsMasked):
+    def new(self, batch):
+        mask = batch["mask"]
+        return {"sum": batch["state"]["sum"] + (batch["returns"] * mask).sum() / mask.sum()}
+
+
+class OtherState(CountsMasked):
+    def new(self, batch):
+        return {"sums": batch["state"]["sum"]}
+
+
 class NotFinite(ValueReplay):
     def loss(self, outputs, batch):
         return super().loss(outputs, batch) * float("inf")

@@ -22,7 +22,7 @@ class OfViews(AuxiliaryTask):
 
 
 def shifted(net, most):
-    """Another view of `net.observations`: each is shifted by up to `most` pixels, and pixels of the edge are repeated."""
+    """Another view of `net.observations`, each shifted by up to `most` pixels. Pixels of the edge are repeated."""
     from keras import ops
 
     observations = net.observations
