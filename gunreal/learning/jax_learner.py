@@ -81,7 +81,7 @@ class JaxLearner(Learner):
         (total, (metrics, states)), gradients = self._jax.value_and_grad(loss, has_aux=True)(weights[:trained])
         with self._scope(weights):
             moments = {**self.network.moments(batch, metrics), **states}
-        return list(gradients), self._judge(batch, total, metrics, gradients, moments), moments
+        return *self._judge(batch, total, metrics, list(gradients), moments), moments
 
     def _apply(self, gradients: list[Any], moments: dict[str, Any], scale: float, learning_rate: float) -> None:
         how = np.float32(scale), np.float32(learning_rate)
@@ -96,11 +96,13 @@ class JaxLearner(Learner):
         scale: Any,
         learning_rate: Any,
     ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        slots, scaled = iter(state), [scale * gradient for gradient in gradients]
+        slots, scaled = iter(state), self._steps.scaled(gradients, scale)
         rate, trained = self._optimizer.learning_rate, len(self._variables)
         variables = [learning_rate if v is rate else next(slots) for v in self._optimizer.variables]
         stepped, variables = self._optimizer.stateless_apply(variables, scaled, list(weights[:trained]))
         new_state = tuple(x for v, x in zip(self._optimizer.variables, variables, strict=True) if v is not rate)
+        for place, factor in self._steps.rates.items():
+            stepped[place] = weights[place] + factor * (stepped[place] - weights[place])
         new_weights = (*stepped, *weights[trained:])
         with self._scope(new_weights):
             absorbed = {id(variable): value for variable, value in self.network.absorbed(moments)}

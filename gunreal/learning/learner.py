@@ -14,6 +14,7 @@ from gunreal.config.schema import Config
 from gunreal.learning.normalizer import Moments
 from gunreal.learning.optimizer import make_optimizer
 from gunreal.learning.parts import present
+from gunreal.learning.steps import Steps
 from gunreal.learning.task import prediction_heads
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Learner:
         # The learning rate is an argument of every update and not part of the state.
         self._slots = [v for v in self._optimizer.variables if v is not self._optimizer.learning_rate]
         self._heads = prediction_heads(network.tasks)
+        self._steps = Steps(network, config.max_grad_norm)
         self._metrics: dict[tuple[str, ...], tuple[str, ...]] = {}  # of batches with these parts
         self._lock = threading.Lock()
         self.version = 0
@@ -253,21 +255,23 @@ class Learner:
         metrics: dict[str, Any],
         gradients: list[Any],
         moments: Mapping[str, Any],
-    ) -> Any:
-        """Stacks all metrics into one array, so that they are fetched in one transfer."""
+    ) -> tuple[list[Any], Any]:
+        """The gradients, those of some heads clipped, and all metrics in one array, to be fetched in one transfer."""
         from keras import ops
 
-        norm = ops.sqrt(sum(ops.sum(ops.square(g)) for g in gradients))
+        apart = self._steps.apart
+        norm = ops.sqrt(sum(ops.sum(ops.square(g)) for place, g in enumerate(gradients) if place not in apart))
+        gradients, norms = self._steps.clipped(gradients)
         # An infinite observation is clipped, so the loss does not show it. Its square would spoil the running moments.
         spread = [
             ops.sum(ops.square(part.mean) + part.variance if isinstance(part, Moments) else ops.cast(part, "float32"))
             for part in moments.values()
         ]
-        finite = ops.all(ops.isfinite(ops.stack([total, norm, *spread])))
-        metrics = {**metrics, "grad_norm": norm, "skipped": 1.0 - ops.cast(finite, "float32")}
+        finite = ops.all(ops.isfinite(ops.stack([total, norm, *norms.values(), *spread])))
+        metrics = {**metrics, **norms, "grad_norm": norm, "skipped": 1.0 - ops.cast(finite, "float32")}
         # Set while tracing, because the compiled function returns only the values.
         self._metrics[self._parts(batch)] = tuple(metrics)
-        return ops.stack(list(metrics.values()))
+        return gradients, ops.stack(list(metrics.values()))
 
     def _clip_factor(self, norm: Any, maximum: Callable[..., Any] = max) -> Any:
         """The factor that clips gradients of this global norm. The optimizer applies it in its own pass over them.
@@ -292,7 +296,7 @@ class Learner:
         raise NotImplementedError
 
     def _apply(self, gradients: list[Any], moments: dict[str, Any], scale: float, learning_rate: float) -> None:
-        """Applies `scale` times the gradients, then the moments. The caller holds the lock."""
+        """Applies `scale` times the gradients (`Steps.scaled`), then the moments. The caller holds the lock."""
         raise NotImplementedError
 
     def _read(self) -> list[Any]:

@@ -233,7 +233,8 @@ class Network:
                 continue
             state = {name: ops.convert_to_tensor(x.value) for name, x in self._states[task.name].items()}
             targets = {**batch[task.name], "progress": scalars["progress"], **({"state": state} if state else {})}
-            outputs = self.task_outputs(task, features[task.name], batch=targets, net=self._net(task, batch, version))
+            seen = _for(task, features[task.name])
+            outputs = self.task_outputs(task, seen, batch=targets, net=self._net(task, batch, version))
             loss, own, new = heads.loss(task, outputs, targets)
             metrics |= {f"loss_{task.name}": loss, **own}
             states |= {f"state/{task.name}/{name}": array for name, array in new.items()}
@@ -299,7 +300,7 @@ class Network:
             found = Features(*(ops.reshape(x, (-1, length, x.shape[-1])) for x in flat))
             if past is not None:
                 found = found._replace(hidden=self.torso.unroll(found.hidden, past)[0])
-            return heads.seen(task, found)
+            return heads.seen(task, _for(task, found))
 
         average = None
         if name in self._averages:
@@ -340,6 +341,11 @@ class Network:
             for place, name in enumerate(names):
                 unrolled[name] = features[name]._replace(hidden=hidden[place * count : (place + 1) * count])
         return unrolled
+
+
+def _for(task: LearnedTask, features: Features) -> Features:
+    """The features for a task, without a gradient if the task may not train the torso."""
+    return features if task.trains_torso else Features(*map(ops.stop_gradient, features))
 
 
 def _slices(count: Any, lengths: Mapping[str, int]) -> dict[str, slice]:

@@ -47,6 +47,18 @@ class LearnedTask(Protocol):
         """Rate of the moving averages of torso and head, or 0 for none."""
 
     @property
+    def trains_torso(self) -> bool:
+        """Whether the gradient of the loss reaches the torso."""
+
+    @property
+    def rate(self) -> float:
+        """Factor of the learning rate for the head's weights."""
+
+    @property
+    def max_grad_norm(self) -> float | None:
+        """Largest norm of the head's gradient, if it is clipped apart."""
+
+    @property
     def weight(self) -> float:
         """Weight of the loss in the total."""
 

@@ -131,7 +131,7 @@ class TensorFlowLearner(Learner):
             total, (metrics, states) = self._loss(batch)
         gradients = tape.gradient(total, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         moments = {**self.network.moments(batch, metrics), **states}
-        return gradients, self._judge(batch, total, metrics, gradients, moments), moments
+        return *self._judge(batch, total, metrics, gradients, moments), moments
 
     def _apply(self, gradients: list[Any], moments: dict[str, Any], scale: float, learning_rate: float) -> None:
         names, arguments = tuple(moments), (gradients, moments, np.float32(scale), np.float32(learning_rate))
@@ -144,7 +144,12 @@ class TensorFlowLearner(Learner):
         self, gradients: list[Any], moments: dict[str, Any], scale: Any, learning_rate: Any
     ) -> tuple[()]:
         self._optimizer.learning_rate.assign(learning_rate)
-        self._optimizer.apply([scale * gradient for gradient in gradients], self._variables)
+        rates = self._steps.rates
+        before = {place: self._tf.identity(self._variables[place].value) for place in rates}
+        self._optimizer.apply(self._steps.scaled(gradients, scale), self._variables)
+        for place, old in before.items():
+            variable = self._variables[place]
+            variable.assign(old + rates[place] * (variable.value - old))
         for variable, value in self.network.absorbed(moments):
             variable.assign(value)
         return ()

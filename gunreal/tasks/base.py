@@ -41,6 +41,11 @@ class AuxiliaryTask:
         this method has its own prediction queue and threads. `outputs` has a time axis of length 1.
       average: 0, or the rate of moving averages of the torso and the head, which the head finds as `net.average`. Each
         update moves them by this share of the way to the weights.
+      trains_torso: whether the loss trains the torso. Without it the task is a probe, which only measures what its head
+        can find in the features.
+      rate: factor of the learning rate for the weights of the head.
+      max_grad_norm: None, or the norm to which the gradient of the head is clipped. It then does not count in the norm
+        of the other weights, and neither does that of a probe. 0 turns clipping off.
       weight: weight of the loss in the total.
     """
 
@@ -48,6 +53,9 @@ class AuxiliaryTask:
     features: ClassVar[str] = "hidden"
     bootstrap: ClassVar[Callable[..., Any] | None] = None
     average: ClassVar[float] = 0.0
+    trains_torso: ClassVar[bool] = True
+    rate: ClassVar[float] = 1.0
+    max_grad_norm: ClassVar[float | None] = None
     weight: float = 1.0
 
     def check(self, spec: Spec) -> None:

@@ -104,8 +104,12 @@ class Learning:
         gradient = self.learner.gradient(batch)
         metrics = gradient.metrics
         expect(not metrics["skipped"], f"the gradient of loss() is not finite (its norm is {metrics['grad_norm']})")
-        reached = np.any(np.asarray(gradient.values[0]))  # the torso's first variable
-        expect(reached, "no gradient of loss() reaches the torso: use all of the head in the loss")
+        first = np.asarray(gradient.values[0])  # of the torso
+        if self.task.trains_torso:
+            expect(np.any(first), "no gradient of loss() reaches the torso: use all of the head in the loss")
+        else:
+            found = any(np.any(np.asarray(x)) for x in gradient.values)
+            expect(found, "loss() has no gradient: use all of the head in the loss")
 
     def _loss(self, batch: dict[str, Any]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """The loss, and the new state of the task."""

@@ -47,7 +47,11 @@ def load_tasks(names: Sequence[str], options: Options | None = None) -> tuple[Au
 def check_nodes(tasks: Sequence[AuxiliaryTask]) -> None:
     """Raises ConfigError for the first task that needs more than gradients, which is all that nodes share."""
     for task in tasks:
-        own = {"averages": task.average, "a state": type(task).state is not AuxiliaryTask.state}
+        own = {
+            "averages": task.average,
+            "a state": type(task).state is not AuxiliaryTask.state,
+            "steps of its own": task.rate != 1 or task.max_grad_norm is not None or not task.trains_torso,
+        }
         for what in (name for name, asked in own.items() if asked):
             fix = "leave out the task, or leave out nodes and cluster"
             raise ConfigError(f"task {task.name!r} has {what}, which several nodes do not share; {fix}")
@@ -57,4 +61,7 @@ def _build(cls: type[AuxiliaryTask], options: Mapping[str, Any]) -> AuxiliaryTas
     task: AuxiliaryTask = plugins.build(TASK, cls, options)
     if not 0 <= task.weight < float("inf"):
         raise ConfigError(f"{cls.name}.weight is {task.weight}, but must be finite and at least 0")
+    if not 0 <= task.rate < float("inf") or (task.max_grad_norm or 0) < 0:
+        both = f"rate {task.rate} and max_grad_norm {task.max_grad_norm}"
+        raise ConfigError(f"task {cls.name!r} has {both}, which must be finite and at least 0")
     return task

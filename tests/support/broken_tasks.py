@@ -260,6 +260,10 @@ class Detached(ValueReplay):
         return super().loss({**outputs, "value": ops.stop_gradient(outputs["value"])}, batch)
 
 
+class DetachedProbe(Detached):
+    trains_torso = False
+
+
 class Scheduled(ValueReplay):
     """Has a metric, and a loss that falls over the training; keeps the contract."""
 

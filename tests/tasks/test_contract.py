@@ -87,6 +87,7 @@ def test_options_reach_the_task_and_its_refusal_passes_through():
         (broken_tasks.NotFinite, "on random experience"),
         (broken_tasks.BadGradient, "gradient of loss\\(\\) is not finite"),
         (broken_tasks.Random, r"for the same batch: use no random numbers but net.draws$"),
+        (broken_tasks.DetachedProbe, r"loss\(\) has no gradient: use all of the head in the loss"),
         (broken_tasks.UnusedAverage, "has averages, but no head whose call\\(\\) has an argument net to use them"),
         (broken_tasks.CountsMasked, "the new state/vr/sum depends on rows whose mask is 0: leave them out"),
         (broken_tasks.SpoilsState, "the new state/vr/sum is not finite when every mask is 0: leave it as it is"),
