@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from gunreal_representations.curl import Curl
 from gunreal_representations.drac import Drac
+from gunreal_representations.gated import GatedValueReplay
+from gunreal_representations.probe import ActionProbe
 from gunreal_representations.rnd import Rnd
 from gunreal_representations.spr import Spr
 from gunreal_representations.views import shifted
@@ -28,7 +30,7 @@ def number(tensor):
     return float(ops.convert_to_numpy(tensor))
 
 
-@pytest.mark.parametrize("task", [Curl, Spr, Drac, Rnd])
+@pytest.mark.parametrize("task", [Curl, Spr, Drac, Rnd, GatedValueReplay, ActionProbe])
 def test_keeps_the_contract(task):
     check_task(task)
 
@@ -105,8 +107,25 @@ def test_rnd_is_the_error_of_the_paper_and_its_moments_are_those_of_all_frames()
     assert number(loss) == pytest.approx(errors.mean(), rel=1e-4)
 
 
-TASKS = "curl:Curl,spr:Spr,drac:Drac,rnd:Rnd"
-NAMES = ("curl", "spr_averaged", "drac", "rnd")
+def test_the_gate_is_that_of_the_paper():
+    """Algorithm 1, the unweighted version."""
+    gate = GatedValueReplay().gate
+    assert [number(gate(np.float32(cosine), 1.0, 1.0)) for cosine in (-0.5, 0.0, 0.5)] == [0, 0, 1]
+
+
+def test_the_probe_is_the_cross_entropy_of_the_action_before():
+    logits, action = normal(2, 4, 3), RNG.integers(0, 3, (2, 4)).astype(np.int32)
+    loss, found = ActionProbe().loss(logits, {"action": action, "mask": MASK})
+    at = [(b, t) for b in range(2) for t in range(1, 4) if MASK[b, t - 1 : t + 1].all()]
+    slow = [np.log(np.exp(logits[i]).sum()) - logits[i][action[i[0], i[1] - 1]] for i in at]
+    assert number(loss) == pytest.approx(np.mean(slow), rel=1e-5)
+    assert number(found["accuracy"]) == pytest.approx(
+        np.mean([logits[i].argmax() == action[i[0], i[1] - 1] for i in at])
+    )
+
+
+TASKS = "curl:Curl,spr:Spr,drac:Drac,rnd:Rnd,gated:GatedValueReplay,probe:ActionProbe"
+NAMES = ("curl", "spr_averaged", "drac", "rnd", "vr_gated", "probe")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import numpy as np
 
 from gunreal.experience.replay import Past
 from gunreal.learning.building import isolated
+from gunreal.learning.gates import gated
 from gunreal.learning.learner import Learner
 from gunreal.learning.padding import pad, pad_past, padded_size
 
@@ -78,7 +79,19 @@ class JaxLearner(Learner):
             with self._scope((*trainable, *weights[trained:])):
                 return self._loss(batch)
 
-        (total, (metrics, states)), gradients = self._jax.value_and_grad(loss, has_aux=True)(weights[:trained])
+        if self._is_gated(batch):
+            total, (metrics, states, terms) = loss(weights[:trained])
+
+            def gradient(names: Sequence[str]) -> Sequence[Any]:  # XLA merges the equal forward passes
+                def some(trainable: tuple[Any, ...]) -> Any:
+                    return sum(loss(trainable)[1][2][name] for name in names)
+
+                return self._jax.grad(some)(weights[:trained])
+
+            gradients, of_gates = gated(self.network, terms, gradient)
+            metrics |= of_gates
+        else:
+            (total, (metrics, states, _)), gradients = self._jax.value_and_grad(loss, has_aux=True)(weights[:trained])
         with self._scope(weights):
             moments = {**self.network.moments(batch, metrics), **states}
         return *self._judge(batch, total, metrics, list(gradients), moments), moments

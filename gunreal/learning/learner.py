@@ -229,9 +229,10 @@ class Learner:
             more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
             raise ValueError(f"the state does not fit the network and optimizer: {'; '.join(wrong[:5])}{more}")
 
-    def _loss(self, batch: Mapping[str, Any]) -> tuple[Any, tuple[dict[str, Any], dict[str, Any]]]:
+    def _loss(self, batch: Mapping[str, Any]) -> tuple[Any, tuple[dict[str, Any], ...]]:
+        """The total loss; then metrics, the new arrays of tasks and the terms, see `Network.loss`."""
         config = self._config
-        total, *others = self.network.loss(
+        total, metrics, states, terms = self.network.loss(
             batch,
             self.objective,
             entropy=batch["now"]["entropy"][0],
@@ -242,8 +243,13 @@ class Learner:
         if config.reduction == "sum":
             from keras import ops
 
-            total = total * ops.sum(batch["base"]["mask"])
-        return total, tuple(others)
+            steps = ops.sum(batch["base"]["mask"])
+            total, terms = total * steps, {name: term * steps for name, term in terms.items()}
+        return total, (metrics, states, terms)
+
+    def _is_gated(self, batch: Mapping[str, Any]) -> bool:
+        """Whether a task of the batch has a gate, which needs the gradient of each such task alone."""
+        return any(task.gate and task.name in batch for task in self.network.tasks)
 
     def _parts(self, batch: Mapping[str, Any]) -> tuple[str, ...]:
         return *present(self.network.lengths, batch), *(["old"] if "old" in batch else [])

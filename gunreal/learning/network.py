@@ -195,7 +195,7 @@ class Network:
         progress: Any = 0.0,
         version: Any = 0,
         value_weight: float,
-    ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    ) -> tuple[Any, dict[str, Any], dict[str, Any], dict[str, Any]]:
         """The total loss, `base + sum(weight_i * loss_i)` (UNREAL, eq. 4).
 
         The batch has these entries. It may leave out tasks, which are then not learned from:
@@ -217,7 +217,8 @@ class Network:
 
         Returns:
           The total loss, and scalars by metric name. `loss_<task>` is unweighted. `<task>_<metric>` are the task's own.
-          Then the new arrays of tasks, by their names in `untrained`.
+          Then the new arrays of tasks, by their names in `untrained`, and the terms of the total by name: "base", and
+          those of the tasks.
         """
         base, features = batch["base"], self._all_features(batch)
         states: dict[str, Any] = {}
@@ -228,6 +229,7 @@ class Network:
             total, metrics = objective.phase_loss(self.policy_value(hidden), {**base, **scalars, **old})
         else:
             total, metrics = objective.loss(objective.outputs(self.policy_value, hidden), {**base, **scalars})
+        terms = {"base": total}
         for task in self.tasks:
             if task.name not in batch:
                 continue
@@ -238,8 +240,9 @@ class Network:
             loss, own, new = heads.loss(task, outputs, targets)
             metrics |= {f"loss_{task.name}": loss, **own}
             states |= {f"state/{task.name}/{name}": array for name, array in new.items()}
-            total = total + task.weight * loss
-        return total, {**metrics, "loss_total": total}, states
+            terms[task.name] = task.weight * loss
+            total = total + terms[task.name]
+        return total, {**metrics, "loss_total": total}, states, terms
 
     @isolated()
     def recall(self, batch: Mapping[str, Any]) -> dict[str, Any]:

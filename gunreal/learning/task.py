@@ -59,6 +59,10 @@ class LearnedTask(Protocol):
         """Largest norm of the head's gradient, if it is clipped apart."""
 
     @property
+    def gate(self) -> Callable[..., Any] | None:
+        """Function that computes a factor of the gradient at the torso, or None."""
+
+    @property
     def weight(self) -> float:
         """Weight of the loss in the total."""
 

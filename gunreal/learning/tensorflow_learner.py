@@ -12,6 +12,7 @@ import numpy as np
 from gunreal.experience.replay import ALIGN, Past
 from gunreal.learning.building import isolated
 from gunreal.learning.devices import fused, side_by_side
+from gunreal.learning.gates import gated
 from gunreal.learning.learner import Learner
 
 if TYPE_CHECKING:
@@ -126,10 +127,16 @@ class TensorFlowLearner(Learner):
         # A3C. Preventing this would cost 5 % of an update.
         tf = self._tf
         weights = [variable.value for variable in self._variables]
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
+        is_gated = self._is_gated(batch)
+        with tf.GradientTape(is_gated, watch_accessed_variables=False) as tape:
             tape.watch(weights)
-            total, (metrics, states) = self._loss(batch)
-        gradients = tape.gradient(total, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            total, (metrics, states, terms) = self._loss(batch)
+        gradient = functools.partial(tape.gradient, sources=weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        if is_gated:
+            gradients, of_gates = gated(self.network, terms, lambda names: gradient([terms[name] for name in names]))
+            metrics |= of_gates
+        else:
+            gradients = gradient(total)
         moments = {**self.network.moments(batch, metrics), **states}
         return *self._judge(batch, total, metrics, gradients, moments), moments
 

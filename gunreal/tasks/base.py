@@ -41,6 +41,8 @@ class AuxiliaryTask:
         this method has its own prediction queue and threads. `outputs` has a time axis of length 1.
       average: 0, or the rate of moving averages of the torso and the head, which the head finds as `net.average`. Each
         update moves them by this share of the way to the weights.
+      gate: None, or a method `gate(cosine, norm, base_norm) -> factor` of the task's gradient at the torso. `cosine` is
+        that of the angle to the gradient of the actor-critic, and `norm` and `base_norm` are the sizes of both.
       trains_torso: whether the loss trains the torso. Without it the task is a probe, which only measures what its head
         can find in the features.
       rate: factor of the learning rate for the weights of the head.
@@ -53,6 +55,7 @@ class AuxiliaryTask:
     features: ClassVar[str] = "hidden"
     bootstrap: ClassVar[Callable[..., Any] | None] = None
     average: ClassVar[float] = 0.0
+    gate: ClassVar[Callable[..., Any] | None] = None
     trains_torso: ClassVar[bool] = True
     rate: ClassVar[float] = 1.0
     max_grad_norm: ClassVar[float | None] = None

@@ -106,7 +106,8 @@ class Learning:
         expect(not metrics["skipped"], f"the gradient of loss() is not finite (its norm is {metrics['grad_norm']})")
         first = np.asarray(gradient.values[0])  # of the torso
         if self.task.trains_torso:
-            expect(np.any(first), "no gradient of loss() reaches the torso: use all of the head in the loss")
+            reached = metrics[f"{self.task.name}_norm"] > 0 if self.task.gate else np.any(first)  # before the gate
+            expect(reached, "no gradient of loss() reaches the torso: use all of the head in the loss")
         else:
             found = any(np.any(np.asarray(x)) for x in gradient.values)
             expect(found, "loss() has no gradient: use all of the head in the loss")
@@ -115,7 +116,7 @@ class Learning:
         """The loss, and the new state of the task."""
         from keras import ops
 
-        _, metrics, state = self.network.loss(batch, self.learner.objective, entropy=0.0, value_weight=0.0)
+        _, metrics, state, _ = self.network.loss(batch, self.learner.objective, entropy=0.0, value_weight=0.0)
         new = {name: ops.convert_to_numpy(array) for name, array in state.items()}
         return ops.convert_to_numpy(metrics[f"loss_{self.task.name}"]), new
 

@@ -66,7 +66,7 @@ def run(network, method, *arguments, **options):
 
 
 def loss(network, batch):
-    total, metrics, _ = run(network, "loss", batch, OBJECTIVE, **WEIGHTS)
+    total, metrics, *_ = run(network, "loss", batch, OBJECTIVE, **WEIGHTS)
     return float(total), {name: float(value) for name, value in metrics.items()}
 
 
