@@ -57,7 +57,9 @@ def main(name: str, argv: Sequence[str]) -> int:
     if name == "tasks":
         config, extras = flags.from_flags([program, *words])
         fit = config if "env" in extras.given else None
-        print("\n\n".join(tasks(fit, config.tasks, config.task, named)), flush=True)
+        print(
+            "\n\n".join(tasks(fit, [task.rpartition("=")[2] for task in config.tasks], config.task, named)), flush=True
+        )
         return 0
     if words:
         raise ConfigError(f"unexpected argument {words[0]!r}; write {program}")

@@ -125,7 +125,7 @@ def test_the_probe_is_the_cross_entropy_of_the_action_before():
 
 
 TASKS = "curl:Curl,spr:Spr,drac:Drac,rnd:Rnd,gated:GatedValueReplay,probe:ActionProbe"
-NAMES = ("curl", "spr_averaged", "drac", "rnd", "vr_gated", "probe")
+NAMES = ("curl", "spr_averaged", "drac", "rnd", "vr_gated", "probe", "again")
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,8 @@ def test_trains(tmp_path, runner):
         pytest.importorskip("jax")
     flags = f"{runner} --logdir {tmp_path} --name run --steps 480 --agents 8 --hidden 16"
     tasks = ",".join(f"gunreal_representations.{task}" for task in TASKS.split(","))
-    command = [sys.executable, "-m", "gunreal", "train", *flags.split(), "--tasks", tasks]
+    tasks += ",again=gunreal_representations.rnd:Rnd --task again.units=8"  # a copy
+    command = [sys.executable, "-m", "gunreal", "train", *flags.split(), "--tasks", *tasks.split()]
     subprocess.run(command, check=True, cwd=Path(__file__).parent)
     (*_, line) = metrics.read(tmp_path / "run" / metrics.FILE)
     assert line["updates"] > 2

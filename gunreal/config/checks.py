@@ -99,18 +99,19 @@ def _check_names(config: Config) -> None:
         raise ConfigError(f"tasks {','.join(config.tasks)!r} contains an empty name; write --tasks pc,vr,rp")
     twice = [task for task in config.tasks if config.tasks.count(task) > 1]
     if twice:
-        fix = "remove one of them from tasks, or replace it by a subclass with another name"
+        fix = f"remove one of them from tasks, or give it a name of its own, as in other={twice[0]}"
         raise ConfigError(f"task {twice[0]} is named twice; {fix}")
-    named_by_class = any(":" in task for task in config.tasks)  # the name of such a task is unknown until it is loaded
+    known = [task.partition("=")[0] for task in config.tasks]
+    named_by_class = any(":" in task for task in known)  # the name of such a task is unknown until it is loaded
     for task, options in config.task.items():
-        if task not in config.tasks and not named_by_class:
-            hint = close_match(task, config.tasks) or "; add it to tasks or remove its options"
+        if task not in known and not named_by_class:
+            hint = close_match(task, known) or "; add it to tasks or remove its options"
             raise ConfigError(f"task.{task} has options, but {task} is not in tasks{hint}")
         weight = options.get("weight", 0.0)
         if not is_number(weight) or weight < 0:
             raise ConfigError(f"task.{task}.weight is {weight!r}, but must be a number of at least 0")
     named = [(name, getattr(config, name)) for name in ("env", "network", "objective")]
-    for name, text in (*named, *(("task", task) for task in config.tasks)):
+    for name, text in (*named, *(("task", task.rpartition("=")[2]) for task in config.tasks)):
         _check_module(name, text)
     for name in FIELDS:
         _check_savable(name, getattr(config, name))

@@ -279,9 +279,10 @@ def merge(file: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
             merged[table] = file[table] | found.get(table, {})
     if "task" in file:
         tasks = merged.get("tasks", ())
-        dropped = set(file.get("tasks", ())) - set(tasks)
-        if ":" in "".join(dropped) and ":" not in "".join(tasks):
-            dropped |= file["task"].keys() - set(tasks)  # with the names of the dropped classes, which are unknown here
+        now, before = ({task.partition("=")[0] for task in names} for names in (tasks, file.get("tasks", ())))
+        dropped = before - now
+        if ":" in "".join(dropped) and ":" not in "".join(now):
+            dropped |= file["task"].keys() - now  # with the names of the dropped classes, which are unknown here
         kept = {task: options for task, options in file["task"].items() if task not in dropped}
         asked = found.get("task", {})
         merged["task"] = {task: kept.get(task, {}) | asked.get(task, {}) for task in [*kept, *asked]}

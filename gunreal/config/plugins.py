@@ -133,30 +133,31 @@ def _lost(cls: type, name: str) -> str:
     )
 
 
-def build(kind: Kind, cls: type[Any], options: Mapping[str, Any]) -> Any:
-    """Makes a plug-in with its `options`.
+def build(kind: Kind, cls: type[Any], options: Mapping[str, Any], name: str = "") -> Any:
+    """Makes a plug-in with its `options`. Messages call it by `name`, if it has another one than its class.
 
     Raises:
       ConfigError: an option is unknown or has the wrong type, or the plug-in itself does not accept the options.
     """
+    name = name or cls.name
     types_by_name = typing.get_type_hints(cls)
     allowed = [field.name for field in dataclasses.fields(cls) if field.init]
     for option, value in options.items():
         if option not in allowed:
             known = f"{listed(allowed)}{close_match(option, allowed)}"
-            raise ConfigError(f"{kind.noun} {cls.name!r} has no option {option!r}; available: {known}")
+            raise ConfigError(f"{kind.noun} {name!r} has no option {option!r}; available: {known}")
         wanted = types_by_name[option]
         if not _fits(value, wanted):
             type_name = wanted.__name__ if isinstance(wanted, type) else wanted
             finite = " and finite" if wanted is float else ""
-            raise ConfigError(f"{cls.name}.{option} is {value!r}, but must be of type {type_name}{finite}")
+            raise ConfigError(f"{name}.{option} is {value!r}, but must be of type {type_name}{finite}")
     for field in dataclasses.fields(cls):
         if field.name in options:
-            check_limits(f"{cls.name}.{field.name}", options[field.name], field)
+            check_limits(f"{name}.{field.name}", options[field.name], field)
     try:
         return cls(**options)
     except (TypeError, ValueError) as error:  # a check in `__post_init__`, or an option without a default is missing
-        raise ConfigError(f"{kind.noun} {cls.name!r} does not accept its options: {error}") from error
+        raise ConfigError(f"{kind.noun} {name!r} does not accept its options: {error}") from error
 
 
 def expect(condition: Any, message: str) -> None:

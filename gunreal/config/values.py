@@ -14,7 +14,7 @@ _WANTED = {"tasks": "a list of names and classes", "task": "a table of options f
 _WANTED |= {"network_args": "a table", "network": "a name or a class"}
 _WANTED |= {"objective_args": "a table", "objective": "a name or a class"}
 _WANTED |= {"env": "a string, or the class or a function that makes it, and not an instance"}
-_INSTANCES = "; set options with task, and use a task twice through a subclass with another name"
+_INSTANCES = "; set options with task, and name the copies of a task as in near=mh"
 _FIX = "define it in a module, such as mine.py, and import it from there"
 
 

@@ -45,7 +45,8 @@ class Dqn(Objective):
         """See `ObjectiveSettings.without_effect`."""
         # A resolved configuration has the entropy weight 0, which is the effect.
         names = ["value_weight", *(name for name in ("entropy", "entropy_end") if getattr(config, name))]
-        of_values = "vr" in config.tasks or any(":" in task for task in config.tasks)  # which may be a kind of vr
+        classes = [task.rpartition("=")[2] for task in config.tasks]
+        of_values = "vr" in classes or any(":" in name for name in classes)  # which may be a kind of vr
         return names if of_values else [*names, "normalize_returns"]
 
     def check(self, config: Config) -> None:

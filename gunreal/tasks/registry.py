@@ -20,7 +20,8 @@ def load_tasks(names: Sequence[str], options: Options | None = None) -> tuple[Au
     """Loads tasks by name and sets their options. No other tasks are imported.
 
     Args:
-      names: names in the entry-point group `gunreal.tasks`, or "module:Class".
+      names: names in the entry-point group `gunreal.tasks`, or "module:Class". Each may follow a name for this copy of
+        the task, as in "near=mh".
       options: options by task name, such as `{"pc": {"weight": 0.05}}`.
 
     Returns:
@@ -31,17 +32,20 @@ def load_tasks(names: Sequence[str], options: Options | None = None) -> tuple[Au
         cannot be imported. For an import error the message names the plug-in's file.
     """
     options = options or {}
-    classes = [plugins.load_class(TASK, name) for name in names]
-    known = [cls.name for cls in classes]
+    pairs = [(name.rpartition("=")[0], plugins.load_class(TASK, name.rpartition("=")[2])) for name in names]
+    known = [own or cls.name for own, cls in pairs]
     for name in known:
+        if not name.isidentifier() or name in TASK.reserved:
+            others = ", ".join(TASK.reserved)
+            raise ConfigError(f"a task is called {name!r}; choose an identifier other than {others}")
         if known.count(name) > 1:
-            fix = "name it once, or replace one by a subclass with another name"
+            fix = f"name it once, or give a copy a name of its own, as in other={name}"
             raise ConfigError(f"task {name!r} is named more than once; {fix}")
     for name in options:
         if name not in known:
             there = plugins.listed(known)
             raise ConfigError(f"options are set for {name!r}, which is not among the tasks ({there}); add it")
-    return tuple(_build(cls, options.get(cls.name, {})) for cls in classes)
+    return tuple(_build(cls, options.get(name, {}), name) for name, (_, cls) in zip(known, pairs, strict=True))
 
 
 def check_nodes(tasks: Sequence[AuxiliaryTask]) -> None:
@@ -57,11 +61,13 @@ def check_nodes(tasks: Sequence[AuxiliaryTask]) -> None:
             raise ConfigError(f"task {task.name!r} has {what}, which several nodes do not share; {fix}")
 
 
-def _build(cls: type[AuxiliaryTask], options: Mapping[str, Any]) -> AuxiliaryTask:
-    task: AuxiliaryTask = plugins.build(TASK, cls, options)
+def _build(cls: type[AuxiliaryTask], options: Mapping[str, Any], name: str) -> AuxiliaryTask:
+    task: AuxiliaryTask = plugins.build(TASK, cls, options, name)
+    if name != cls.name:
+        object.__setattr__(task, "name", name)
     if not 0 <= task.weight < float("inf"):
-        raise ConfigError(f"{cls.name}.weight is {task.weight}, but must be finite and at least 0")
+        raise ConfigError(f"{name}.weight is {task.weight}, but must be finite and at least 0")
     if not 0 <= task.rate < float("inf") or (task.max_grad_norm or 0) < 0:
         both = f"rate {task.rate} and max_grad_norm {task.max_grad_norm}"
-        raise ConfigError(f"task {cls.name!r} has {both}, which must be finite and at least 0")
+        raise ConfigError(f"task {name!r} has {both}, which must be finite and at least 0")
     return task

@@ -43,7 +43,10 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"objective": "a3c", "objective_args": {"correction": "vtrac"}}, f"one of epsilon, vtrace; {MEAN} vtrace?"),
         ({"entropy": -0.01}, "entropy is -0.01, but must be at least 0 (default 'auto')"),
         ({"memory_limit": "much"}, "a whole number, or auto"),
-        ({"tasks": ("pc", "pc")}, "named twice; remove one of them from tasks, or replace it by a subclass with"),
+        (
+            {"tasks": ("pc", "pc")},
+            "named twice; remove one of them from tasks, or give it a name of its own, as in other=pc",
+        ),
         ({"tasks": ("pc", "")}, "empty name"),
         ({"tasks": "pc"}, "a list of names and classes"),
         ({"task": {"pc": {"weight": 0.1}}}, "add it to tasks"),

@@ -58,7 +58,7 @@ def test_functions_and_classes_become_names(tmp_path):
         ({"env": Catch()}, "env is <.*Catch.*>, but must be a string, or the class or .* not an instance"),
         (
             {"tasks": (PixelControl(),)},
-            "a list of names and classes; set options with task, .* a subclass with another name",
+            "a list of names and classes; set options with task, and name the copies of a task",
         ),
         ({"tasks": (make_catch,)}, "a list of names and classes"),
         ({"tasks": ("pc", type("Mine", (PixelControl,), {"__module__": "__main__"}))}, "tasks: other processes cannot"),

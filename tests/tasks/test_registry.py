@@ -1,3 +1,4 @@
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -159,7 +160,7 @@ def test_only_the_named_are_imported():
     [
         (["pcc"], {}, f"unknown task 'pcc'; available: .*pc, .*rp, .*vr, or module:Class; {MEAN} pc\\?$"),
         (["nothing"], {}, "unknown task 'nothing'; available:"),
-        (["pc", "vr", "pc"], {}, "'pc' is named more than once; .* by a subclass with another name"),
+        (["pc", "vr", "pc"], {}, "'pc' is named more than once; .* as in other=pc$"),
         (["vr", "gunreal.tasks.value_replay:ValueReplay"], {}, "'vr' is named more than once"),
         (["vr"], {"pc": {"weight": 1.0}}, r"options are set for 'pc', which is not among the tasks \(vr\); add it"),
         (
@@ -246,3 +247,25 @@ def test_what_nodes_do_not_share():
     registry.check_nodes(load_tasks(["vr"]))
     with pytest.raises(ConfigError, match="^task 'vr' has averages, which several nodes do not share; leave out"):
         registry.check_nodes([broken_tasks.UnusedAverage()])
+
+
+def test_a_copy_of_a_task_under_a_name_of_its_own():
+    tasks = load_tasks(["pc", "far=pc"], {"far": {"discount": 0.99}})
+    assert [(task.name, task.discount) for task in tasks] == [("pc", 0.9), ("far", 0.99)]
+    assert pickle.loads(pickle.dumps(tasks[1])).name == "far"
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "message"),
+    [
+        (["vr=pc", "vr"], {}, "^task 'vr' is named more than once"),
+        (["far-off=pc"], {}, "^a task is called 'far-off'; choose an identifier other than base,"),
+        (["past=pc"], {}, "^a task is called 'past'; choose an identifier other than base,"),
+        (["far=pc"], {"far": {"discounts": 1}}, "^task 'far' has no option 'discounts'"),
+        (["far=pc"], {"far": {"weight": -1.0}}, "^far.weight is -1.0"),
+        (["far=pc"], {"pc": {"weight": 1.0}}, "^options are set for 'pc', which is not among the tasks"),
+    ],
+)
+def test_names_of_copies_that_cannot_be(names, options, message):
+    with pytest.raises(ConfigError, match=message):
+        load_tasks(names, options)
