@@ -43,6 +43,7 @@ AGENT_SIDE = [
         "gunreal.runtime.ram",
         "gunreal.runtime.scheduler",
     ),  # --help is quick, too
+    "gunreal.cluster.reducer",  # which starts within a second when another has died
 ]
 
 

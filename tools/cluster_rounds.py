@@ -53,9 +53,10 @@ class Sleeper:
         self._packer = Packer(told.fields["gradient_dtype"])
         first = seed == settings["first"]  # one node is slow
         self._seconds = settings["compute"] * (settings["slow"] if first else 1.0)
-        arrays = {name: np.zeros(settings["weights"], np.float32) for name in ("weights/w", "a", "b")}
-        state = {"weights/w": arrays["weights/w"], "optimizer/000": np.array(0), "optimizer/001": arrays["a"]}
-        return Description(state | {"optimizer/002": arrays["b"], "version": np.array(0)}, {}, os.getpid())
+        arrays = ("weights/w", "optimizer/mean/w", "optimizer/square/w")
+        state = {name: np.zeros(settings["weights"], np.float32) for name in arrays}
+        state |= {"optimizer/updates": np.array(0), "version": np.array(0)}
+        return Description(state, {}, os.getpid())
 
     def gradient(self, version: int, now: Any, statistics: np.ndarray, *weights: np.ndarray) -> tuple[Any, ...]:
         """Sleeps for the time of a gradient."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -37,34 +37,13 @@ class Flat:
         """Views of the arrays in a vector `[size]`, by name."""
         return {name: vector[place].reshape(self._shapes[name]) for name, place in self.places.items()}
 
-    def slots(self, state: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The vectors of an optimizer's state, one for each kind of average.
-
-        Args:
-          state: one array for each kind and each of the named arrays, in any order of Keras.
-        """
-        kinds = len(state) // max(1, len(self._shapes))
-        return [self.join(state[i] for i in self._order(state)[kind]) for kind in range(kinds)]
-
-    def unslotted(self, vectors: Sequence[np.ndarray], like: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The state that `slots` took apart, in the order of `like`."""
-        found: list[np.ndarray] = [np.zeros(0)] * len(like)
-        for vector, places in zip(vectors, self._order(like), strict=True):
-            for array, place in zip(self.split(vector).values(), places, strict=True):
-                found[place] = array
-        return found
-
-    def _order(self, state: Sequence[np.ndarray]) -> list[list[int]]:
-        """The places of each kind. Keras keeps all averages of one weight together, or all weights of one average."""
-        count = len(self._shapes)
-        kinds = len(state) // max(1, count)
-        together = [list(range(kind, len(state), kinds)) for kind in range(kinds)]
-        apart = [list(range(kind * count, (kind + 1) * count)) for kind in range(kinds)]
-        shapes = [tuple(shape) for shape in self._shapes.values()]
-        fits = all([tuple(state[i].shape) for i in places] == shapes for places in together)
-        return together if fits else apart
-
 
 def bounds(size: int, parts: int) -> list[slice]:
     """`parts` slices of nearly equal length that divide a vector of length `size`."""
     return [slice(size * part // parts, size * (part + 1) // parts) for part in range(parts)]
+
+
+def within(place: slice, part: slice) -> slice:
+    """What a slice `part` of a vector has of a `place` in it, counted from its own start. It may be empty."""
+    first, last = (min(max(end, part.start), part.stop) - part.start for end in (place.start, place.stop))
+    return slice(first, last)

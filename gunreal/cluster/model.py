@@ -12,7 +12,7 @@ from gunreal.cluster.moments import Limits, RunningMoments
 from gunreal.cluster.reducer import Shard
 from gunreal.learning.learner import Learner
 
-_UPDATES = "optimizer/000"  # Keras counts the updates in the first variable of every optimizer
+_UPDATES = "optimizer/updates"
 
 
 class Model:
@@ -31,14 +31,16 @@ class Model:
         self._state = dict(state)
         self.version = int(state["version"])
         self._weights = self._flat("weights/")
-        statistics = self._flat("statistics/")
-        vector = statistics.join(state[name] for name in statistics.places)
-        self.moments = RunningMoments(limits, statistics, self._weights, vector)
-        self._statistics = statistics
-        self._slots = [name for name in state if name.startswith("optimizer/") and name != _UPDATES]
+        self._statistics = self._flat("statistics/")
+        self.moments = RunningMoments(limits, self._statistics, self._weights, self._joined(self._statistics))
+        self._averages = self._flat("optimizer/")  # of one kind after the other, each in the order of the weights
 
     def _flat(self, prefix: str) -> Flat:
-        return Flat({name: array.shape for name, array in self._state.items() if name.startswith(prefix)})
+        arrays = {name: array for name, array in self._state.items() if name.startswith(prefix) and name != _UPDATES}
+        return Flat({name: array.shape for name, array in arrays.items()})
+
+    def _joined(self, flat: Flat) -> np.ndarray:
+        return flat.join(self._state[name] for name in flat.places)
 
     def check(self, state: Mapping[str, np.ndarray]) -> None:
         """Raises ValueError if another node's network or optimizer has another shape. The message is one line."""
@@ -51,16 +53,14 @@ class Model:
 
     def shard(self) -> Shard:
         """All weights and averages."""
-        averages = self._weights.slots([self._state[name] for name in self._slots])
-        weights = self._weights.join(self._state[name] for name in self._weights.places)
-        return Shard(weights, averages, int(self._state[_UPDATES]))
+        weights, averages = map(self._joined, (self._weights, self._averages))
+        return Shard(weights, list(averages.reshape(-1, self.size)), int(self._state[_UPDATES]))
 
     def state(self, shard: Shard) -> dict[str, np.ndarray]:
         """The state of a checkpoint, with the weights and averages of all reducers."""
-        like = [self._state[name] for name in self._slots]
-        slots = dict(zip(self._slots, self._weights.unslotted(shard.slots, like), strict=True))
-        updates = {_UPDATES: np.array(shard.updates, self._state[_UPDATES].dtype)}
-        found = self._weights.split(shard.weights) | self._statistics.split(self.moments.vector) | updates | slots
+        found = self._weights.split(shard.weights) | self._statistics.split(self.moments.vector)
+        found |= self._averages.split(np.concatenate(shard.averages))
+        found[_UPDATES] = np.array(shard.updates, self._state[_UPDATES].dtype)
         return {name: found[name] for name in self._state if name != "version"} | {
             "version": np.array(self.version, np.int64)
         }

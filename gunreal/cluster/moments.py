@@ -1,4 +1,4 @@
-"""Running moments over all nodes, as `learning.normalizer` keeps them on one, in NumPy."""
+"""Running moments over all nodes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RunningMoments:
         """Adds the moments of a round's batches, one vector of each node.
 
         Returns:
-          How the value layer changes, so that its predictions do not (`Network.absorbed`), in places of all weights.
+          How the value layer changes, so that its predictions do not, in places of all weights.
         """
         rescalings: list[Rescaling] = []
         arrays: list[np.ndarray] = []
@@ -56,21 +56,7 @@ class RunningMoments:
                 batch = merge(batch, self._of(vector, name), math.inf, np)
             new = merge(known, batch, limits.most, np)
             arrays += new
-            if name == "return" and known.count > 0:
-                before, after = (max(math.sqrt(m.variance), limits.least) for m in (known, new))
-                kernel, bias = self._value
-                rescalings.append(Rescaling(kernel.start, kernel.stop, before / after, 0.0))
-                shift = float(known.mean - new.mean) / after
-                rescalings.append(Rescaling(bias.start, bias.stop, before / after, shift))
+            if name == "return":
+                rescalings.append(Rescaling(*self._value, known, new, limits.least))
         self.vector = self._layout.join(arrays)
         return rescalings
-
-
-def within(rescalings: Sequence[Rescaling], part: slice) -> list[Rescaling]:
-    """The rescalings of one slice of the weights, in its own places."""
-    found = []
-    for start, stop, factor, offset in rescalings:
-        first, last = max(start, part.start) - part.start, min(stop, part.stop) - part.start
-        if first < last:
-            found.append(Rescaling(first, last, factor, offset))
-    return found

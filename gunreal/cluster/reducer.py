@@ -8,9 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gunreal.cluster.compression import unpack
-from gunreal.cluster.optimizer import SliceOptimizer
+from gunreal.cluster.flat import bounds, within
 from gunreal.config.schema import Config
 from gunreal.config.version import VERSION
+from gunreal.learning.normalizer import Moments, rescaled
+from gunreal.learning.optimizer import clip_factor, update
+
+_BLOCK = 2**14  # weights that take a step at a time, so that the results in between stay in the processor's cache
 
 
 class Refused(Exception):
@@ -28,27 +32,40 @@ class Shard(NamedTuple):
 
     Attributes:
       weights: float32 `[n]`.
-      slots: averages of the optimizer, float32 `[n]` each.
+      averages: averages of the gradients, of each kind that the optimizer keeps, float32 `[n]` each.
       updates: number of updates of the optimizer.
     """
 
     weights: np.ndarray
-    slots: list[np.ndarray]
+    averages: list[np.ndarray]
     updates: int
 
 
 class Rescaling(NamedTuple):
-    """`weights[start:stop] = weights[start:stop] * factor + offset`, in places of a slice."""
+    """A change of the value layer after a step: the arguments of `learning.normalizer.rescaled`.
 
-    start: int
-    stop: int
-    factor: float
-    offset: float
+    Attributes:
+      kernel: place of the kernel in the weights.
+      bias: place of the bias in the weights.
+      known: moments of the returns so far.
+      new: moments of the returns after the step.
+      least: lower bound of the standard deviation.
+    """
+
+    kernel: slice
+    bias: slice
+    known: Moments
+    new: Moments
+    least: float
+
+    def within(self, part: slice) -> Rescaling:
+        """The same change for a slice of the weights."""
+        return self._replace(kernel=within(self.kernel, part), bias=within(self.bias, part))
 
     def apply(self, weights: np.ndarray) -> None:
         """Rescales `weights` `[n]` in place."""
-        weights[self.start : self.stop] *= np.float32(self.factor)
-        weights[self.start : self.stop] += np.float32(self.offset)
+        layer = weights[self.kernel], weights[self.bias]
+        weights[self.kernel], weights[self.bias] = rescaled(*layer, self.known, self.new, self.least, np)
 
 
 class Reducer:
@@ -67,7 +84,8 @@ class Reducer:
         check_version(version)
         self._config = Config(**fields)
         self._weights = np.array(shard.weights, np.float32)
-        self._optimizer = SliceOptimizer(self._config, shard.slots, shard.updates)
+        self._averages = [np.array(average, np.float32) for average in shard.averages]
+        self._updates = shard.updates
         self._total, self._count = np.zeros(0, np.float32), 0
 
     def add(self, *slices: np.ndarray) -> None:
@@ -114,20 +132,27 @@ class Reducer:
         Returns:
           The number of updates so far, and the weights `[n]`.
         """
-        norm, most = math.sqrt(sum(squares)), self._config.max_grad_norm
+        norm = math.sqrt(sum(squares))
         if not math.isfinite(norm):
             return self.updates(), self._weights
-        if most > 0:
-            self._total *= np.float32(most / max(norm, most))
-        self._optimizer.step(self._weights, self._total, rate)
+        self._total *= np.float32(clip_factor(norm, self._config.max_grad_norm, np))
+        for block in bounds(len(self._weights), -(-len(self._weights) // _BLOCK)):
+            self._step(block, np.float32(rate))
+        self._updates += 1
         for rescaling in rescalings:
             rescaling.apply(self._weights)
         return self.updates(), self._weights
 
     def updates(self) -> int:
         """Number of updates so far."""
-        return self._optimizer.updates
+        return self._updates
 
     def shard(self) -> Shard:
         """The present state."""
-        return Shard(self._weights, self._optimizer.slots, self._optimizer.updates)
+        return Shard(self._weights, self._averages, self._updates)
+
+    def _step(self, block: slice, rate: np.float32) -> None:
+        state = [self._updates, *(average[block] for average in self._averages)]
+        weights, new = update(self._config, [self._weights[block]], [self._total[block]], state, rate, np)
+        for array, value in zip((self._weights, *self._averages), (*weights, *new[1:]), strict=True):
+            array[block] = value

@@ -12,7 +12,6 @@ import numpy as np
 
 from gunreal.cluster.engine import Engine
 from gunreal.cluster.flat import bounds
-from gunreal.cluster.moments import within
 from gunreal.cluster.ray_errors import in_one_line
 from gunreal.cluster.reducer import Reducer, Rescaling, Shard
 from gunreal.config.version import VERSION
@@ -59,7 +58,7 @@ class Shards:
         self._engine, self._ray, self._fields = engine, engine.ray, fields
         self.parts = bounds(len(whole.weights), count)
         self._kept = [
-            Shard(whole.weights[part], [slot[part] for slot in whole.slots], whole.updates) for part in self.parts
+            Shard(whole.weights[part], [x[part] for x in whole.averages], whole.updates) for part in self.parts
         ]
         self.replaced = 0
         self._moves = [0] * count  # of each reducer, to the next machine in turn, so that it tries them all
@@ -113,7 +112,7 @@ class Shards:
             for place, reducer in enumerate(self._reducers)
         ]
         refs = [
-            reducer.apply.options(num_returns=2).remote(rate, within(rescalings, part), *squares)
+            reducer.apply.options(num_returns=2).remote(rate, [each.within(part) for each in rescalings], *squares)
             for reducer, part in zip(self._reducers, self.parts, strict=True)
         ]
         before, self.weights = self.weights, [weights for _, weights in refs]
@@ -211,8 +210,8 @@ class Shards:
         weights = kept.weights.copy()
         for updates, rescalings in self._rescalings:
             if updates > kept.updates:
-                for rescaling in within(rescalings, self.parts[place]):
-                    rescaling.apply(weights)
+                for rescaling in rescalings:
+                    rescaling.within(self.parts[place]).apply(weights)
         self._kept[place] = kept._replace(weights=weights, updates=self._updates)
         return self._kept[place]
 
@@ -241,5 +240,5 @@ class Shards:
         self._reducers = [None] * len(self._reducers)  # nobody takes another step
 
     def _joined(self, shards: Sequence[Shard]) -> Shard:
-        slots = [np.concatenate(parts) for parts in zip(*(shard.slots for shard in shards), strict=True)]
-        return Shard(np.concatenate([shard.weights for shard in shards]), slots, self._updates)
+        averages = [np.concatenate(parts) for parts in zip(*(shard.averages for shard in shards), strict=True)]
+        return Shard(np.concatenate([shard.weights for shard in shards]), averages, self._updates)

@@ -11,6 +11,7 @@ from gunreal.experience.replay import Past
 from gunreal.learning.building import isolated
 from gunreal.learning.gates import gated
 from gunreal.learning.learner import Learner
+from gunreal.learning.optimizer import clip_factor, update
 from gunreal.learning.padding import pad, pad_past, padded_size
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class JaxLearner(Learner):
         # One tuple, replaced at once after an update, so that a prediction sees a single version. It is not donated,
         # because it may be in use.
         self._weights = tuple(variable.value for variable in (*self._variables, *self._untrained))
-        self._state = tuple(variable.value for variable in self._slots)
+        self._state = tuple(variable.value for variable in self._slots.values())
         self._copied: tuple[Any, ...] | None = None
         self._predict = {head: jax.jit(self._stateless_predict(head)) for head in self._heads}
         self._compiled = jax.jit(isolated()(self._loss_gradient))
@@ -109,18 +110,15 @@ class JaxLearner(Learner):
         scale: Any,
         learning_rate: Any,
     ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        slots, scaled = iter(state), self._steps.scaled(gradients, scale)
-        rate, trained = self._optimizer.learning_rate, len(self._variables)
-        variables = [learning_rate if v is rate else next(slots) for v in self._optimizer.variables]
-        stepped, variables = self._optimizer.stateless_apply(variables, scaled, list(weights[:trained]))
-        new_state = tuple(x for v, x in zip(self._optimizer.variables, variables, strict=True) if v is not rate)
-        for place, factor in self._steps.rates.items():
-            stepped[place] = weights[place] + factor * (stepped[place] - weights[place])
-        new_weights = (*stepped, *weights[trained:])
+        from keras import ops
+
+        trained, scaled = len(self._variables), self._steps.scaled(gradients, scale)
+        stepped, new_state = update(self._config, weights[:trained], scaled, state, learning_rate, ops)
+        new_weights = (*self._steps.taken(weights, stepped), *weights[trained:])
         with self._scope(new_weights):
             absorbed = {id(variable): value for variable, value in self.network.absorbed(moments)}
         names = (*self._variables, *self._untrained)
-        return tuple(absorbed.get(id(v), x) for v, x in zip(names, new_weights, strict=True)), new_state
+        return tuple(absorbed.get(id(v), x) for v, x in zip(names, new_weights, strict=True)), tuple(new_state)
 
     @property
     def arrays(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -165,7 +163,7 @@ class JaxLearner(Learner):
         batch = {**batch, "now": {name: jnp.reshape(x, 1) for name, x in now.items()}}
         gradients, values, moments = self._loss_gradient(arrays[0], batch)
         metrics = dict(zip(self.metric_names(batch), values, strict=True))
-        scale = self._clip_factor(metrics["grad_norm"], jnp.maximum)
+        scale = clip_factor(metrics["grad_norm"], self._config.max_grad_norm, jnp)
         updated = self._optimizer_step(*arrays, gradients, moments, scale, learning_rate)
         kept = self._jax.tree.map(lambda old, new: jnp.where(metrics["skipped"] > 0, old, new), arrays, updated)
         return kept, values

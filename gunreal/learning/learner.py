@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from gunreal.config.objective import load_objective
 from gunreal.config.schema import Config
 from gunreal.learning.normalizer import Moments
-from gunreal.learning.optimizer import make_optimizer
+from gunreal.learning.optimizer import clip_factor, initial_state
 from gunreal.learning.parts import present
 from gunreal.learning.steps import Steps
 from gunreal.learning.task import prediction_heads
@@ -50,14 +50,19 @@ class Learner:
     """
 
     def __init__(self, network: Network, config: Config):
+        from keras import Variable
+
         self.network, self._config, self.objective = network, config, load_objective(config)
         self._variables = network.trainable_variables
         self._untrained = list(network.untrained.values())
         # The dtype in which observations are sent to the device. The torso casts and scales them there in any case.
         self._sent = "float32" if config.transfer == "float32" else network.spec.dtype
-        self._optimizer = make_optimizer(config, self._variables)
-        # The learning rate is an argument of every update and not part of the state.
-        self._slots = [v for v in self._optimizer.variables if v is not self._optimizer.learning_rate]
+        shapes = {name: tuple(v.shape) for name, v in zip(network.names, self._variables, strict=True)}
+        # TensorFlow has no variables of int32 on a GPU, and JAX none of int64; Keras's "int" is what they have.
+        self._slots = {
+            f"optimizer/{name}": Variable(array, dtype="int" if array.dtype.kind == "i" else "float32", trainable=False)
+            for name, array in initial_state(config, shapes).items()
+        }
         self._heads = prediction_heads(network.tasks)
         self._steps = Steps(network, config.max_grad_norm)
         self._metrics: dict[tuple[str, ...], tuple[str, ...]] = {}  # of batches with these parts
@@ -118,7 +123,8 @@ class Learner:
         with self._lock:
             metrics["version"] = self.version
             if not metrics["skipped"]:
-                self._apply(gradient.values, gradient.moments, self._clip_factor(metrics["grad_norm"]), learning_rate)
+                factor = clip_factor(metrics["grad_norm"], self._config.max_grad_norm, np)
+                self._apply(gradient.values, gradient.moments, factor, learning_rate)
                 self.version += 1
         return metrics
 
@@ -211,7 +217,7 @@ class Learner:
 
     def _state_names(self) -> list[str]:
         weights = [f"weights/{name}" for name in self.network.names]
-        return weights + list(self.network.untrained) + [f"optimizer/{place:03d}" for place in range(len(self._slots))]
+        return [*weights, *self.network.untrained, *self._slots]
 
     @staticmethod
     def check(state: Mapping[str, np.ndarray], own: Mapping[str, Any]) -> None:
@@ -278,14 +284,6 @@ class Learner:
         # Set while tracing, because the compiled function returns only the values.
         self._metrics[self._parts(batch)] = tuple(metrics)
         return gradients, ops.stack(list(metrics.values()))
-
-    def _clip_factor(self, norm: Any, maximum: Callable[..., Any] = max) -> Any:
-        """The factor that clips gradients of this global norm. The optimizer applies it in its own pass over them.
-
-        `maximum` is `jax.numpy.maximum` in a compiled program.
-        """
-        most = self._config.max_grad_norm
-        return most / maximum(norm, most) if most > 0 else 1.0
 
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
         raise NotImplementedError

@@ -18,7 +18,7 @@ from gunreal.learning.architecture import Architecture
 from gunreal.learning.average import Average
 from gunreal.learning.building import computing, constants, dense, isolated, seeded
 from gunreal.learning.net import AverageNet, Net
-from gunreal.learning.normalizer import Moments, Statistics
+from gunreal.learning.normalizer import Moments, Statistics, rescaled
 from gunreal.learning.parts import present
 from gunreal.learning.task import LearnedObjective, LearnedTask
 from gunreal.learning.torso import Features, Torso
@@ -271,19 +271,16 @@ class Network:
 
         A batch's `moments` are added to `statistics`, arrays of tasks are replaced, and averages follow the weights.
 
-        The value layer is rescaled together with the moments of the returns, so that its predictions do not change
-        (PopArt, van Hasselt et al. 2016, section 2.2). At the first returns, it has learned nothing that would be kept.
+        The value layer is rescaled together with the moments of the returns, so that its predictions do not change.
         """
         changed: list[tuple[Any, Any]] = []
         for name, statistics in self.statistics.items():
             known, new = statistics.now(), statistics.merged(moments[name])
             changed += zip(statistics.variables, new, strict=True)
             if name == "return":
-                before, after = statistics.deviation(known), statistics.deviation(new)
-                kernel, bias = self._value.kernel, self._value.bias
-                shifted = (before * bias.value + known.mean - new.mean) / after
-                changed.append((kernel, ops.where(known.count > 0, kernel.value * (before / after), kernel.value)))
-                changed.append((bias, ops.where(known.count > 0, shifted, bias.value)))
+                layer = self._value.kernel, self._value.bias
+                values = rescaled(*(variable.value for variable in layer), known, new, statistics.least, ops)
+                changed += zip(layer, values, strict=True)
         changed += [(self.untrained[name], array) for name, array in moments.items() if name in self.untrained]
         for average in self._averages.values():
             changed += average.moved()

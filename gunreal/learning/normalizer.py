@@ -43,17 +43,15 @@ def moments(x: Any, weight: Any, axes: tuple[int, ...]) -> Moments:
     return Moments(mean, mean_of(ops.square(x - mean)), count)
 
 
-def merge(old: Moments, new: Moments, most: float, ops: Any = None) -> Moments:
+def merge(old: Moments, new: Moments, most: float, ops: Any) -> Moments:
     """Moments of the union of two sets of samples (Chan, Golub and LeVeque 1979).
 
     Args:
       old: moments so far.
       new: moments to add.
       most: maximum count. Beyond it the result is a moving average that forgets old samples.
-      ops: the module to compute with, such as NumPy. None means Keras.
+      ops: the module to compute with, `keras.ops` or NumPy.
     """
-    ops = ops or _keras_ops()
-
     count = old.count + new.count
     share = new.count / ops.maximum(count, 1.0)
     difference = new.mean - old.mean
@@ -62,10 +60,32 @@ def merge(old: Moments, new: Moments, most: float, ops: Any = None) -> Moments:
     return Moments(mean, variance, ops.minimum(count, most))
 
 
-def _keras_ops() -> Any:
-    from keras import ops
+def deviation(known: Moments, least: float, ops: Any) -> Any:
+    """The standard deviation of `known` moments, at least `least`. `ops` is as for `merge`."""
+    return ops.maximum(ops.sqrt(known.variance), least)
 
-    return ops
+
+def rescaled(kernel: Any, bias: Any, known: Moments, new: Moments, least: float, ops: Any) -> tuple[Any, Any]:
+    """A layer that predicts with the `new` moments of its targets what it predicted with the `known` ones.
+
+    This is PopArt (van Hasselt et al. 2016, section 2.2). At the first targets, the layer stays as it is, because it
+    has learned nothing that would be kept.
+
+    Args:
+      kernel: weights of the layer, or some of them.
+      bias: biases of the layer, or some of them.
+      known: the moments so far.
+      new: the moments with more samples.
+      least: lower bound of the standard deviation.
+      ops: as for `merge`.
+
+    Returns:
+      The new kernel and bias.
+    """
+    before, after = deviation(known, least, ops), deviation(new, least, ops)
+    shifted = (before * bias + known.mean - new.mean) / after
+    is_known = known.count > 0
+    return ops.where(is_known, kernel * (before / after), kernel), ops.where(is_known, shifted, bias)
 
 
 class Statistics:
@@ -104,10 +124,12 @@ class Statistics:
 
     def merged(self, new: Moments) -> Moments:
         """The current moments merged with `new` ones."""
-        return merge(self.now(), new, self.most)
+        from keras import ops
+
+        return merge(self.now(), new, self.most, ops)
 
     def deviation(self, known: Moments) -> Any:
         """The standard deviation of `known` moments, at least the lower bound."""
         from keras import ops
 
-        return ops.maximum(ops.sqrt(known.variance), self.least)
+        return deviation(known, self.least, ops)

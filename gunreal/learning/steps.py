@@ -45,3 +45,10 @@ class Steps:
     def scaled(self, gradients: Sequence[Any], scale: Any) -> list[Any]:
         """`scale` times the gradients that are not `apart`, and the others as they are."""
         return [x if place in self.apart else scale * x for place, x in enumerate(gradients)]
+
+    def taken(self, before: Sequence[Any], after: Sequence[Any]) -> list[Any]:
+        """The weights after a step, whose size is another one for some heads."""
+        rates = (self.rates.get(place, 1.0) for place in range(len(before)))
+        return [
+            new if rate == 1 else old + rate * (new - old) for old, new, rate in zip(before, after, rates, strict=True)
+        ]

@@ -14,6 +14,7 @@ from gunreal.learning.building import isolated
 from gunreal.learning.devices import fused, side_by_side
 from gunreal.learning.gates import gated
 from gunreal.learning.learner import Learner
+from gunreal.learning.optimizer import update
 
 if TYPE_CHECKING:
     from gunreal.config.schema import Config
@@ -150,13 +151,14 @@ class TensorFlowLearner(Learner):
     def _optimizer_step(
         self, gradients: list[Any], moments: dict[str, Any], scale: Any, learning_rate: Any
     ) -> tuple[()]:
-        self._optimizer.learning_rate.assign(learning_rate)
-        rates = self._steps.rates
-        before = {place: self._tf.identity(self._variables[place].value) for place in rates}
-        self._optimizer.apply(self._steps.scaled(gradients, scale), self._variables)
-        for place, old in before.items():
-            variable = self._variables[place]
-            variable.assign(old + rates[place] * (variable.value - old))
+        from keras import ops
+
+        scaled = self._steps.scaled(gradients, scale)
+        weights, state = ([v.value for v in kept] for kept in (self._variables, self._slots.values()))
+        stepped, new_state = update(self._config, weights, scaled, state, learning_rate, ops)
+        stepped = self._steps.taken(weights, stepped)
+        for variable, value in zip((*self._variables, *self._slots.values()), (*stepped, *new_state), strict=True):
+            variable.assign(value)
         for variable, value in self.network.absorbed(moments):
             variable.assign(value)
         return ()
@@ -169,4 +171,4 @@ class TensorFlowLearner(Learner):
             variable.assign(array)
 
     def _kept(self) -> list[Any]:
-        return [*self._variables, *self._untrained, *self._slots]
+        return [*self._variables, *self._untrained, *self._slots.values()]

@@ -17,8 +17,8 @@ from gunreal.experience.spec import Spec
 from gunreal.records.metrics import RunMetrics
 
 WEIGHTS = {"weights/a/kernel": np.zeros(3, np.float32), "weights/vr/0/kernel": np.zeros(2, np.float32)}
-STATE = {**WEIGHTS, "optimizer/000": np.array(0), "version": np.array(0)}
-STATE |= {f"optimizer/{place:03}": zeros for place, zeros in enumerate(WEIGHTS.values(), 1)}
+STATE = {**WEIGHTS, "optimizer/updates": np.array(0), "version": np.array(0)}
+STATE |= {name.replace("weights", "optimizer/square"): zeros for name, zeros in WEIGHTS.items()}
 STEPS = 80  # of each gradient
 
 

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from gunreal.cluster.flat import Flat, bounds
+from gunreal.cluster.flat import Flat, bounds, within
 
 FLAT = Flat({"a": (2, 3), "b": (), "c": (2,)})
 ARRAYS = [np.arange(6.0).reshape(2, 3), np.array(6.0), np.array([7.0, 8.0])]
@@ -17,22 +16,13 @@ def test_a_vector_and_back():
     assert Flat({}).join([]).shape == (0,)
 
 
-@pytest.mark.parametrize("together", [True, False])
-def test_averages_in_both_orders_of_keras(together):
-    """Adam's averages of one weight follow each other; those of other optimizers may not."""
-    means, squares = ARRAYS, [x + 10 for x in ARRAYS]
-    state = [x for pair in zip(means, squares, strict=True) for x in pair] if together else [*means, *squares]
-    vectors = FLAT.slots(state)
-    assert [vector.tolist() for vector in vectors] == [list(range(9)), list(range(10, 19))]
-    for found, array in zip(FLAT.unslotted(vectors, state), state, strict=True):
-        np.testing.assert_array_equal(found, array)
-
-
-def test_an_optimizer_without_averages():
-    assert FLAT.slots([]) == [] == FLAT.unslotted([], [])
-
-
 def test_bounds_divide_a_vector():
     parts = bounds(10, 3)
     assert [list(range(10))[part] for part in parts] == [[0, 1, 2], [3, 4, 5], [6, 7, 8, 9]]
     assert bounds(2, 1) == [slice(0, 2)]
+
+
+def test_the_places_of_an_array_in_slices():
+    place, parts = slice(2, 7), bounds(11, 3)
+    found = [list(range(11))[part][within(place, part)] for part in parts]
+    assert found == [[2], [3, 4, 5, 6], []]

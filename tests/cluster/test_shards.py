@@ -10,12 +10,13 @@ from gunreal.cluster import reducer, shards
 from gunreal.cluster.reducer import Reducer, Refused, Rescaling, Shard
 from gunreal.config.schema import Config
 from gunreal.config.version import VERSION
+from gunreal.learning.normalizer import Moments
 
 CONFIG = Config(optimizer="adam", reduction="mean", max_grad_norm=0.5)
 RNG = np.random.default_rng(0)
 WEIGHTS = RNG.normal(size=11).astype(np.float32)
 GRADIENTS = [RNG.normal(size=11).astype(np.float32) for _ in range(3)]
-RESCALINGS = [Rescaling(2, 7, 0.5, 1.0)]
+RESCALINGS = [Rescaling(slice(2, 7), slice(7, 8), Moments(2.0, 1.0, 5.0), Moments(0.0, 4.0, 6.0), 0.1)]
 
 
 def start(count=3, hosts=("a", "b"), kind=Engine):
@@ -112,7 +113,8 @@ def rescaled(weights, times=1):
     """The weights after some rounds with gradients that are zero."""
     weights = weights.copy()
     for _ in range(times):
-        weights[2:7] = weights[2:7] * 0.5 + 1.0
+        weights[2:8] *= 0.5
+        weights[7] += 1.0
     return weights
 
 
@@ -179,7 +181,7 @@ def test_a_successor_has_the_weights_of_the_last_round_and_copied_averages(monke
     engine, made = start(1)
     for _ in range(2):
         step(made, refs(made))
-    averages = [slot.copy() for slot in engine.actors[0][1].object.shard().slots]
+    averages = [slot.copy() for slot in engine.actors[0][1].object.shard().averages]
     step(made, refs(made))  # brings the copy of before
     monkeypatch.setattr(shards, "_BACKUP", 1e9)
     weights = now(made)
@@ -187,7 +189,7 @@ def test_a_successor_has_the_weights_of_the_last_round_and_copied_averages(monke
     assert step(made, refs(made)) is None
     after = made.whole()
     np.testing.assert_array_equal(after.weights, weights)
-    np.testing.assert_array_equal(after.slots, averages)
+    np.testing.assert_array_equal(after.averages, averages)
     assert after.updates == 3
 
 
@@ -204,11 +206,11 @@ def test_a_copy_may_take_longer_than_the_time_between_copies(monkeypatch):
 
     monkeypatch.setattr(engine.ray, "wait", wait)
     step(made, refs(made))
-    averages = engine.actors[0][1].object.shard().slots[0].copy()
+    averages = engine.actors[0][1].object.shard().averages[0].copy()
     for _ in range(2):
         step(made, refs(made))
     engine.actors[0][1].dead = True
-    np.testing.assert_array_equal(made.whole().slots[0], averages)
+    np.testing.assert_array_equal(made.whole().averages[0], averages)
 
 
 def test_a_copy_that_is_lost_does_not_undo_the_step(monkeypatch):

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from learners import BACKEND, CONFIG, make_batch, make_learner
 
-from gunreal.cluster.flat import Flat, bounds
-from gunreal.cluster.moments import Limits, RunningMoments, within
+from gunreal.cluster.flat import bounds
+from gunreal.cluster.model import Model
+from gunreal.cluster.moments import Limits
 from gunreal.cluster.reducer import Reducer, Shard
 from gunreal.config.version import VERSION
 from gunreal.learning import devices
@@ -41,37 +42,40 @@ def batches(count, seed):
     return parts, whole
 
 
+def flat(arrays):
+    return np.concatenate([np.zeros(0, np.float32), *(np.ravel(array) for array in arrays)])
+
+
 class TwoNodes:
     """What the coordinator does in a round, with reducers in this process."""
 
     def __init__(self, config, learner, reducers):
-        self.config, self.learner = config, learner  # both nodes have the same weights
-        state = learner.get_state()
-        self.names = [name for name in state if not name.startswith(("optimizer/", "version"))]
-        self.weights = Flat({name: state[name].shape for name in self.names if name.startswith("weights/")})
-        self.statistics = Flat({name: state[name].shape for name in self.names if name.startswith("statistics/")})
+        self.learner = learner  # both nodes have the same weights
         limits = {name: Limits(s.least, s.most) for name, s in learner.network.statistics.items()}
-        vector = self.statistics.join(state[name] for name in self.statistics.places)
-        self.moments = RunningMoments(limits, self.statistics, self.weights, vector)
-        slots = [np.array(state[name]) for name in state if name.startswith("optimizer/")][1:]
-        flat = self.weights.join(state[name] for name in self.weights.places)
-        self.parts = bounds(self.weights.size, reducers)
-        averages = self.weights.slots(slots)
-        shards = [Shard(flat[part], [average[part] for average in averages], 0) for part in self.parts]
-        self.reducers = [Reducer(VERSION, dataclasses.asdict(config), shard) for shard in shards]
+        self.model = Model(learner.get_state(), limits)
+        whole, fields = self.model.shard(), dataclasses.asdict(config)
+        self.parts = bounds(self.model.size, reducers)
+        shards = [Shard(whole.weights[part], [x[part] for x in whole.averages], 0) for part in self.parts]
+        self.reducers = [Reducer(VERSION, fields, shard) for shard in shards]
 
-    def round(self, batches, rate, version):
+    def round(self, batches, rate):
         gradients = [self.learner.gradient(batch) for batch in batches]
-        vectors = [self.weights.join(gradient.values) for gradient in gradients]
+        vectors = [flat(gradient.values) for gradient in gradients]
         reducers = list(zip(self.reducers, self.parts, strict=True))
         squares = [reducer.gather(0, *(v[part] for v in vectors)) for reducer, part in reducers]
-        found = [self.statistics.join(x for m in g.moments.values() for x in m) for g in gradients]
-        rescalings = self.moments.absorb(found)
-        slices = [reducer.apply(rate, within(rescalings, part), *squares)[1] for reducer, part in reducers]
-        weights = np.concatenate(slices)
-        arrays = [*self.weights.split(weights).values(), *self.statistics.split(self.moments.vector).values()]
-        self.learner.assign(arrays, version)
+        found = [flat(x for moments in gradient.moments.values() for x in moments) for gradient in gradients]
+        rescalings = self.model.moments.absorb(found)
+        for reducer, part in reducers:
+            reducer.apply(rate, [rescaling.within(part) for rescaling in rescalings], *squares)
+        self.model.version += 1
+        self.learner.set_state(self.state())
         return float(np.sqrt(sum(squares)))
+
+    def state(self):
+        weights, averages, updates = zip(*(reducer.shard() for reducer in self.reducers), strict=True)
+        assert set(updates) == {self.model.version}
+        averages = [np.concatenate(parts) for parts in zip(*averages, strict=True)]
+        return self.model.state(Shard(np.concatenate(weights), averages, updates[0]))
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
@@ -82,14 +86,9 @@ def test_two_nodes_are_one_with_twice_the_batch(options):
     for update in range(3):
         parts, whole = batches(3, seed=update)
         expected = one.train(whole, 1e-3)["grad_norm"]
-        assert two.round(parts, 1e-3, update + 1) == pytest.approx(expected, rel=1e-4)
-    wanted, found = one.get_state(), two.learner.get_state()
-    assert found["version"] == wanted["version"] == 3
-    for name in two.names:
-        np.testing.assert_allclose(found[name], wanted[name], rtol=1e-5, atol=1e-5, err_msg=name)
-    averages = two.weights.slots([wanted[name] for name in wanted if name.startswith("optimizer/")][1:])
-    for part, reducer in zip(two.parts, two.reducers, strict=True):
-        shard = reducer.shard()
-        assert shard.updates == 3
-        for own, average in zip(shard.slots, averages, strict=True):
-            np.testing.assert_allclose(own, average[part], rtol=1e-3, atol=1e-5)
+        assert two.round(parts, 1e-3) == pytest.approx(expected, rel=1e-4)
+    wanted, found = one.get_state(), two.state()
+    assert found.keys() == wanted.keys() and found["version"] == 3
+    for name, array in found.items():
+        rtol = 1e-3 if name.startswith("optimizer/") else 1e-5
+        np.testing.assert_allclose(array, wanted[name], rtol=rtol, atol=1e-5, err_msg=name)

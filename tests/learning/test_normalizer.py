@@ -55,7 +55,7 @@ def test_no_sample_changes_nothing():
 def test_old_samples_are_forgotten_once_there_are_most():
     known = Moments(np.float32(0), np.float32(1), np.float32(100))
     for _ in range(50):
-        known = merge(known, Moments(np.float32(5), np.float32(0), np.float32(20)), 100.0)
+        known = merge(known, Moments(np.float32(5), np.float32(0), np.float32(20)), 100.0, np)
     assert float(known.count) == 100
     assert float(known.mean) == pytest.approx(5, abs=0.01) and float(known.variance) == pytest.approx(0, abs=0.05)
 

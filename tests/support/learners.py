@@ -135,9 +135,8 @@ def with_vtrace(batch):
 
 def gradients(state):
     """Adam's first moments after its first update are a tenth of the gradients."""
-    moments = [state[name] for name in sorted(state) if name.startswith("optimizer/")][1:]
-    weights = [name for name in state if name.startswith("weights/")]
-    return {name: 10 * moment for name, moment in zip(weights, moments[::2], strict=True)}
+    prefix = "optimizer/mean/"
+    return {name.replace(prefix, "weights/"): 10 * state[name] for name in state if name.startswith(prefix)}
 
 
 def assert_equal_states(one, two):
