@@ -32,13 +32,14 @@ def test_the_loss_of_the_phase_is_that_of_the_paper():
 
 @pytest.mark.parametrize(
     "runner",
-    ["--env gunreal/Catch-v0 --min_batch 160", "--env gunreal/Catch-v0 --min_batch 160 --runner serial"]
-    + ["--env gunreal.envs.catch_functional:make --runner device"],
+    ["--min_batch 160", "--min_batch 160 --runner serial", "--runner device"],
 )
 def test_trains(tmp_path, runner):
     if "device" in runner:
         pytest.importorskip("jax")
-    flags = f"{runner} --logdir {tmp_path} --name run --steps 1300 --agents 8 --hidden 16 --tasks vr"
+    flags = (
+        f"{runner} --env gunreal/Catch-v0 --logdir {tmp_path} --name run --steps 1300 --agents 8 --hidden 16 --tasks vr"
+    )
     flags += " --objective gunreal_ppg:Ppg --objective_args batches=2,minibatches=2"
     command = [sys.executable, "-m", "gunreal", "train", *flags.split()]
     subprocess.run(command, check=True, cwd=Path(__file__).parent)

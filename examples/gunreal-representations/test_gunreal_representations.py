@@ -132,7 +132,7 @@ NAMES = ("curl", "spr_averaged", "drac", "rnd", "vr_gated", "probe", "again")
     "runner",
     [
         "--env gunreal/Catch-v0 --min_batch 160 --network lstm",
-        "--env gunreal/Catch-v0 --min_batch 160 --serial",
+        "--env gunreal/Catch-v0 --min_batch 160 --runner serial",
         "--env gunreal.envs.catch_functional:make --runner device",
     ],
 )

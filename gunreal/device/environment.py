@@ -11,16 +11,15 @@ from gymnasium import spaces
 
 from gunreal.config.plugins import place
 from gunreal.config.schema import Config, ConfigError
-from gunreal.envs import catch_functional, maze_functional
+from gunreal.envs.catch import Catch
 from gunreal.envs.functional import FunctionalEnv, adapted
+from gunreal.envs.game import Game
+from gunreal.envs.maze import RareGoalMaze
 from gunreal.envs.raw import is_image
 from gunreal.experience.spec import Spec
 
 Frames = Callable[[Any], Any]
-_OWN: dict[str, Callable[..., FunctionalEnv]] = {
-    "gunreal/Catch-v0": catch_functional.make,
-    "gunreal/RareGoalMaze-v0": maze_functional.make,
-}
+_OWN: dict[str, type[Game]] = {"gunreal/Catch-v0": Catch, "gunreal/RareGoalMaze-v0": RareGoalMaze}
 
 
 def open_environment(config: Config, num_envs: int) -> FunctionalEnv:
@@ -35,7 +34,7 @@ def open_environment(config: Config, num_envs: int) -> FunctionalEnv:
         return AtariFunctional(config, num_envs)
     if config.env in _OWN:
         try:
-            return _OWN[config.env](**config.env_args)
+            return _OWN[config.env](**config.env_args).functional()
         except (TypeError, ValueError) as error:
             raise ConfigError(
                 f"env_args do not fit {config.env} in device runs: {error}; remove them, or use --runner parallel"

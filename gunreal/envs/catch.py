@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 
+from gunreal.envs.game import PIXELS, Game, band
 from gunreal.envs.options import check
 
-PIXELS = 84
+
+class State(NamedTuple):
+    """The number of steps so far, and the columns of ball and paddle."""
+
+    time: Any
+    ball: Any
+    paddle: Any
 
 
-class Catch(gymnasium.Env):
+class Catch(Game):
     """A game in which a paddle catches a falling ball.
 
     The ball starts in a random column and falls one row per step. The paddle moves on the bottom row.
@@ -32,43 +40,38 @@ class Catch(gymnasium.Env):
       ConfigError: an argument is invalid. The message is one line that names the fix.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
-    observation_space = gymnasium.spaces.Box(0, 255, (PIXELS, PIXELS, 1), np.uint8)
     action_space = gymnasium.spaces.Discrete(3)
 
     def __init__(self, rows: int = 10, columns: int = 5, delay: int = 0, render_mode: str | None = None):
         check("rows", rows, range(2, PIXELS + 1))
         check("columns", columns, range(1, PIXELS + 1))
         check("delay", delay, range(10**6))
-        self.rows, self.columns, self.delay, self.render_mode = rows, columns, delay, render_mode
-        self._height, self._width = PIXELS // rows, PIXELS // columns
-        self.time = self.ball = self.paddle = 0
+        self.rows, self.columns, self.delay = rows, columns, delay
+        places, moves = np.arange(columns), np.array([[0, 0, 0], [-1, 0, 1]])  # during the delay, and after it
+        down = np.concatenate([band(rows), np.zeros((1, PIXELS), np.uint8)])[:, :, None, None]  # the last one is dark
+        across = band(columns)[:, None, :, None]
+        tables = {
+            "starts": places.tolist(),
+            "moved": np.clip(places[:, None] + moves[:, None], 0, columns - 1).tolist(),  # [2, columns, actions]
+            "paddles": down[rows - 1] & across,
+            "down": down,
+            "across": across,
+        }
+        super().__init__(tables, render_mode)
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Drops a new ball and moves the paddle to the middle."""
-        super().reset(seed=seed)
-        self.time, self.ball, self.paddle = 0, int(self.np_random.integers(self.columns)), self.columns // 2
-        return self._draw(), {}
+    def start(self, place: Any) -> State:
+        """Drops a new ball in column `place`. The paddle is in the middle."""
+        return State(0, place, self.columns // 2)
 
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def advance(self, tables: Mapping[str, Any], state: State, action: Any) -> tuple[State, Any, Any, Any]:
         """Moves the paddle by `action - 1` columns and the ball down by one row."""
-        self.time += 1
-        if self.time > self.delay:
-            self.paddle = min(max(self.paddle + int(action) - 1, 0), self.columns - 1)
-        landed = self.time == self.delay + self.rows - 1
-        reward = (1.0 if self.ball == self.paddle else -1.0) if landed else 0.0
-        return self._draw(), reward, landed, False, {}
+        time = state.time + 1
+        paddle = tables["moved"][(time > self.delay) * 1][state.paddle][action]
+        landed = time == self.delay + self.rows - 1
+        reward = 2.0 * (landed & (state.ball == paddle)) - landed
+        return State(time, state.ball, paddle), reward, landed, False
 
-    def render(self) -> np.ndarray | None:
-        """The observation in RGB, uint8 `[84, 84, 3]`, for "rgb_array"."""
-        return self._draw().repeat(3, axis=2) if self.render_mode == "rgb_array" else None
-
-    def _draw(self) -> np.ndarray:
-        image = np.zeros((PIXELS, PIXELS, 1), np.uint8)
-        h, w = self._height, self._width
-        seen = [(self.rows - 1, self.paddle)]
-        if self.time == 0 or not self.delay:
-            seen.append((self.time, self.ball))
-        for row, column in seen:
-            image[row * h : (row + 1) * h, column * w : (column + 1) * w] = 255
-        return image
+    def draw(self, tables: Mapping[str, Any], state: State) -> Any:
+        """The paddle and, if it is seen, the ball."""
+        row = (state.time > 0) * self.rows if self.delay else state.time
+        return tables["paddles"][state.paddle] | (tables["down"][row] & tables["across"][state.ball])

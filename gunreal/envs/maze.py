@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import gymnasium
 import numpy as np
 
+from gunreal.envs.game import PIXELS, Game
 from gunreal.envs.mazes import MOVES, carve, distances
 from gunreal.envs.options import check, check_share
 
-PIXELS = 84
 WALL, GOAL, AGENT = 90, 170, 255  # gray levels; the floor is 0
 
 
-class RareGoalMaze(gymnasium.Env):
+class State(NamedTuple):
+    """The number of steps so far, and that of the agent's cell."""
+
+    time: Any
+    cell: Any
+
+
+class RareGoalMaze(Game):
     """A maze seen from above. The only reward is +1 at the goal, where the episode ends.
 
     `layout` determines the maze. An episode starts on a random cell at least `min_distance` steps from the goal.
@@ -25,9 +33,8 @@ class RareGoalMaze(gymnasium.Env):
 
     Attributes:
       distance: int `[size, size]`, shortest path from each cell to the goal, in steps; -1 for walls.
-      starts: rows and columns of the cells on which episodes start.
-      picture: the observation without the agent.
-      cell: height and width of a cell, in pixels.
+      cells: rows and columns of the cells without walls, int `[cells, 2]`.
+      goal: row and column of the goal.
 
     Args:
       size: number of cells along each side, odd, including walls.
@@ -41,8 +48,7 @@ class RareGoalMaze(gymnasium.Env):
       ConfigError: an argument is invalid. The message is one line that names the fix.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}
-    observation_space = gymnasium.spaces.Box(0, 255, (PIXELS, PIXELS, 1), np.uint8)
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 15}
     action_space = gymnasium.spaces.Discrete(4)
 
     def __init__(
@@ -57,7 +63,7 @@ class RareGoalMaze(gymnasium.Env):
         check("size", size, range(5, PIXELS // 2, 2))
         check("max_steps", max_steps, range(1, 10**6))
         check_share("openings", openings)
-        self.max_steps, self.render_mode = max_steps, render_mode
+        self.max_steps = max_steps
         free = carve(size, size, openings, np.random.default_rng(layout))
         self.goal = (1, size - 2)
         self.distance = distances(free, self.goal)
@@ -65,48 +71,50 @@ class RareGoalMaze(gymnasium.Env):
         if min_distance is None:
             min_distance = farthest // 2
         check("min_distance", min_distance, range(farthest + 1))
-        self.starts = np.argwhere(self.distance >= max(min_distance, 1)).tolist()
-        self._free = free.tolist()  # indexing a list of lists is several times faster than indexing an array
-        self.cell = PIXELS // size
-        self.picture = np.zeros((PIXELS, PIXELS, 1), np.uint8)
-        for row, column in np.argwhere(~free):
-            self._paint(self.picture, row, column, WALL)
-        self._paint(self.picture, *self.goal, GOAL)
-        self.row, self.column, self.time = *self.starts[0], 0
+        self.cells = np.argwhere(free)
+        here = np.arange(len(self.cells))
+        number = np.full(free.shape, -1)
+        number[free] = here
+        beside = number[tuple((self.cells[:, None] + MOVES).T)].T
+        self._goal = int(number[self.goal])
+        tables = {
+            "starts": here[self.distance[free] >= max(min_distance, 1)].tolist(),
+            "ahead": np.where(beside < 0, here[:, None], beside).tolist(),  # [cells, actions]
+            "pictures": self._pictures(free),
+        }
+        super().__init__(tables, render_mode)
+
+    def _pictures(self, free: np.ndarray) -> np.ndarray:
+        """The observation with the agent on each of the cells, uint8 `[cells, 84, 84, 1]`."""
+        grids = np.repeat(np.where(free, 0, WALL).astype(np.uint8)[None], len(self.cells), axis=0)
+        grids[:, *self.goal] = GOAL
+        grids[np.arange(len(grids)), *self.cells.T] = AGENT
+        cell = PIXELS // len(free)
+        rest = PIXELS - cell * len(free)
+        whole = grids.repeat(cell, axis=1).repeat(cell, axis=2)
+        return np.pad(whole, ((0, 0), (0, rest), (0, rest)))[..., None]
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Row and column of the agent."""
+        row, column = self.cells[self.state.cell].tolist()
+        return row, column
 
     @property
     def shortest_path_length(self) -> int:
         """Length of the shortest path from the agent to the goal, in steps."""
-        return int(self.distance[self.row, self.column])
+        return int(self.distance[self.place])
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Puts the agent on a random start cell."""
-        super().reset(seed=seed)
-        self.row, self.column = self.starts[int(self.np_random.integers(len(self.starts)))]
-        self.time = 0
-        return self._draw(), {}
+    def start(self, place: Any) -> State:
+        """Puts the agent on the cell with the number `place`."""
+        return State(0, place)
 
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def advance(self, tables: Mapping[str, Any], state: State, action: Any) -> tuple[State, Any, Any, Any]:
         """Moves the agent by one cell unless there is a wall."""
-        down, right = _STEPS[action]
-        if self._free[self.row + down][self.column + right]:
-            self.row, self.column = self.row + down, self.column + right
-        self.time += 1
-        found = (self.row, self.column) == self.goal
-        return self._draw(), float(found), found, self.time >= self.max_steps and not found, {}
+        time, cell = state.time + 1, tables["ahead"][state.cell][action]
+        found = cell == self._goal
+        return State(time, cell), 1.0 * found, found, (time >= self.max_steps) & (cell != self._goal)
 
-    def render(self) -> np.ndarray | None:
-        """The observation in RGB, uint8 `[84, 84, 3]`, for "rgb_array"."""
-        return self._draw().repeat(3, axis=2) if self.render_mode == "rgb_array" else None
-
-    def _draw(self) -> np.ndarray:
-        image = self.picture.copy()
-        self._paint(image, self.row, self.column, AGENT)
-        return image
-
-    def _paint(self, image: np.ndarray, row: int, column: int, gray: int) -> None:
-        cell = self.cell
-        image[row * cell : (row + 1) * cell, column * cell : (column + 1) * cell] = gray
-
-
-_STEPS = [tuple(move) for move in MOVES.tolist()]
+    def draw(self, tables: Mapping[str, Any], state: State) -> Any:
+        """The maze, the goal and the agent."""
+        return tables["pictures"][state.cell]

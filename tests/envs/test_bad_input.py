@@ -12,7 +12,6 @@ from gymnasium.envs.registration import EnvSpec
 from wording import MEAN
 
 from gunreal.config.schema import Config, ConfigError
-from gunreal.envs import catch_functional, maze_functional
 from gunreal.envs.catch import Catch
 from gunreal.envs.make import describe, make
 from gunreal.envs.maze import RareGoalMaze
@@ -157,12 +156,10 @@ def test_what_is_found_when_an_environment_opens(config, extra, message):
         (Catch, {"rows": 9.5}, "rows is 9.5, but must be 2 to 84"),
         (Catch, {"columns": 5.0}, "columns is 5.0, but must be 1 to 84"),
         (Catch, {"delay": -1}, "delay is -1, but must be 0 to"),
-        (catch_functional.make, {"rows": 9.5}, "rows is 9.5"),
         (RareGoalMaze, {"size": 8}, "size is 8, but must be odd and 5 to 41"),
         (RareGoalMaze, {"max_steps": 0}, "max_steps is 0, but must be 1 to"),
         (RareGoalMaze, {"min_distance": 1000}, "min_distance is 1000, but must be 0 to"),
         (RareGoalMaze, {"openings": -0.1}, "openings is -0.1, but must be 0 to 1"),
-        (maze_functional.make, {"openings": 2}, "openings is 2"),
         (NavMaze, {"rows": 8}, "rows is 8, but must be odd and 5 to 25"),
         (NavMaze, {"columns": 27}, "columns is 27, but must be odd and 5 to 25"),
         (NavMaze, {"openings": 1.5}, "openings is 1.5, but must be 0 to 1"),

@@ -12,7 +12,7 @@ from gunreal.envs.mazes import MOVES
 
 def downhill(env):
     """The action that leads to a neighbor one step nearer to the goal."""
-    near = [env.distance[env.row + down, env.column + right] for down, right in MOVES]
+    near = [env.distance[tuple(env.place + move)] for move in MOVES]
     return near.index(env.shortest_path_length - 1)
 
 
@@ -47,17 +47,16 @@ def test_time_limit_truncates():
 
 def test_starts_are_at_least_as_far_from_the_goal_as_asked():
     env = RareGoalMaze(min_distance=4)
-    assert min(env.distance[tuple(start)] for start in env.starts) == 4
+    assert min(env.distance[tuple(env.cells[start])] for start in env.tables["starts"]) == 4
 
 
 def test_walls_stop():
     env = RareGoalMaze()
     env.reset(seed=0)
-    for action, (down, right) in enumerate(MOVES):
-        row, column = env.row, env.column
-        free = env.distance[row + down, column + right] >= 0
+    for action, move in enumerate(MOVES):
+        here, ahead = env.place, tuple(env.place + move)
         env.step(action)
-        assert (env.row, env.column) == ((row + down, column + right) if free else (row, column))
+        assert env.place == (ahead if env.distance[ahead] >= 0 else here)
 
 
 def test_picture():
@@ -66,7 +65,7 @@ def test_picture():
     assert image.shape == (84, 84, 1) and image.dtype == np.uint8
     cells = image[4:81:9, 4:81:9, 0]  # centres of the 9 x 9 cells of 9 pixels
     np.testing.assert_array_equal(cells == WALL, env.distance < 0)
-    assert np.argwhere(cells == AGENT).tolist() == [[env.row, env.column]]
+    assert np.argwhere(cells == AGENT).tolist() == [list(env.place)]
     assert np.argwhere(cells == GOAL).tolist() == [list(env.goal)]
 
 
