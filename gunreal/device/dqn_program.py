@@ -46,12 +46,12 @@ class QProgram(Program):
             with_tasks = takes_part(number * self._objective.updates + update, share)
             kind = "tasks" if with_tasks else "base"
             batch, acted, changed, key = self._draw(arrays[0], loop, group, with_tasks)
-            arrays, version, values, lags = self._update(
+            arrays, version, metrics, lags = self._update(
                 arrays, loop.version, batch, orders, place, acted, np.array(rates, np.float32), kind
             )
             target = self._copy(loop.target, arrays[0], version)
             loop = loop._replace(store=loop.store | changed, version=version, key=key, target=target)
-            for found, value in zip(turn[1:], (values, lags, kind), strict=True):
+            for found, value in zip(turn[1:], (metrics, lags, kind), strict=True):
                 found.append(value)
         self._learner.replace(arrays)
         return loop, turn._replace(scores=scores)

@@ -22,6 +22,7 @@ from gunreal.experience import seeds
 from gunreal.experience.spec import Spec
 from gunreal.learning.building import isolated
 from gunreal.learning.jax_learner import JaxLearner
+from gunreal.learning.learner import Scalars
 from gunreal.runtime.trainer import takes_part
 from gunreal.tasks.base import AuxiliaryTask
 
@@ -49,14 +50,14 @@ class Turn(NamedTuple):
 
     Attributes:
       scores: score of each episode that ended, float32 `[steps, N]`, NaN elsewhere. See `Acting.play`.
-      values: the metrics of each update, float32 `[metrics]`, in the order of `Program.names`.
+      metrics: the metrics of each update.
       lags: number of updates between acting and each update, int32. There is one for each step of a rollout, or of each
         sequence with DQN. It is -1 for steps before the run.
       kinds: kind of each update: "base", "tasks" (which took part in it) or "phase".
     """
 
     scores: Any
-    values: list[Any]
+    metrics: list[Scalars]
     lags: list[Any]
     kinds: list[str]
 
@@ -75,7 +76,6 @@ class Program:
       places: places of the state's arrays.
       parts: number of minibatches of an epoch.
       env_version: version of the program on which the states of the environments depend, or "".
-      names: names of the metrics of each kind of update, once one has been started.
 
     Args:
       config: configuration of the run.
@@ -110,7 +110,6 @@ class Program:
         self._orders = uses.epochs, self.parts, size // self.parts
         self._replay = replay_steps(config)
         self.env_version: str = getattr(env, "version", "")
-        self.names: dict[str, tuple[str, ...]] = {}
         self._phase = objective.phase()
         self._kept: list[rollouts.Batch] = []  # batches since the last phase
         self.shapes: Loop = jax.eval_shape(self._start)
@@ -245,7 +244,6 @@ class Program:
         if self._orders[:2] != (1, 1):
             batch = self._places.spread(rollouts.minibatch(batch, orders[place[0], place[1]]))
         batch = rollouts.flat(batch, ("base", *(task.name for task in self._tasks)))
-        arrays, values = self._learner.functional_update(arrays, batch, *rates, version)
-        names = self.names[kind] = self._learner.metric_names(batch)
+        arrays, metrics = self._learner.functional_update(arrays, batch, *rates, version)
         lags = jnp.where(acted < 0, -1, version - acted)
-        return arrays, version + (values[names.index("skipped")] == 0), values, lags
+        return arrays, version + (metrics["skipped"] == 0), metrics, lags

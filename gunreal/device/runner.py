@@ -140,7 +140,7 @@ class DeviceRunner(Status):
 
     def _read(self, turn: Turn, rate: float) -> None:
         """Adds the metrics of a turn, once it has ended."""
-        scores, values, lags = jax.device_get((turn.scores, turn.values, turn.lags))
+        scores, metrics, lags = jax.device_get((turn.scores, turn.metrics, turn.lags))
         self.metrics.acted(scores.size)
         for _ in scores:
             self.metrics.predicted("base", scores.shape[1])
@@ -149,8 +149,8 @@ class DeviceRunner(Status):
             self.metrics.episode(score)
         config, program = self.config, self.program
         each = config.agents // program.groups * config.t_max // program.parts
-        for number, (update, lag, kind) in enumerate(zip(values, lags, turn.kinds, strict=True)):
-            scalars = dict(zip(program.names[kind], update.tolist(), strict=True))
+        for number, (update, lag, kind) in enumerate(zip(metrics, lags, turn.kinds, strict=True)):
+            scalars = update.floats()
             skipped, lag = scalars.pop("skipped") > 0, lag[lag >= 0]
             if kind == "phase":
                 scalars = {f"phase_{name}": value for name, value in scalars.items()}

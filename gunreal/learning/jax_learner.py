@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
+from jax import numpy as jnp
 
 from gunreal.experience.replay import Past
 from gunreal.learning.building import isolated
 from gunreal.learning.gates import gated
-from gunreal.learning.learner import Learner
+from gunreal.learning.learner import Learner, Scalars
 from gunreal.learning.optimizer import clip_factor, update
 from gunreal.learning.padding import pad, pad_past, padded_size
 
 if TYPE_CHECKING:
     from gunreal.config.schema import Config
     from gunreal.learning.network import Network
+
+jax.tree_util.register_dataclass(Scalars, data_fields=["values"], meta_fields=["names"])
 
 
 class JaxLearner(Learner):
@@ -28,9 +32,6 @@ class JaxLearner(Learner):
 
     def __init__(self, network: Network, config: Config):
         super().__init__(network, config)
-        import jax
-
-        self._jax = jax
         # One tuple, replaced at once after an update, so that a prediction sees a single version. It is not donated,
         # because it may be in use.
         self._weights = tuple(variable.value for variable in (*self._variables, *self._untrained))
@@ -59,21 +60,20 @@ class JaxLearner(Learner):
         size = padded_size(count, self._config.max_batch)
         weights = self._weights if self._copied is None else self._copied
         outputs = self._predict[head](weights, pad(observations, size), past and pad_past(past, size))
-        return tuple(output[:count] for output in self._jax.device_get(outputs))
+        return tuple(output[:count] for output in jax.device_get(outputs))
 
     def _copy(self) -> None:
         self._copied = self._weights
 
     def _recalled(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        return dict(self._jax.device_get(self._recall(self._weights, batch)))
+        return dict(jax.device_get(self._recall(self._weights, batch)))
 
-    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Any]]:
-        gradients, values, moments = self._compiled(self._weights, batch)
-        return gradients, np.asarray(values), moments
+    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], Scalars, dict[str, Any]]:
+        return self._compiled(self._weights, batch)
 
     def _loss_gradient(
         self, weights: tuple[Any, ...], batch: Mapping[str, Any]
-    ) -> tuple[list[Any], Any, dict[str, Any]]:
+    ) -> tuple[list[Any], Scalars, dict[str, Any]]:
         trained = len(self._variables)
 
         def loss(trainable: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -87,15 +87,15 @@ class JaxLearner(Learner):
                 def some(trainable: tuple[Any, ...]) -> Any:
                     return sum(loss(trainable)[1][2][name] for name in names)
 
-                return self._jax.grad(some)(weights[:trained])
+                return jax.grad(some)(weights[:trained])
 
             gradients, of_gates = gated(self.network, terms, gradient)
             metrics |= of_gates
         else:
-            (total, (metrics, states, _)), gradients = self._jax.value_and_grad(loss, has_aux=True)(weights[:trained])
+            (total, (metrics, states, _)), gradients = jax.value_and_grad(loss, has_aux=True)(weights[:trained])
         with self._scope(weights):
             moments = {**self.network.moments(batch, metrics), **states}
-        return *self._judge(batch, total, metrics, list(gradients), moments), moments
+        return *self._judge(total, metrics, list(gradients), moments), moments
 
     def _apply(self, gradients: list[Any], moments: dict[str, Any], scale: float, learning_rate: float) -> None:
         how = np.float32(scale), np.float32(learning_rate)
@@ -151,31 +151,24 @@ class JaxLearner(Learner):
         entropy: Any,
         progress: Any,
         version: Any,
-    ) -> tuple[tuple[tuple[Any, ...], tuple[Any, ...]], Any]:
+    ) -> tuple[tuple[tuple[Any, ...], tuple[Any, ...]], Scalars]:
         """`train` as a function of `arrays`, to be compiled as a part of a program.
 
         Returns:
-          The new arrays, and the values of `metric_names`. An update that is not finite leaves the arrays unchanged.
+          The new arrays, and the metrics. An update that is not finite leaves the arrays unchanged.
         """
-        from jax import numpy as jnp
-
         now = {"entropy": entropy, "progress": progress, "version": version}
         batch = {**batch, "now": {name: jnp.reshape(x, 1) for name, x in now.items()}}
-        gradients, values, moments = self._loss_gradient(arrays[0], batch)
-        metrics = dict(zip(self.metric_names(batch), values, strict=True))
+        gradients, metrics, moments = self._loss_gradient(arrays[0], batch)
         scale = clip_factor(metrics["grad_norm"], self._config.max_grad_norm, jnp)
         updated = self._optimizer_step(*arrays, gradients, moments, scale, learning_rate)
-        kept = self._jax.tree.map(lambda old, new: jnp.where(metrics["skipped"] > 0, old, new), arrays, updated)
-        return kept, values
-
-    def metric_names(self, batch: Mapping[str, Any]) -> tuple[str, ...]:
-        """The names of the metrics of a batch with these parts, once its update has been compiled."""
-        return self._metrics[self._parts(batch)]
+        kept = jax.tree.map(lambda old, new: jnp.where(metrics["skipped"] > 0, old, new), arrays, updated)
+        return kept, metrics
 
     def _read(self) -> list[Any]:
         return [*self._weights, *self._state]
 
     def _write(self, arrays: Sequence[np.ndarray]) -> None:
-        put = [self._jax.numpy.array(array) for array in arrays]
+        put = [jnp.array(array) for array in arrays]
         kept = len(self._weights)
         self._weights, self._state = tuple(put[:kept]), tuple(put[kept:]) or self._state

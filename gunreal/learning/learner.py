@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
@@ -13,13 +14,41 @@ from gunreal.config.objective import load_objective
 from gunreal.config.schema import Config
 from gunreal.learning.normalizer import Moments
 from gunreal.learning.optimizer import clip_factor, initial_state
-from gunreal.learning.parts import present
 from gunreal.learning.steps import Steps
 from gunreal.learning.task import prediction_heads
 
 if TYPE_CHECKING:
     from gunreal.experience.replay import Past
     from gunreal.learning.network import Network
+
+
+@dataclasses.dataclass(frozen=True)
+class Scalars:
+    """Named numbers in one array, which a device sends in one transfer.
+
+    The names belong to the structure, so that compiled functions of TensorFlow and JAX return them too.
+
+    Attributes:
+      names: the names.
+      values: float32 `[names]`.
+    """
+
+    names: tuple[str, ...]
+    values: Any
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[self.names.index(name)]
+
+    def floats(self) -> dict[str, float]:
+        """The numbers by name."""
+        return dict(zip(self.names, np.asarray(self.values).tolist(), strict=True))
+
+    def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return (self.names,), (self.values,)
+
+    @classmethod
+    def __tf_unflatten__(cls, metadata: tuple[Any, ...], components: tuple[Any, ...]) -> Scalars:
+        return cls(*metadata, *components)
 
 
 class Gradient(NamedTuple):
@@ -65,7 +94,6 @@ class Learner:
         }
         self._heads = prediction_heads(network.tasks)
         self._steps = Steps(network, config.max_grad_norm)
-        self._metrics: dict[tuple[str, ...], tuple[str, ...]] = {}  # of batches with these parts
         self._lock = threading.Lock()
         self.version = 0
         self._held: int | None = None  # the version of the copy that `hold` has made
@@ -146,8 +174,8 @@ class Learner:
 
     def gradient(self, batch: Mapping[str, Any], entropy: float | None = None, progress: float = 0.0) -> Gradient:
         """Computes the gradient of a batch, and applies nothing. `train` describes the arguments."""
-        gradients, values, moments = self._gradient(self._prepared(batch, entropy, progress))
-        return Gradient(gradients, moments, dict(zip(self._metrics[self._parts(batch)], values.tolist(), strict=True)))
+        gradients, metrics, moments = self._gradient(self._prepared(batch, entropy, progress))
+        return Gradient(gradients, moments, metrics.floats())
 
     def _prepared(
         self, batch: Mapping[str, Any], entropy: float | None = None, progress: float = 0.0
@@ -257,18 +285,10 @@ class Learner:
         """Whether a task of the batch has a gate, which needs the gradient of each such task alone."""
         return any(task.gate and task.name in batch for task in self.network.tasks)
 
-    def _parts(self, batch: Mapping[str, Any]) -> tuple[str, ...]:
-        return *present(self.network.lengths, batch), *(["old"] if "old" in batch else [])
-
     def _judge(
-        self,
-        batch: Mapping[str, Any],
-        total: Any,
-        metrics: dict[str, Any],
-        gradients: list[Any],
-        moments: Mapping[str, Any],
-    ) -> tuple[list[Any], Any]:
-        """The gradients, those of some heads clipped, and all metrics in one array, to be fetched in one transfer."""
+        self, total: Any, metrics: dict[str, Any], gradients: list[Any], moments: Mapping[str, Any]
+    ) -> tuple[list[Any], Scalars]:
+        """The gradients, those of some heads clipped, and all metrics of `Gradient`."""
         from keras import ops
 
         apart = self._steps.apart
@@ -281,9 +301,7 @@ class Learner:
         ]
         finite = ops.all(ops.isfinite(ops.stack([total, norm, *norms.values(), *spread])))
         metrics = {**metrics, **norms, "grad_norm": norm, "skipped": 1.0 - ops.cast(finite, "float32")}
-        # Set while tracing, because the compiled function returns only the values.
-        self._metrics[self._parts(batch)] = tuple(metrics)
-        return gradients, ops.stack(list(metrics.values()))
+        return gradients, Scalars(tuple(metrics), ops.stack(list(metrics.values())))
 
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
         raise NotImplementedError
@@ -295,8 +313,8 @@ class Learner:
     def _recalled(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
         raise NotImplementedError
 
-    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Any]]:
-        """The gradients at the current weights (on the device), the values of the metrics, and `Gradient.moments`."""
+    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], Scalars, dict[str, Any]]:
+        """The gradients at the current weights, the metrics, and `Gradient.moments`, all on the device."""
         raise NotImplementedError
 
     def _apply(self, gradients: list[Any], moments: dict[str, Any], scale: float, learning_rate: float) -> None:

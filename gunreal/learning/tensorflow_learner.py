@@ -13,8 +13,9 @@ from gunreal.experience.replay import ALIGN, Past
 from gunreal.learning.building import isolated
 from gunreal.learning.devices import fused, side_by_side
 from gunreal.learning.gates import gated
-from gunreal.learning.learner import Learner
+from gunreal.learning.learner import Learner, Scalars
 from gunreal.learning.optimizer import update
+from gunreal.learning.parts import present
 
 if TYPE_CHECKING:
     from gunreal.config.schema import Config
@@ -114,16 +115,15 @@ class TensorFlowLearner(Learner):
         tf = self._tf
         return tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), batch)
 
-    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], np.ndarray, dict[str, Any]]:
+    def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], Scalars, dict[str, Any]]:
+        parts = *present(self.network.lengths, batch), *(["old"] if "old" in batch else [])
         with self._lock:  # two trainers may bring their first batch at the same time
-            parts = self._parts(batch)
             if parts not in self._compiled:
                 spread = len(parts) > 1 and side_by_side()
                 self._compiled[parts] = _Operation(self._loss_gradient, [self._signature(batch)], spread)
-        gradients, values, moments = self._compiled[parts](batch)
-        return gradients, values.numpy(), moments
+        return self._compiled[parts](batch)
 
-    def _loss_gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], Any, dict[str, Any]]:
+    def _loss_gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], Scalars, dict[str, Any]]:
         # A weight is read where it is first used, so another trainer's update may be seen in some weights only, as in
         # A3C. Preventing this would cost 5 % of an update.
         tf = self._tf
@@ -139,7 +139,7 @@ class TensorFlowLearner(Learner):
         else:
             gradients = gradient(total)
         moments = {**self.network.moments(batch, metrics), **states}
-        return *self._judge(batch, total, metrics, gradients, moments), moments
+        return *self._judge(total, metrics, gradients, moments), moments
 
     def _apply(self, gradients: list[Any], moments: dict[str, Any], scale: float, learning_rate: float) -> None:
         names, arguments = tuple(moments), (gradients, moments, np.float32(scale), np.float32(learning_rate))

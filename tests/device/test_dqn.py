@@ -199,7 +199,7 @@ def test_the_target_network_follows_every_few_updates():
     for number in range(4):
         loop, turn = program.turn(loop, number, Rates(0.0, 0.0), 0.5)
         targets.append(float(loop.target[0]))
-        assert len(turn.values) == len(turn.lags) == 2
+        assert len(turn.metrics) == len(turn.lags) == 2
     jax.effects_barrier()
     assert targets == [0, 3, 6, 6] and int(loop.version) == len(learner.batches) == 8
     assert "q_target" in learner.batches[0]["base"]

@@ -39,8 +39,8 @@ def test_a_single_group_learns_on_policy():
     np.testing.assert_allclose(learner.rates, [(0.0, 0.5), (0.1, 0.5), (0.2, 0.5)], rtol=1e-6)
     counts = trained_steps(learner)
     assert len(counts) == 8 * 4 * 3 and set(counts.values()) == {1}
-    for _, values, lags, _ in reports:
-        np.testing.assert_array_equal(values, [[0.5, 0.0]])
+    for _, metrics, lags, _ in reports:
+        np.testing.assert_array_equal([each.values for each in metrics], [[0.5, 0.0]])
         np.testing.assert_array_equal(lags, [[0, 0, 0, 0]])
 
 

@@ -62,7 +62,7 @@ def test_of_a_large_store_the_newest_rollouts_are_saved(monkeypatch):
             store.take(restored.store, name, 0, steps), store.take(loop.store, name, 0, steps)
         )
     _, turn = program.turn(restored, 5, Rates(0.0, 0.0))
-    assert len(turn.values) == 1
+    assert len(turn.metrics) == 1
 
 
 def test_the_rows_of_a_store_are_moved_in_compiled_calls(monkeypatch):

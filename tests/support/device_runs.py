@@ -20,11 +20,11 @@ from gunreal.device.environment import frames
 from gunreal.device.program import Program
 from gunreal.device.sharding import Places
 from gunreal.experience.spec import Spec
+from gunreal.learning.learner import Scalars
 
 SCRIPT = "---T -t ----t ~"
 # Tasks use Keras, which has one backend in a process. test_tasks_on_jax.py runs these tests in another one.
 keras_on_jax = pytest.mark.skipif(os.environ.get("KERAS_BACKEND") != "jax", reason="run by test_tasks_on_jax.py")
-NAMES = ("loss_total", "skipped")
 
 
 class KnownLearner:
@@ -52,14 +52,11 @@ class KnownLearner:
 
     def functional_update(self, arrays, batch, rate, entropy, progress):
         jax.debug.callback(self._learn, batch, rate, entropy, ordered=True)
-        return ((arrays[0][0] + 1,), ()), jnp.array([0.5, 0.0])
+        return ((arrays[0][0] + 1,), ()), Scalars(("loss_total", "skipped"), jnp.array([0.5, 0.0]))
 
     def _learn(self, batch, rate, entropy):
         self.batches.append(batch)
         self.rates.append((float(rate), float(entropy)))
-
-    def metric_names(self, batch):
-        return NAMES
 
 
 def value_of(observations):
