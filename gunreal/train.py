@@ -25,7 +25,7 @@ from gunreal.envs.step import AgentFailure
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
 from gunreal.learning.registry import interface, load_network
-from gunreal.records import checkpoint, metrics, tracker
+from gunreal.records import checkpoint, metrics, recordings, tracker
 from gunreal.records import interface as saved_interface
 from gunreal.runtime import memory, resuming, signals, starting
 from gunreal.runtime.base import Runner
@@ -72,7 +72,7 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     tracker.check(config)
     with devices.preferred(config.backend):
         tasks = registry.load_tasks(config.tasks, config.task)
-    if is_cluster(config):
+    if config.runner == "cluster":
         registry.check_nodes(tasks)
     asked = config
     with waiting(f"{config.env} to open"):
@@ -113,8 +113,10 @@ def check_fit(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> Non
             task.check(spec)
         except ValueError as error:
             raise ConfigError(f"task {task.name!r} does not fit {config.env}: {error}") from error
-        if task.source(spec) and task.bootstrap is not None:
-            raise ConfigError(f"task {task.name!r} learns from a recording, so it cannot have a bootstrap; remove it")
+        if path := task.source(spec):
+            if task.bootstrap is not None:
+                raise ConfigError(f"task {task.name!r} learns from a recording, so it has no bootstrap; remove it")
+            recordings.load(path, spec)
         if (length := task.length(spec.t_max)) > config.replay_size:
             raise ConfigError(
                 f"replay_size {config.replay_size} is below the {length} steps of a sequence of task {task.name!r}; "
@@ -205,6 +207,7 @@ def _train(
                     runner = make_runner(here, spec, tasks, resumed)
                     on_error.callback(runner.close)
                     training = Training(saved, runner, run_dir, show, on_metrics)
+                    on_error.pop_all()  # the run closes its runner
                     on_error.callback(training.close)
                     folders.save_started(saved, run_dir, chosen(saved, here))  # a refused resume changes nothing
                     saved_interface.save(run_dir, spec, raw)

@@ -57,6 +57,7 @@ class RunningMoments:
             new = merge(known, batch, limits.most, np)
             arrays += new
             if name == "return":
-                rescalings.append(Rescaling(*self._value, known, new, limits.least))
+                kernel, bias = self._value
+                rescalings.append(Rescaling(kernel, bias, known, new, limits.least))
         self.vector = self._layout.join(arrays)
         return rescalings

@@ -51,8 +51,7 @@ class QProgram(Program):
             )
             target = self._copy(loop.target, arrays[0], version)
             loop = loop._replace(store=loop.store | changed, version=version, key=key, target=target)
-            for found, value in zip(turn[1:], (metrics, lags, kind), strict=True):
-                found.append(value)
+            turn.add(metrics, lags, kind)
         self._learner.replace(arrays)
         return loop, turn._replace(scores=scores)
 

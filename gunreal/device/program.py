@@ -61,6 +61,12 @@ class Turn(NamedTuple):
     lags: list[Any]
     kinds: list[str]
 
+    def add(self, metrics: Scalars, lags: Any, kind: str) -> None:
+        """Adds an update."""
+        self.metrics.append(metrics)
+        self.lags.append(lags)
+        self.kinds.append(kind)
+
 
 class Program:
     """The turns of a run. In each, all agents take `block` steps, and then one group updates with its newest rollouts.
@@ -161,10 +167,9 @@ class Program:
         ]
         for told in itertools.chain(usual, self._phase_updates(batch, acted, number)):
             *arguments, kind = told
-            arrays, version, *report = self._update(arrays, version, *arguments, now, kind)
+            arrays, version, metrics, lags = self._update(arrays, version, *arguments, now, kind)
             self._learner.replace(arrays)
-            for found, new in zip(turn[1:], (*report, kind), strict=True):
-                found.append(new)
+            turn.add(metrics, lags, kind)
         return loop._replace(version=version, key=key), turn
 
     def _phase_updates(self, batch: rollouts.Batch, acted: Any, number: int) -> Iterator[tuple[Any, ...]]:
@@ -244,6 +249,6 @@ class Program:
         if self._orders[:2] != (1, 1):
             batch = self._places.spread(rollouts.minibatch(batch, orders[place[0], place[1]]))
         batch = rollouts.flat(batch, ("base", *(task.name for task in self._tasks)))
-        arrays, metrics = self._learner.functional_update(arrays, batch, *rates, version)
+        arrays, metrics = self._learner.functional_update(arrays, batch, rates, version)
         lags = jnp.where(acted < 0, -1, version - acted)
         return arrays, version + (metrics["skipped"] == 0), metrics, lags

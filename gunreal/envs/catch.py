@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import numpy as np
 
-from gunreal.envs.game import PIXELS, Game, band
+from gunreal.envs.game import PIXELS, Game
 from gunreal.envs.options import check
-
-
-class State(NamedTuple):
-    """The number of steps so far, and the columns of ball and paddle."""
-
-    time: Any
-    ball: Any
-    paddle: Any
 
 
 class Catch(Game):
@@ -28,6 +20,8 @@ class Catch(Game):
     Observation: uint8 `[84, 84, 1]`. Actions: left, stay, right. Reward: +1 for a caught ball and -1 for a missed one.
     Both end the episode (`terminated`) after `delay + rows - 1` steps. The best return is 1. A random policy gets about
     -0.6.
+
+    The state has the number of steps so far, and the columns of ball and paddle.
 
     Args:
       rows: number of rows of the grid.
@@ -48,8 +42,7 @@ class Catch(Game):
         check("delay", delay, range(10**6))
         self.rows, self.columns, self.delay = rows, columns, delay
         places, moves = np.arange(columns), np.array([[0, 0, 0], [-1, 0, 1]])  # during the delay, and after it
-        down = np.concatenate([band(rows), np.zeros((1, PIXELS), np.uint8)])[:, :, None, None]  # the last one is dark
-        across = band(columns)[:, None, :, None]
+        down, across = _bands(rows)[:, :, None, None], _bands(columns)[:, None, :, None]
         tables = {
             "starts": places.tolist(),
             "moved": np.clip(places[:, None] + moves[:, None], 0, columns - 1).tolist(),  # [2, columns, actions]
@@ -59,19 +52,28 @@ class Catch(Game):
         }
         super().__init__(tables, render_mode)
 
-    def start(self, place: Any) -> State:
+    def start(self, place: Any) -> tuple[Any, ...]:
         """Drops a new ball in column `place`. The paddle is in the middle."""
-        return State(0, place, self.columns // 2)
+        return 0, place, self.columns // 2
 
-    def advance(self, tables: Mapping[str, Any], state: State, action: Any) -> tuple[State, Any, Any, Any]:
+    def advance(self, tables: Mapping[str, Any], state: Any, action: Any) -> tuple[tuple[Any, ...], Any, Any, Any]:
         """Moves the paddle by `action - 1` columns and the ball down by one row."""
-        time = state.time + 1
-        paddle = tables["moved"][(time > self.delay) * 1][state.paddle][action]
+        time, ball, paddle = state
+        time = time + 1
+        paddle = tables["moved"][(time > self.delay) * 1][paddle][action]
         landed = time == self.delay + self.rows - 1
-        reward = 2.0 * (landed & (state.ball == paddle)) - landed
-        return State(time, state.ball, paddle), reward, landed, False
+        return (time, ball, paddle), 2.0 * (landed & (ball == paddle)) - landed, landed, False
 
-    def draw(self, tables: Mapping[str, Any], state: State) -> Any:
+    def draw(self, tables: Mapping[str, Any], state: Any) -> Any:
         """The paddle and, if it is seen, the ball."""
-        row = (state.time > 0) * self.rows if self.delay else state.time
-        return tables["paddles"][state.paddle] | (tables["down"][row] & tables["across"][state.ball])
+        time, ball, paddle = state
+        landed = time > self.rows  # and the environment was not reset
+        row = (time > 0) * self.rows if self.delay else time - landed * (time - self.rows)
+        return tables["paddles"][paddle] | (tables["down"][row] & tables["across"][ball])
+
+
+def _bands(count: int) -> np.ndarray:
+    """The pixels of each row or column, 255 in it and 0 elsewhere, uint8 `[count + 1, 84]`. The last one is dark."""
+    inside = np.arange(PIXELS) // (PIXELS // count) == np.arange(count + 1)[:, None]
+    inside[count] = False
+    return np.where(inside, 255, 0).astype(np.uint8)

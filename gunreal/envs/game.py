@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -14,24 +14,18 @@ PIXELS = 84
 
 
 class Game(gymnasium.Env):
-    """A game of a few whole numbers, whose observations are gray images.
+    """A game whose state is a tuple of whole numbers, and whose observations are gray images, uint8 `[84, 84, 1]`.
 
     A subclass gives the rules: `start`, `advance` and `draw`. They change nothing. They only look up tables and use
     operators, so that they work on Python's numbers and on JAX's arrays.
-
-    Observation: uint8 `[84, 84, 1]`.
 
     Attributes:
       tables: what the rules look up, by name: arrays, and lists where the rules take a single number, because that is
         several times faster than from an array. "starts" has what `start` gets, with equal chances.
       state: the present state.
-
-    Args:
-      tables: the tables.
-      render_mode: None or "rgb_array".
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
     observation_space = gymnasium.spaces.Box(0, 255, (PIXELS, PIXELS, 1), np.uint8)
     action_space: gymnasium.spaces.Discrete
 
@@ -39,11 +33,11 @@ class Game(gymnasium.Env):
         self.tables, self.render_mode = tables, render_mode
         self.state = self.start(tables["starts"][0])
 
-    def start(self, place: Any) -> Any:
-        """The first state of an episode, a tuple of whole numbers. `place` is one of the "starts"."""
+    def start(self, place: Any) -> tuple[Any, ...]:
+        """The first state of an episode. `place` is one of the "starts"."""
         raise NotImplementedError
 
-    def advance(self, tables: Mapping[str, Any], state: Any, action: Any) -> tuple[Any, Any, Any, Any]:
+    def advance(self, tables: Mapping[str, Any], state: Any, action: Any) -> tuple[tuple[Any, ...], Any, Any, Any]:
         """The state after an action, the reward, and the flags terminated and truncated."""
         raise NotImplementedError
 
@@ -72,36 +66,22 @@ class Game(gymnasium.Env):
 
     def functional(self) -> Batched:
         """The game for device runs."""
-
-        def reset(key: Any) -> tuple[Any, Any]:
-            import jax
-
-            tables = self._on_device()
-            starts = tables["starts"]
-            state = _integers(self.start(starts[jax.random.randint(key, (), 0, len(starts))]))
-            return state, self.draw(tables, state)
-
-        def step(key: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
-            tables = self._on_device()
-            state, *results = self.advance(tables, state, action)
-            state = _integers(state)
-            return state, self.draw(tables, state), *results
-
-        return Batched(reset, step, self.observation_space, self.action_space)
-
-    def _on_device(self) -> dict[str, Any]:
+        import jax
         from jax import numpy as jnp
 
-        return {name: jnp.asarray(table) for name, table in self.tables.items()}
+        def tables() -> dict[str, Any]:
+            return {name: jnp.asarray(table) for name, table in self.tables.items()}
 
+        def seen(state: tuple[Any, ...]) -> tuple[Any, Any]:
+            state = tuple(jnp.asarray(number, "int32") for number in state)
+            return state, self.draw(tables(), state)
 
-def _integers(state: Any) -> Any:
-    from jax import numpy as jnp
+        def reset(key: Any) -> tuple[Any, Any]:
+            starts = tables()["starts"]
+            return seen(self.start(starts[jax.random.randint(key, (), 0, len(starts))]))
 
-    return type(state)(*(jnp.asarray(number, "int32") for number in state))
+        def step(key: Any, state: Any, action: Any) -> tuple[Any, ...]:
+            state, *results = self.advance(tables(), state, action)
+            return *seen(state), *results
 
-
-def band(count: int) -> np.ndarray:
-    """The pixels of each row or column of a grid of `count` of them, uint8 `[count, 84]`, 255 in it and 0 elsewhere."""
-    inside = np.arange(PIXELS) // (PIXELS // count) == np.arange(count)[:, None]
-    return np.where(inside, 255, 0).astype(np.uint8)
+        return Batched(reset, step, self.observation_space, self.action_space)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -13,13 +13,6 @@ from gunreal.envs.mazes import MOVES, carve, distances
 from gunreal.envs.options import check, check_share
 
 WALL, GOAL, AGENT = 90, 170, 255  # gray levels; the floor is 0
-
-
-class State(NamedTuple):
-    """The number of steps so far, and that of the agent's cell."""
-
-    time: Any
-    cell: Any
 
 
 class RareGoalMaze(Game):
@@ -48,7 +41,7 @@ class RareGoalMaze(Game):
       ConfigError: an argument is invalid. The message is one line that names the fix.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 15}
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}
     action_space = gymnasium.spaces.Discrete(4)
 
     def __init__(
@@ -97,7 +90,7 @@ class RareGoalMaze(Game):
     @property
     def place(self) -> tuple[int, int]:
         """Row and column of the agent."""
-        row, column = self.cells[self.state.cell].tolist()
+        row, column = self.cells[self.state[1]].tolist()
         return row, column
 
     @property
@@ -105,16 +98,16 @@ class RareGoalMaze(Game):
         """Length of the shortest path from the agent to the goal, in steps."""
         return int(self.distance[self.place])
 
-    def start(self, place: Any) -> State:
+    def start(self, place: Any) -> tuple[Any, ...]:
         """Puts the agent on the cell with the number `place`."""
-        return State(0, place)
+        return 0, place
 
-    def advance(self, tables: Mapping[str, Any], state: State, action: Any) -> tuple[State, Any, Any, Any]:
+    def advance(self, tables: Mapping[str, Any], state: Any, action: Any) -> tuple[tuple[Any, ...], Any, Any, Any]:
         """Moves the agent by one cell unless there is a wall."""
-        time, cell = state.time + 1, tables["ahead"][state.cell][action]
+        time, cell = state[0] + 1, tables["ahead"][state[1]][action]
         found = cell == self._goal
-        return State(time, cell), 1.0 * found, found, (time >= self.max_steps) & (cell != self._goal)
+        return (time, cell), 1.0 * found, found, (time >= self.max_steps) & (cell != self._goal)
 
-    def draw(self, tables: Mapping[str, Any], state: State) -> Any:
+    def draw(self, tables: Mapping[str, Any], state: Any) -> Any:
         """The maze, the goal and the agent."""
-        return tables["pictures"][state.cell]
+        return tables["pictures"][state[1]]

@@ -29,7 +29,7 @@ def gated(
 
     torso = [place for place, name in enumerate(network.names) if name.startswith("torso/")]
     gates = {task.name: task.gate for task in network.tasks if task.gate and task.name in present}
-    base, metrics = list(gradient(["base"])), {}
+    base, metrics = list(gradient(["base"])), dict[str, Any]()
     total = base
     if others := [name for name in present if name not in gates and name != "base"]:
         total = [x + y for x, y in zip(base, gradient(others), strict=True)]

@@ -114,7 +114,7 @@ class JaxLearner(Learner):
 
         trained, scaled = len(self._variables), self._steps.scaled(gradients, scale)
         stepped, new_state = update(self._config, weights[:trained], scaled, state, learning_rate, ops)
-        new_weights = (*self._steps.taken(weights, stepped), *weights[trained:])
+        new_weights = (*self._steps.taken(weights[:trained], stepped), *weights[trained:])
         with self._scope(new_weights):
             absorbed = {id(variable): value for variable, value in self.network.absorbed(moments)}
         names = (*self._variables, *self._untrained)
@@ -147,9 +147,7 @@ class JaxLearner(Learner):
         self,
         arrays: tuple[tuple[Any, ...], tuple[Any, ...]],
         batch: Mapping[str, Any],
-        learning_rate: Any,
-        entropy: Any,
-        progress: Any,
+        rates: Any,
         version: Any,
     ) -> tuple[tuple[tuple[Any, ...], tuple[Any, ...]], Scalars]:
         """`train` as a function of `arrays`, to be compiled as a part of a program.
@@ -157,6 +155,7 @@ class JaxLearner(Learner):
         Returns:
           The new arrays, and the metrics. An update that is not finite leaves the arrays unchanged.
         """
+        learning_rate, entropy, progress = rates
         now = {"entropy": entropy, "progress": progress, "version": version}
         batch = {**batch, "now": {name: jnp.reshape(x, 1) for name, x in now.items()}}
         gradients, metrics, moments = self._loss_gradient(arrays[0], batch)

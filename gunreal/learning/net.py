@@ -65,7 +65,7 @@ class Net:
         return keras.random.uniform((ops.shape(self.observations)[0], *shape), dtype="float32", seed=seed)
 
 
-class _Seed(keras.random.SeedGenerator):  # type: ignore[misc]
+class _Seed(keras.random.SeedGenerator):
     """A seed that may be computed, and that does not change when it is used. Keras's functions take no other kind."""
 
     def __init__(self, run: int, version: Any):

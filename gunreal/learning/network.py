@@ -278,9 +278,9 @@ class Network:
             known, new = statistics.now(), statistics.merged(moments[name])
             changed += zip(statistics.variables, new, strict=True)
             if name == "return":
-                layer = self._value.kernel, self._value.bias
-                values = rescaled(*(variable.value for variable in layer), known, new, statistics.least, ops)
-                changed += zip(layer, values, strict=True)
+                kernel, bias = self._value.kernel, self._value.bias
+                values = rescaled(kernel.value, bias.value, known, new, statistics.least, ops)
+                changed += zip((kernel, bias), values, strict=True)
         changed += [(self.untrained[name], array) for name, array in moments.items() if name in self.untrained]
         for average in self._averages.values():
             changed += average.moved()

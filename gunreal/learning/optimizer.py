@@ -6,7 +6,7 @@ A reducer loads no framework: Keras would take ten times as long to start, and s
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,7 +57,7 @@ def update(
     """
     updates, *averages = state[0] + 1, *state[1:]
     kinds = [averages[first : first + len(weights)] for first in range(0, len(averages), len(weights))]
-    rule = _rmsprop
+    rule: Callable[..., tuple[Any, ...]] = _rmsprop
     if config.optimizer == "adam":
         rule, number = _adam, ops.array(updates, "float32")
         rate = rate * ops.sqrt(1 - ops.power(config.beta2, number)) / (1 - ops.power(config.beta1, number))

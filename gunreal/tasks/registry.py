@@ -57,7 +57,7 @@ def check_nodes(tasks: Sequence[AuxiliaryTask]) -> None:
             "steps of its own": task.rate != 1 or task.max_grad_norm is not None or not task.trains_torso,
         }
         for what in (name for name, asked in own.items() if asked):
-            fix = "leave out the task, or leave out nodes and cluster"
+            fix = "leave out the task, or use --runner parallel"
             raise ConfigError(f"task {task.name!r} has {what}, which several nodes do not share; {fix}")
 
 

@@ -18,6 +18,7 @@ from gunreal.records import checkpoint
 if importlib.util.find_spec("ray") is None:  # not imported: that would fix its authentication for this process
     pytest.skip("needs Ray", allow_module_level=True)
 FLAGS = ["--agents", 2, "--agents_per_process", 2, "--hidden", 16, "--min_batch", 20]
+ON_JAX = ["--backend", "jax" if importlib.util.find_spec("jax") else "tensorflow"]  # where nodes start sooner
 CLUSTER = [*FLAGS, "--t_max", 5, "--runner", "cluster", "--nodes", 2, "--node_timeout", 8, "--metrics_seconds", 1]
 
 
@@ -139,7 +140,7 @@ def test_ctrl_c_ends_all_processes_and_one_machine_goes_on(tmp_path):
 
 
 def test_a_coordinator_that_is_killed_leaves_nothing_and_two_nodes_go_on(tmp_path):
-    with Training(tmp_path, "--env", "CartPole-v1", *CLUSTER, "--steps", "50M", "--sync", "off") as killed:
+    with Training(tmp_path, "--env", "CartPole-v1", *CLUSTER, *ON_JAX, "--steps", "50M", "--sync", "off") as killed:
         wait_until(killed.checkpoints, what=f"no checkpoint\n{killed.stderr}")
         wait_until(lambda: last(killed, "staleness") > 0, what="no gradient is stale")
         children = [child.pid for child in psutil.Process(killed.popen.pid).children(recursive=True)]
@@ -153,7 +154,7 @@ def test_a_coordinator_that_is_killed_leaves_nothing_and_two_nodes_go_on(tmp_pat
 
 def test_a_head_that_is_killed_ends_the_run_in_order(tmp_path):
     """Its reducer dies as well, so that another is wanted, and Ray would try to start it until it aborts the run."""
-    with Training(tmp_path, "--env", "CartPole-v1", *CLUSTER, "--steps", "50M") as run:
+    with Training(tmp_path, "--env", "CartPole-v1", *CLUSTER, *ON_JAX, "--steps", "50M") as run:
         goes_on(run, "start")
         children = psutil.Process(run.popen.pid).children(recursive=True)
         process(run, "Reducer").kill()

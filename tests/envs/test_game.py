@@ -28,7 +28,7 @@ def test_device_runs_play_the_episodes_of_gymnasium(kind, options):
     for t in range(60):
         for i, game in enumerate(games):
             if over[i]:
-                game.state = type(game.state)(*(int(number[i]) for number in state["env"]))
+                game.state = tuple(int(number[i]) for number in state["env"])
                 starts.add(game.state)
                 seen, expected = game.draw(game.tables, game.state), nothing
             else:

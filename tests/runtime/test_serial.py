@@ -38,8 +38,8 @@ COMMON = {"runner": "serial", "metrics_seconds": 1000.0, "hidden": 32, "min_batc
 CARTPOLE = COMMON | {"env": "CartPole-v1", "tasks": ("vr", "rp"), "agents": 6, "agents_per_process": 3, "t_max": 7}
 BREAKOUT = COMMON | {"env": "ALE/Breakout-v5", "tasks": ("pc", "vr", "rp"), "agents": 3}
 
-# A resumed LSTM has to find its state, and the action and reward before it.
-CATCH = COMMON | {"env": "gunreal/Catch-v0", "tasks": ("pc",), "agents": 3, "network": "lstm"}
+# A resumed LSTM has to find its state, and the action and reward before it, and a task its draws, averages and state.
+CATCH = COMMON | {"env": "gunreal/Catch-v0", "tasks": ("pc", "rich_task:Rich"), "agents": 3, "network": "lstm"}
 CATCH |= {"frame_stack": 1}
 
 

@@ -50,8 +50,8 @@ class KnownLearner:
         logits, value, *_ = self.functional_predict(weights, batch["observations"], None)
         return {"logits": logits.reshape(*shape, 3), "value": value.reshape(shape)}
 
-    def functional_update(self, arrays, batch, rate, entropy, progress):
-        jax.debug.callback(self._learn, batch, rate, entropy, ordered=True)
+    def functional_update(self, arrays, batch, rates, version):
+        jax.debug.callback(self._learn, batch, *rates[:2], ordered=True)
         return ((arrays[0][0] + 1,), ()), Scalars(("loss_total", "skipped"), jnp.array([0.5, 0.0]))
 
     def _learn(self, batch, rate, entropy):
