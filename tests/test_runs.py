@@ -6,7 +6,6 @@ import contextlib
 import errno
 import json
 import os
-import sys
 import time
 
 import pytest
@@ -97,7 +96,7 @@ def test_a_run_goes_on_from_the_moment_of_its_resume(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     for steps in (80, 120):  # from one that has finished, and from one that a signal has stopped
-        monkeypatch.setattr(sys.modules["gunreal.train"], "_run", look)
+        monkeypatch.setattr("gunreal.runtime.training.Training.run", look)
         with pytest.raises(KeyboardInterrupt):
             gunreal.resume(run, steps=steps, show=False)
         monkeypatch.undo()

@@ -24,7 +24,7 @@ def test_a_run_is_taken_apart_and_stays_as_it_is(tmp_path, capsys, monkeypatch):
         show=False,
     )  # fmt: skip
     save(dataclasses.replace(run.config, track="wandb", eval_steps=10, eval_minutes=0.001), run.path / "config.toml")
-    for name in ("records.tracker.Tracker", "runtime.ticker.Evaluation"):
+    for name in ("records.tracker.Tracker", "runtime.training.Evaluation"):
         monkeypatch.setattr(f"gunreal.{name}", lambda *_: pytest.fail("a measurement has side effects"))
     train, used = Learner.train, set()
     monkeypatch.setattr(Learner, "train", lambda self, batch, *now: used.add(now) or train(self, batch, *now))
