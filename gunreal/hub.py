@@ -108,7 +108,7 @@ def write(run: Run, folder: Path, repo_id: str, played: Iterator[Episode]) -> No
     """Plays the episodes, and writes what `push_to_hub` uploads to an empty folder."""
     # The folders, machines and accounts of the run are nobody else's.
     config = dataclasses.replace(
-        run.config, **{name: getattr(Config, name) for name in ("logdir", "init", "cluster", "track")}
+        run.config, **{name: getattr(Config, name) for name in ("logdir", "init", "address", "track")}
     )
     scores = summarize(list(played))
     save(config, folder / folders.CONFIG)

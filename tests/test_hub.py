@@ -123,7 +123,7 @@ def test_the_card_holds_the_scores_the_curve_and_the_command(run, repositories):
 
 def test_what_is_uploaded_is_data(run, repositories):
     """No pickle, no replay of this serial run, and no path or address of this machine."""
-    own = {"init": str(run.path.parent / "first"), "cluster": "host:6379"}
+    own = {"init": str(run.path.parent / "first"), "address": "host:6379"}
     begun = gunreal.Run(run.path, dataclasses.replace(run.config, **own))
     gunreal.push_to_hub(begun, "me/catch", episodes=1, token="secret")
     folder = repositories / "me" / "catch"

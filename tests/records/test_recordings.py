@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
-from keras import ops
+from cloning import Cloning
 from trained import catch_run
 
 import gunreal
@@ -15,31 +13,10 @@ from gunreal.evaluate import main as evaluate
 from gunreal.experience.replay import FIRST, RESET, TERMINATED
 from gunreal.experience.sequences import uniform_sequences
 from gunreal.experience.spec import Spec
-from gunreal.learning.losses import log_probability, masked_mean
 from gunreal.records import recordings
-from gunreal.tasks import AuxiliaryTask
 from gunreal.train import main as start
 
 minari = pytest.importorskip("minari")
-
-
-@dataclasses.dataclass(frozen=True)
-class Cloning(AuxiliaryTask):
-    """Imitates the actions of a recording."""
-
-    name = "bc"
-    data: str = ""
-
-    def source(self, spec):
-        return self.data
-
-    def targets(self, replay, sequences, bootstraps):
-        return {"action": replay.get("action", sequences.first, replay.spec.t_max)}
-
-    def loss(self, outputs, batch):
-        chosen = log_probability(outputs["logits"], batch["action"])
-        right = ops.cast(ops.equal(ops.argmax(outputs["logits"], -1), batch["action"]), "float32")
-        return -masked_mean(chosen, batch["mask"]), {"right": masked_mean(right, batch["mask"])}
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +96,7 @@ def test_behavior_is_cloned_beside_the_reward(tmp_path, ones, runner):
 
 def test_mistakes_are_named_before_the_start(tmp_path, recorded, capsys):
     def refused(*flags, env="gunreal/Catch-v0"):
-        words = ["--env", env, "--tasks", f"{__name__}:Cloning", "--logdir", str(tmp_path / "runs"), *flags]
+        words = ["--env", env, "--tasks", "cloning:Cloning", "--logdir", str(tmp_path / "runs"), *flags]
         assert start(["train", *words]) == 2
         return capsys.readouterr().err
 

@@ -64,11 +64,6 @@ BAD = {  # the words after a command, and what the line has to say
         ("--learn --peers sf --python sf=/bin/false", "sf can't be trained: exit code 1; pip install torch sample-f"),
         ("--learn --peers gunreal -- --seed 5", "--seed is set by this command"),
     ],
-    "continuation": [
-        ("--env gunreal/Catch-v0 --train 10 --predict 4", "a multiple of --predict"),
-        ("--env gunreal/Catch-v0 --rounds 0", "at least 1"),
-        ("--env gunreal/Catch-v0 --network lstm", "use --network small or large"),
-    ],
     "device_cost": [
         ("--objective dqn", "dqn cannot be analyzed; use --objective a3c or ppo"),
         ("--tflops 0", "--tflops is 0, but must be positive"),
@@ -80,11 +75,6 @@ BAD = {  # the words after a command, and what the line has to say
         ("verify --games nosuch", "unknown game 'nosuch'"),
         ("verify --games pitfall2 --frames 1", "pitfall2"),
         ("verify --rounds 3", "unrecognized arguments: --rounds 3"),
-    ],
-    "env_rate": [
-        ("--env ALE/Pong-v5", "ALE/Pong-v5 is not one of gunreal's ViZDoom environments"),
-        ("--env gunreal.envs.catch:Catch", "catch:Catch is not one of gunreal's ViZDoom environments"),
-        ("--seconds 0", "--seconds is 0"),
     ],
     "gpu": [
         ("", "no CUDA GPU"),
@@ -119,17 +109,12 @@ BAD = {  # the words after a command, and what the line has to say
         ("--runner device", "leave out --runner"),
         ("--json nowhere/soak.json", "can't write nowhere/soak.json"),
     ],
-    "startup": [
-        ("--repeats 0", "--repeats is 0"),
-        ("--env None-v0", "unknown environment"),
-        ("--runner device", "only the parallel runner can be measured"),
-    ],
     "task_gradients": [
         ("nothing", "run 'nothing' not found"),
         ("x --updates 0", "--updates is 0"),
     ],
 }
-NEEDS = {"device_cost": "jax", "env_rate": "vizdoom", "gpu": "jax"}
+NEEDS = {"device_cost": "jax", "gpu": "jax"}
 
 
 @pytest.mark.parametrize(("tool", "words", "message"), [(tool, *line) for tool, lines in BAD.items() for line in lines])

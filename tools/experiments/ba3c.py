@@ -155,7 +155,7 @@ def _rounds(condition: Condition, address: str, seconds: float) -> dict[str, Any
         "reducers": condition.reducers,
         "gradient_dtype": condition.dtype,
         "seconds": seconds,
-        "cluster": address,
+        "address": address,
     }
     command = [
         sys.executable,
