@@ -77,6 +77,7 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     asked = config
     with waiting(f"{config.env} to open"):
         spec, raw, config = interface(config)
+        spec = spec._replace(bonus=any(task.bonus is not None for task in tasks))
     check_images(asked, given, spec.is_image)
     if config.runner == "device":
         from gunreal.device.runner import check_device

@@ -14,6 +14,7 @@ from gunreal_representations.rnd import Rnd
 from gunreal_representations.spr import Spr
 from gunreal_representations.views import shifted
 
+from gunreal.experience.spec import Spec
 from gunreal.records import metrics
 from gunreal.testing import check_task
 
@@ -92,20 +93,23 @@ def test_rnd_is_the_error_of_the_paper_and_its_moments_are_those_of_all_frames()
     """Sections 2.2 and 2.4. The moments of two batches are those of their union."""
     frames = [RNG.integers(0, 256, (2, 4, 1, 2, 3), np.uint8) for _ in range(2)]
     outputs, random = normal(2, 4, 5), normal(6, 5)
-    moments = {"mean": np.zeros(6, np.float32), "variance": np.ones(6, np.float32), "count": np.float32(0)}
-    state = {**moments, "random": random}
+    task = Rnd(units=5, reward=0.5)
+    state = {**task.state(Spec((1, 2, 3), 2, "uint8", 3)), "random": random}
     for frame in frames:
         before = state
         batch = {"frame": frame, "mask": MASK, "state": state}
-        loss, _, new = Rnd(units=5).loss(outputs, batch)
+        loss, _, new = task.loss(outputs, batch)
         state = {**state, **{name: np.asarray(x) for name, x in new.items()}}
     rows = np.concatenate([frame.reshape(2, 4, 6)[MASK > 0] for frame in frames]).astype(np.float64)
-    assert state["count"] == len(rows) == 14
-    np.testing.assert_allclose(state["mean"], rows.mean(axis=0), rtol=1e-4)
-    np.testing.assert_allclose(state["variance"], rows.var(axis=0), rtol=1e-4)
-    normalized = ((rows[7:] - before["mean"]) / np.sqrt(before["variance"])).clip(-5, 5)
-    errors = (outputs[MASK > 0] - np.maximum(normalized @ random, 0)) ** 2
+    assert state["pixel_count"] == len(rows) == 14
+    np.testing.assert_allclose(state["pixel_mean"], rows.mean(axis=0), rtol=1e-4)
+    np.testing.assert_allclose(state["pixel_variance"], rows.var(axis=0), rtol=1e-4)
+    normalized = ((rows[7:] - before["pixel_mean"]) / np.sqrt(before["pixel_variance"])).clip(-5, 5)
+    errors = ((outputs[MASK > 0] - np.maximum(normalized @ random, 0)) ** 2).mean(axis=1)
     assert number(loss) == pytest.approx(errors.mean(), rel=1e-4)
+    stacked = np.concatenate([np.zeros_like(frames[1]), frames[1]], axis=2)[MASK > 0]
+    bonus = np.asarray(task.bonus(outputs[MASK > 0][:, None], stacked, before))
+    np.testing.assert_allclose(bonus, 0.5 * errors / np.sqrt(before["error_variance"]), rtol=1e-4)
 
 
 def test_the_gate_is_that_of_the_paper():

@@ -9,8 +9,9 @@ import numpy as np
 
 from gunreal.acting.pool import Member, Pool
 from gunreal.experience.replay import Past, concatenate_pasts, empty_observations
+from gunreal.experience.spec import Spec
 from gunreal.learning.learner import Learner
-from gunreal.learning.task import BASE
+from gunreal.learning.task import BASE, acting_head
 
 
 class _Rows:
@@ -30,10 +31,14 @@ class _Rows:
             self.parts.append((member, indices, agents[steps >= 0], steps[steps >= 0]))
         self.count = sum(len(steps) for _, _, _, steps in self.parts)
 
+    @property
+    def spec(self) -> Spec:
+        """Shapes and constants, if there are requests."""
+        return self.parts[0][0].segment.layout.spec
+
     def inputs(self) -> tuple[np.ndarray, Past | None]:
         """The inputs of the network: observations, and the past for a recurrent network."""
-        spec = self.parts[0][0].segment.layout.spec
-        out = empty_observations(spec, self.count)
+        out = empty_observations(self.spec, self.count)
         start = 0
         for member, _, agents, steps in self.parts:
             member.segment.gather(agents, steps, out[start : start + len(steps)])
@@ -55,7 +60,9 @@ class BasePredictor:
         if not rows.count:
             return 0
         version = self._learner.acting_version
-        logits, value, *state = self._learner.predict("base", *rows.inputs())
+        spec = rows.spec
+        logits, value, *more = self._learner.predict(acting_head(spec), *rows.inputs())
+        bonus = more.pop(0) if spec.bonus else None
         action, log_mu = sample_actions(logits, self.rng)
         start = 0
         for member, groups, agents, steps in rows.parts:
@@ -64,8 +71,10 @@ class BasePredictor:
             arrays = member.segment.arrays
             arrays["action"][at], arrays["log_mu"][at], arrays["value"][at] = action[part], log_mu[part], value[part]
             arrays["version"][at] = version
-            if state:
-                arrays["state"][agents, (steps + 1) % member.segment.layout.ring] = state[0][part]
+            if bonus is not None:
+                arrays["bonus"][at] = bonus[part]
+            if more:
+                arrays["state"][agents, (steps + 1) % member.segment.layout.ring] = more[0][part]
             member.reply(BASE, groups)
             start = part.stop
         return rows.count

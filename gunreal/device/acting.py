@@ -13,6 +13,7 @@ from gunreal.envs.functional import FunctionalEnv
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Past
 from gunreal.experience.returns import clip_rewards
 from gunreal.experience.spec import Spec
+from gunreal.learning.task import acting_head
 from gunreal.objectives.base import Objective
 
 
@@ -47,7 +48,7 @@ class Acting:
       env: the environments.
       frames: conversion of their observations.
       objective: the objective, which decides what the agents act on.
-      predict: `JaxLearner.functional_predict`.
+      predict: `JaxLearner.functional_predict`, from whose `head` agents act.
       step: `env.step`, divided among devices.
     """
 
@@ -125,7 +126,7 @@ class Acting:
     def _step(self, weights: Any, actors: Actors, exploration: Any) -> tuple[Actors, tuple[dict[str, Any], Any]]:
         spec = self._spec
         now, of_actions = jax.random.split(jax.random.wrap_key_data(actors.key))
-        logits, value, *state = self._predict(weights, actors.stack, with_time_axis(actors.past))
+        logits, value, *more = self._predict(weights, actors.stack, with_time_axis(actors.past), acting_head(spec))
         logits, value = self._objective.acting(logits, value, exploration)
         action = jax.random.categorical(of_actions, logits).astype("int32")
         log_mu = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], 1)[:, 0]
@@ -142,11 +143,13 @@ class Acting:
             "log_mu": log_mu,
             "value": value,
         }
+        if spec.bonus:
+            row["bonus"] = more.pop(0)
         past = None
         if actors.past:
             row["state"] = actors.past.state
             last_reward = jnp.where(actors.ended, 0.0, clip_rewards(reward, spec.reward_clip))
-            past = Past(state[0], jnp.where(actors.ended, -1, action), last_reward)
+            past = Past(more[0], jnp.where(actors.ended, -1, action), last_reward)
         newest = _column(actors.ended, frame)
         moved = jnp.concatenate([actors.stack[:, spec.frame[0] :], frame], axis=1)
         stack = jnp.where(newest, _repeated(frame, spec), moved)

@@ -14,7 +14,6 @@ from jax import numpy as jnp
 
 from gunreal.device import rollouts, sequences, store
 from gunreal.experience.replay import RESET, TRUNCATED, Replay
-from gunreal.experience.returns import clip_rewards
 from gunreal.experience.sequences import DRAWS, Sequences, uniform_sequences
 from gunreal.experience.spec import Spec
 from gunreal.objectives.dqn import Dqn
@@ -70,9 +69,8 @@ def gather(
     q_target = predict(target, flat, None)[0].reshape(*steps.shape, -1)
     best = (q_online if objective.double else q_target).argmax(-1)
     values = jnp.take_along_axis(q_target, best[..., None], -1)[..., 0]
-    reward = clip_rewards(replay.get("reward", first, t_max), spec.reward_clip)
     discount = replay.discounts(first, t_max, spec.discount)
-    returns = n_step_targets(reward, discount, values, length, objective.steps)
+    returns = n_step_targets(replay.rewards(first, t_max), discount, values, length, objective.steps)
     action = replay.get("action", first, t_max)
     mask = (rows[:-1] < length[:, None]) & (replay.get("flags", first, t_max) & RESET == 0)
     base = {"action": action, "mask": mask.astype("float32"), "q_target": returns}

@@ -13,6 +13,7 @@ from gunreal.device.store import Store, read
 from gunreal.experience.replay import observations, past
 from gunreal.experience.rollouts import read_rollouts
 from gunreal.experience.spec import Spec
+from gunreal.learning.task import acting_head
 from gunreal.objectives.base import Objective
 
 Batch = dict[str, Any]
@@ -40,9 +41,10 @@ def gather(
     of_group = jax.tree.map(
         lambda x: x.reshape(-1, groups, *x.shape[1:])[:, group], (actors.stack, with_time_axis(actors.past))
     )
-    bootstrap = predict(weights, *of_group)[1]
+    _, value, *more = predict(weights, *of_group, acting_head(spec))
     rows = read(store, group)
-    base = objective.prepared(objective.part(read_rollouts(spec, rows, steps, bootstrap)))
+    bonus = more[0] if spec.bonus else None
+    base = objective.prepared(objective.part(read_rollouts(spec, rows, steps, value, bonus)))
     batch = {"observations": {"base": observations(rows, spec, steps)}, "base": base}
     batch["past"] = {"base": past(rows, spec, steps)} if spec.state else {}
     return batch

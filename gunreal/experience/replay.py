@@ -114,7 +114,8 @@ class Replay:
             (uint8, steps since the start of the episode, at most 255), "log_mu" (float32, log probability of the action
             when it was chosen), "value" (float32, value predicted for `o_t`), "version" (int32, number of updates of
             the weights that chose the action), "state" (float32 `[spec.state]`, with a recurrent network only: its
-            state before `o_t` while acting; where FIRST is set, the network used zeros instead), or a recorded field.
+            state before `o_t` while acting; where FIRST is set, the network used zeros instead), "bonus" (float32, with
+            tasks that give one only: what they gave for `o_t`), or a recorded field.
           first: absolute numbers of the first steps, int `[N]`, or one number for all. They may be step `end`, except
             of "action", "reward", "log_mu", "value" and "version". "flags" then has no TERMINATED and TRUNCATED of that
             step.
@@ -132,6 +133,11 @@ class Replay:
             wrong = first[(first < self.oldest) | (first > newest)][0]
             raise IndexError(f"step {wrong} of {name!r} is not in the replay, which holds {self.oldest} to {newest}")
         return self._read(name, xp.clip(first + xp.arange(length), self.oldest, newest))
+
+    def rewards(self, first: Any, length: int) -> Any:
+        """The rewards from which values learn, float32 `[N, length]`: clipped, and with the bonuses of tasks."""
+        rewards = clip_rewards(self.get("reward", first, length), self.spec.reward_clip)
+        return rewards + self.get("bonus", first + 1, length) if self.spec.bonus else rewards
 
     def window(self, name: str) -> Any:
         """One array at all `steps`, `[N, size, ...]`. It has arbitrary values below `oldest`."""

@@ -20,7 +20,7 @@ class Rollouts:
     Attributes:
       action: actions, int32.
       mask: 1 for steps to learn from, 0 for steps that only reset an environment, and for those before the run.
-      reward: clipped rewards.
+      reward: clipped rewards, with the bonuses of tasks.
       discount: discount of each step, 0 if it terminated the episode.
       truncated: whether the step truncated the episode, bool.
       value: value of the state in which each step was taken, when it was taken.
@@ -45,7 +45,12 @@ class Rollouts:
 
 
 def read_rollouts(
-    spec: Spec, read: Read, steps: Any, after: Any, estimate: Callable[..., Any] = generalized_advantages
+    spec: Spec,
+    read: Read,
+    steps: Any,
+    after: Any,
+    bonus: Any = None,
+    estimate: Callable[..., Any] = generalized_advantages,
 ) -> Rollouts:
     """Reads rollouts.
 
@@ -55,14 +60,17 @@ def read_rollouts(
       steps: absolute numbers of the steps, int `[B, T]`, or `[1, T]` for the same steps of all agents. Those below 0
         have mask 0.
       after: value of the state after each rollout, float32 `[B]`.
+      bonus: bonus of the state after each rollout, float32 `[B]`. None if no task gives any.
       estimate: estimates advantages as `generalized_advantages` does.
     """
     flags, value = read("flags", steps), read("value", steps)
-    xp = flags.__array_namespace__()
+    xp, reward = flags.__array_namespace__(), clip_rewards(read("reward", steps), spec.reward_clip)
+    if spec.bonus:
+        reward = reward + xp.concat([read("bonus", steps[:, 1:]), bonus[:, None]], axis=1)
     return Rollouts(
         read("action", steps),
         xp.astype((flags & RESET == 0) & (steps >= 0), xp.float32),
-        clip_rewards(read("reward", steps), spec.reward_clip),
+        reward,
         xp.where(flags & TERMINATED != 0, np.float32(0), np.float32(spec.discount)),
         flags & TRUNCATED != 0,
         value,

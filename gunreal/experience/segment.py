@@ -58,6 +58,8 @@ class Layout(NamedTuple):
         }
         if self.spec.state:
             found["state"] = ((self.spec.state,), np.dtype(np.float32))
+        if self.spec.bonus:
+            found["bonus"] = ((), np.dtype(np.float32))
         return found | {name: (field.shape, np.dtype(field.dtype)) for name, field in self.extra.items()}
 
     def arrays(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:

@@ -20,6 +20,7 @@ class Spec(NamedTuple):
       discount: discount factor gamma of the main task.
       reward_clip: bound for clipping rewards in all losses. 0 disables clipping.
       state: number of floats in an agent's recurrent state. 0 for a network without memory.
+      bonus: whether tasks give rewards of their own (`AuxiliaryTask.bonus`).
     """
 
     frame: tuple[int, ...]
@@ -30,6 +31,7 @@ class Spec(NamedTuple):
     discount: float = 0.99
     reward_clip: float = 1.0
     state: int = 0
+    bonus: bool = False
 
     @property
     def is_image(self) -> bool:

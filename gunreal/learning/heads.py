@@ -90,6 +90,16 @@ def bootstrap(task: LearnedTask, found: Any) -> Any:
     return values
 
 
+def bonus(task: LearnedTask, found: Any, observations: Any, known: Mapping[str, Any]) -> Any:
+    """The bonuses `[N]` for N observations, from the outputs and the state of a task. Raises ConfigError."""
+    assert task.bonus is not None
+    with calling(f"task {task.name!r}: bonus()"):
+        values = task.bonus(found, observations, known)
+    if len(shape := tuple(getattr(values, "shape", ()))) != 1:
+        raise ConfigError(f"task {task.name!r}: bonus() returns shape {shape}; return one number for each observation")
+    return ops.cast(values, "float32")
+
+
 def state(task: LearnedTask, spec: Spec) -> dict[str, Any]:
     """The arrays of a task that gradients do not train, as Keras variables by name. Raises ConfigError."""
     with calling(f"task {task.name!r}: state()"):

@@ -15,7 +15,7 @@ from gunreal.config.schema import Config
 from gunreal.learning.normalizer import Moments
 from gunreal.learning.optimizer import clip_factor, initial_state
 from gunreal.learning.steps import Steps
-from gunreal.learning.task import prediction_heads
+from gunreal.learning.task import acting_head, prediction_heads
 
 if TYPE_CHECKING:
     from gunreal.experience.replay import Past
@@ -92,7 +92,7 @@ class Learner:
             f"optimizer/{name}": Variable(array, dtype="int" if array.dtype.kind == "i" else "float32", trainable=False)
             for name, array in initial_state(config, shapes).items()
         }
-        self._heads = prediction_heads(network.tasks)
+        self._heads = *prediction_heads(network.tasks), *({acting_head(network.spec)} - {"base"})
         self._steps = Steps(network, config.max_grad_norm)
         self._lock = threading.Lock()
         self.version = 0
@@ -116,16 +116,15 @@ class Learner:
         """Calls the compiled `Network.predict`.
 
         Args:
-          head: "base", or the name of a task with a bootstrap.
+          head: "base", "bonus" if tasks give any, or the name of a task with a bootstrap.
           observations: `[N, *spec.observation]` of dtype `spec.dtype`, with N >= 1.
           past: `[N, ...]` with one step each for a recurrent network, otherwise None.
 
         Returns:
-          For "base", `(logits [N, A], value [N])`. A recurrent network adds the next state `[N, spec.state]`. For a
-          task, `(bootstrap [N, ...],)`. Logits and value are those of `Objective.acting`.
+          As `Network.predict`. Logits and value are those of `Objective.acting`.
         """
         outputs = self._outputs(head, observations.astype(self._sent, copy=False), past)
-        if head != "base":
+        if head not in ("base", "bonus"):
             return outputs
         return *self.objective.acting(*outputs[:2], self.objective.exploration(1.0)), *outputs[2:]
 

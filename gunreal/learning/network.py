@@ -165,13 +165,13 @@ class Network:
         """Predictions for single states, as agents request them.
 
         Args:
-          head: "base", or the name of a task with a bootstrap.
+          head: "base", "bonus", or the name of a task with a bootstrap.
           observations: `[N, *spec.observation]`.
           past: `[N, ...]` with one step each, for a recurrent network.
 
         Returns:
-          For "base", `(logits [N, A], value [N])`. A recurrent network adds the state after the observation
-          `[N, spec.state]`. For a task, `(bootstrap [N, ...],)`.
+          For "base", `(logits [N, A], value [N])`. "bonus" adds the sum of the bonuses of tasks `[N]`, and a recurrent
+          network the state after the observation `[N, spec.state]`. For a task, `(bootstrap [N, ...],)`.
         """
         features = Features(*(ops.expand_dims(x, 1) for x in self.torso.features(observations)))
         state: list[Any] = []
@@ -179,11 +179,21 @@ class Network:
             assert past is not None
             hidden, *state = self.torso.unroll(features.hidden, past)
             features = features._replace(hidden=hidden)
-        if head == "base":
+        if head in ("base", "bonus"):
             outputs = self.policy_value(features.hidden)
-            return outputs["logits"][:, 0], outputs["value"][:, 0], *state
+            bonus = [self._bonus(observations, features)] if head == "bonus" else []
+            return outputs["logits"][:, 0], outputs["value"][:, 0], *bonus, *state
         task = next(task for task in self.tasks if task.name == head)
         return (heads.bootstrap(task, self.task_outputs(task, features)),)
+
+    def _bonus(self, observations: Any, features: Features) -> Any:
+        tasks = [task for task in self.tasks if task.bonus is not None]
+        return sum(
+            heads.bonus(task, self.task_outputs(task, features), observations, self._state(task)) for task in tasks
+        )
+
+    def _state(self, task: LearnedTask) -> dict[str, Any]:
+        return {name: ops.convert_to_tensor(array.value) for name, array in self._states[task.name].items()}
 
     @isolated()
     def loss(
@@ -233,7 +243,7 @@ class Network:
         for task in self.tasks:
             if task.name not in batch:
                 continue
-            state = {name: ops.convert_to_tensor(x.value) for name, x in self._states[task.name].items()}
+            state = self._state(task)
             targets = {**batch[task.name], "progress": scalars["progress"], **({"state": state} if state else {})}
             seen = _for(task, features[task.name])
             outputs = self.task_outputs(task, seen, batch=targets, net=self._net(task, batch, version))

@@ -63,6 +63,10 @@ class LearnedTask(Protocol):
         """Function that computes a factor of the gradient at the torso, or None."""
 
     @property
+    def bonus(self) -> Callable[..., Any] | None:
+        """Function that computes a reward for an observation, or None."""
+
+    @property
     def weight(self) -> float:
         """Weight of the loss in the total."""
 
@@ -85,3 +89,8 @@ def prediction_heads(tasks: Iterable[LearnedTask]) -> tuple[str, ...]:
     Each has its own prediction queue. The number of the queue is the place of the head.
     """
     return "base", *(task.name for task in tasks if task.bootstrap is not None)
+
+
+def acting_head(spec: Spec) -> str:
+    """The head from which agents act during training: "base", or "bonus", which has the bonuses of tasks too."""
+    return "bonus" if spec.bonus else "base"

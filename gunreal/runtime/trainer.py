@@ -61,9 +61,7 @@ class Batcher:
     def __init__(self, pool: Pool, config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], queue: queues.Pipe):
         self._pool, self._spec, self._tasks, self._queue = pool, spec, tasks, queue
         self._objective, self._seed = load_objective(config), config.seed
-        self._recordings = {
-            task.name: recordings.load(path, spec) for task in tasks if (path := task.source(spec))
-        }
+        self._recordings = {task.name: recordings.load(path, spec) for task in tasks if (path := task.source(spec))}
         self.rollouts = rollouts_per_batch(config)
         self.waiting: list[tuple[Member, int, int]] = []  # member, agent, first step
         self._lock = threading.Lock()
@@ -130,7 +128,8 @@ class Batcher:
         segment, spec = member.segment, self._spec
         steps = firsts[:, None] + np.arange(spec.t_max + 1)
         read, joined = segment.read(agents), functools.partial(joined_advantages, agents, firsts)
-        rollouts = read_rollouts(spec, read, steps[:, :-1], read("value", steps[:, -1:])[:, 0], joined)
+        bonus = read("bonus", steps[:, -1:])[:, 0] if spec.bonus else None
+        rollouts = read_rollouts(spec, read, steps[:, :-1], read("value", steps[:, -1:])[:, 0], bonus, joined)
         part = {"base": self._objective.part(rollouts), "acted": {"version": read("version", steps[:, :-1])}}
         past = {"base": segment.past(agents, steps[:, :-1])}
         segment.gather(np.repeat(agents, spec.t_max), steps[:, :-1].ravel(), outs[0])

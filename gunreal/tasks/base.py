@@ -39,6 +39,10 @@ class AuxiliaryTask:
         (a `gunreal.learning.torso.Features`). The recurrence is not computed for a task that uses "conv" alone.
       bootstrap: None, or a method `bootstrap(outputs) -> tensor [n, ...]` for the state after a sequence. A task with
         this method has its own prediction queue and threads. `outputs` has a time axis of length 1.
+      bonus: None, or a method `bonus(outputs, observations, state) -> tensor [n]`, a reward of the task's own for each
+        of n observations. It is added to the clipped reward of the step that led there, and so are those of other
+        tasks. Scores do not contain it. `outputs` has a time axis of length 1, `observations` is `[n,
+        *spec.observation]`, and `state` has the arrays of `state()`.
       average: 0, or the rate of moving averages of the torso and the head, which the head finds as `net.average`. Each
         update moves them by this share of the way to the weights.
       gate: None, or a method `gate(cosine, norm, base_norm) -> factor` of the task's gradient at the torso. `cosine` is
@@ -54,6 +58,7 @@ class AuxiliaryTask:
     name: ClassVar[str]
     features: ClassVar[str] = "hidden"
     bootstrap: ClassVar[Callable[..., Any] | None] = None
+    bonus: ClassVar[Callable[..., Any] | None] = None
     average: ClassVar[float] = 0.0
     gate: ClassVar[Callable[..., Any] | None] = None
     trains_torso: ClassVar[bool] = True
@@ -122,7 +127,7 @@ class AuxiliaryTask:
         If the layer's `call` has a `batch` argument, it receives the batch of `loss`. Predictions can then depend on
         the targets, such as the actions taken. If it has a `net` argument, it receives a `gunreal.learning.net.Net`:
         the observations, the features of other observations, the policy and the value, random numbers and averages.
-        Both are None while the layer is built and for bootstraps, so create all weights in `build`.
+        Both are None while the layer is built, for bootstraps and for bonuses, so create all weights in `build`.
 
         Return None to reuse the outputs of the actor-critic. They are a dict with "logits" `[B, T, A]`, "value"
         `[B, T]` and "scale", the standard deviation of the returns. Divide value errors by "scale".

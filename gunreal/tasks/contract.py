@@ -81,6 +81,7 @@ def check_task(
         network = named(network)
     if network is not None:
         spec = spec._replace(state=network.state())
+    spec = spec._replace(bonus=task.bonus is not None)
     task.check(spec)
     try:
         recorded_fields([task], spec)

@@ -10,7 +10,7 @@ import numpy as np
 from gunreal.config.plugins import expect
 from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config, ConfigError
-from gunreal.experience.replay import Replay
+from gunreal.experience.replay import Past, Replay
 from gunreal.experience.segment import Segment
 from gunreal.experience.sequences import DRAWS, Sequences, steps_and_mask
 from gunreal.experience.spec import Spec
@@ -85,6 +85,8 @@ class Learning:
         """
         batch = self._batch(segment)
         try:
+            if self.task.bonus is not None:
+                self._check_bonus(segment)
             loss, state = self._loss(batch)
         except ConfigError as error:
             raise AssertionError(str(error)) from error
@@ -111,6 +113,17 @@ class Learning:
         else:
             found = any(np.any(np.asarray(x)) for x in gradient.values)
             expect(found, "loss() has no gradient: use all of the head in the loss")
+
+    def _check_bonus(self, segment: Segment) -> None:
+        """Bonuses are finite, and each depends on its own observation."""
+        steps, agents = np.arange(4), np.zeros(4, np.int64)
+        observations = segment.replay(agents[:1]).observations(steps[None])[0]
+        past = segment.past(agents, steps[:, None])
+        bonus = self.learner.predict("bonus", observations, past)[2]
+        expect(np.isfinite(bonus).all(), f"bonus() is {bonus} on random experience")
+        first = past and Past(*(array[:1] for array in past))
+        (alone,) = self.learner.predict("bonus", observations[:1], first)[2]
+        expect(np.isclose(alone, bonus[0], rtol=1e-4), "bonus() of an observation depends on the others in the batch")
 
     def _loss(self, batch: dict[str, Any]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """The loss, and the new state of the task."""

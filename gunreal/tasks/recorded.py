@@ -24,7 +24,8 @@ def recorded_fields(tasks: Sequence[AuxiliaryTask], spec: Spec) -> dict[str, Rec
       ConfigError: a name is one of the ring's own arrays or contains "." or ":", or two tasks record different fields
         with the same name.
     """
-    own = Layout(spec._replace(state=1), agents=1, groups=1, replay_size=1, extra={}, slots=1, mailboxes={}).arrays()
+    full = spec._replace(state=1, bonus=True)
+    own = Layout(full, agents=1, groups=1, replay_size=1, extra={}, slots=1, mailboxes={}).arrays()
     found: dict[str, RecordedField] = {}
     recorded_by: dict[str, str] = {}
     for task in tasks:

@@ -10,7 +10,7 @@ from gunreal.config.schema import ConfigError
 from gunreal.tasks.base import AuxiliaryTask
 
 # Names of the actor-critic's metrics, of queues and of other entries of a batch. No task may have them.
-_RESERVED = ("base", "policy", "value", "total", "train", "observations", "past")
+_RESERVED = ("base", "bonus", "policy", "value", "total", "train", "observations", "past")
 TASK = plugins.Kind("task", "gunreal.tasks", AuxiliaryTask, _RESERVED)
 
 Options = Mapping[str, Mapping[str, Any]]
@@ -54,6 +54,7 @@ def check_nodes(tasks: Sequence[AuxiliaryTask]) -> None:
         own = {
             "averages": task.average,
             "a state": type(task).state is not AuxiliaryTask.state,
+            "a bonus": task.bonus is not None,
             "steps of its own": task.rate != 1 or task.max_grad_norm is not None or not task.trains_torso,
         }
         for what in (name for name, asked in own.items() if asked):

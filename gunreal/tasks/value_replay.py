@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gunreal.experience.replay import Replay
-from gunreal.experience.returns import clip_rewards, n_step_returns
+from gunreal.experience.returns import n_step_returns
 from gunreal.experience.sequences import Sequences
 from gunreal.tasks.base import AuxiliaryTask
 
@@ -24,11 +24,10 @@ class ValueReplay(AuxiliaryTask):
         return outputs["value"][:, 0]
 
     def targets(self, replay: Replay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
-        """n-step returns of clipped rewards, `R_t = r_{t+1} + gamma_t R_{t+1}`: "returns" float32 `[N, t_max]`."""
+        """n-step returns of `replay.rewards`, `R_t = r_{t+1} + gamma_t R_{t+1}`: "returns" float32 `[N, t_max]`."""
         spec, (first, length) = replay.spec, sequences
-        rewards = clip_rewards(replay.get("reward", first, spec.t_max), spec.reward_clip)
         discounts = replay.discounts(first, spec.t_max, spec.discount)
-        return {"returns": n_step_returns(rewards, discounts, bootstraps, length)}
+        return {"returns": n_step_returns(replay.rewards(first, spec.t_max), discounts, bootstraps, length)}
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Any:
         """Mean of `0.5 ((R_t - V(s_t)) / scale)^2` over steps, like the actor-critic's own value loss."""

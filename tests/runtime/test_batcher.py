@@ -31,7 +31,7 @@ def test_advantages_of_consecutive_rollouts_are_those_of_a_longer_one():
         read = lambda name, steps: arrays[name][agents[:, None], steps % 12]  # noqa: E731
         steps = firsts[:, None] + np.arange(spec.t_max + 1)
         joined = functools.partial(joined_advantages, agents, firsts)
-        return Ppo().part(read_rollouts(spec, read, steps[:, :-1], read("value", steps[:, -1:])[:, 0], joined))
+        return Ppo().part(read_rollouts(spec, read, steps[:, :-1], read("value", steps[:, -1:])[:, 0], None, joined))
 
     parts, whole = base(short, agents, firsts), base(long, np.array([0, 1]), np.array([20, 20]))
     for name in ("advantage", "returns"):

@@ -282,3 +282,15 @@ class Random(ValueReplay):
         from keras import random
 
         return super().loss(outputs, batch) * (1 + random.uniform(()))
+
+
+class BonusesOfFeatures(ValueReplay):
+    def bonus(self, outputs, observations, state):
+        return observations
+
+
+class BonusesOfTheBatch(ValueReplay):
+    def bonus(self, outputs, observations, state):
+        from keras import ops
+
+        return outputs["value"][:, 0] - ops.mean(observations)
