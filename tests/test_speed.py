@@ -6,7 +6,7 @@ import collections
 
 import numpy as np
 import pytest
-from learners import BACKEND, make_batch, make_learner
+from learners import BACKEND, make_batch, make_learner, seen
 
 from gunreal.experience import queues
 from gunreal.experience.segment import Layout
@@ -42,5 +42,5 @@ def test_nothing_is_compiled_twice(monkeypatch):
         batch = make_batch(count)
         learner.train(batch, 0.01)
         for head in ("base", "fit"):
-            learner.predict(head, batch["observations"][:count])
+            learner.predict(head, seen(batch)[:count])
     assert traced == {"predict": 2, "loss": 1}

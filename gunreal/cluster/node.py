@@ -101,7 +101,7 @@ class Node:
         weights = Flat({name: shape for name, shape in shapes.items() if name.startswith("weights/")})
         statistics = Flat({name: shape for name, shape in shapes.items() if name.startswith("statistics/")})
         self._exchange = Exchange(learner, weights, statistics, config.gradient_dtype)
-        system.trainer = Trainer(self._exchange, config, system.metrics, learner.network.lengths, system.at_once)
+        system.trainer = Trainer(self._exchange, config, system.metrics, system.at_once)
         self._runner = ParallelRunner(system)
         self._system = system
         self._thread = threading.Thread(target=self._run, name="node", daemon=True)

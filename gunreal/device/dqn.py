@@ -80,7 +80,7 @@ def gather(
         taken = jnp.take_along_axis(q_online[:, :-1], action[..., None], -1)[..., 0]
         changed = _errors(kept, group, first, jnp.abs(returns - taken), mask)
     acted = jnp.where(mask, kept["version"][steps[:, :-1] % len(kept["version"])], -1)
-    return {"observations": {"base": observations[:, :-1]}, "base": base, "past": {}}, acted.ravel(), changed
+    return {"base": base | {"observations": observations[:, :-1]}}, acted.ravel(), changed
 
 
 def n_step_targets(reward: Any, discount: Any, values: Any, length: Any, count: int) -> Any:

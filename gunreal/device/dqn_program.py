@@ -63,7 +63,7 @@ class QProgram(Program):
         batch, acted, changed = dqn.gather(*of_program, of_base)
         if with_tasks:
             arguments = self._tasks, spec, config.replay_size, predict, weights, loop.store, group, of_tasks
-            batch = rollouts.merged(batch, sequences.gather(*arguments))
+            batch |= sequences.gather(*arguments)
         return batch, acted, changed, jax.random.key_data(key)
 
     def _copied(self, target: Any, weights: Any, version: Any) -> Any:

@@ -23,6 +23,7 @@ from gunreal.experience.spec import Spec
 from gunreal.learning.building import isolated
 from gunreal.learning.jax_learner import JaxLearner
 from gunreal.learning.learner import Scalars
+from gunreal.learning.minibatches import without_tasks
 from gunreal.runtime.trainer import takes_part
 from gunreal.tasks.base import AuxiliaryTask
 
@@ -176,7 +177,7 @@ class Program:
         """Keeps a batch, and iterates over the arguments of the updates of `Objective.phase` once there are enough."""
         if not self._phase:
             return
-        self._kept.append(rollouts.without_tasks(batch))
+        self._kept.append(without_tasks(batch))
         if len(self._kept) < self._phase.batches:
             return
         kept, self._kept = [self._recall(self._learner.arrays[0], each) for each in self._kept], []
@@ -218,7 +219,7 @@ class Program:
         key, of_orders, of_tasks = jax.random.split(jax.random.wrap_key_data(loop.key), 3)
         if with_tasks:
             arguments = self._tasks, spec, self._replay, predict, weights, loop.store, group, of_tasks
-            batch = rollouts.merged(batch, sequences.gather(*arguments))
+            batch |= sequences.gather(*arguments)
         count = config.agents // self.groups
         whole = jnp.arange(count)
         if self._orders[:2] != (1, 1):
@@ -231,8 +232,7 @@ class Program:
 
     def _recalled(self, weights: Any, batch: rollouts.Batch) -> rollouts.Batch:
         """A batch with the present outputs for it."""
-        old = self._learner.functional_recall(weights, rollouts.flat(batch, ("base",)))
-        return {**batch, "old": old}
+        return {**batch, "old": self._learner.functional_recall(weights, batch)}
 
     def _learn(
         self,
@@ -245,10 +245,9 @@ class Program:
         rates: Any,
         kind: str,
     ) -> tuple[Any, ...]:
-        batch = batch if kind == "tasks" else rollouts.without_tasks(batch)
+        batch = batch if kind == "tasks" else without_tasks(batch)
         if self._orders[:2] != (1, 1):
             batch = self._places.spread(rollouts.minibatch(batch, orders[place[0], place[1]]))
-        batch = rollouts.flat(batch, ("base", *(task.name for task in self._tasks)))
         arrays, metrics = self._learner.functional_update(arrays, batch, rates, version)
         lags = jnp.where(acted < 0, -1, version - acted)
         return arrays, version + (metrics["skipped"] == 0), metrics, lags

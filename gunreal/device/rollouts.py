@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -10,7 +9,7 @@ from jax import numpy as jnp
 
 from gunreal.device.acting import Actors, with_time_axis
 from gunreal.device.store import Store, read
-from gunreal.experience.replay import observations, past
+from gunreal.experience.replay import Read, observations, past
 from gunreal.experience.rollouts import read_rollouts
 from gunreal.experience.spec import Spec
 from gunreal.learning.task import acting_head
@@ -24,8 +23,7 @@ def gather(
 ) -> Batch:
     """The newest rollout of each agent of a group, as the objective's part of a batch.
 
-    The batch is that of `Network.loss`, except that "observations" is a dict of arrays `[n, T, *spec.observation]` by
-    the names of the parts. Steps before the start of the run have mask 0.
+    It is the part "base" of `Network.loss`. Steps before the start of the run have mask 0.
 
     Args:
       objective: the objective.
@@ -45,36 +43,20 @@ def gather(
     rows = read(store, group)
     bonus = more[0] if spec.bonus else None
     base = objective.prepared(objective.part(read_rollouts(spec, rows, steps, value, bonus)))
-    batch = {"observations": {"base": observations(rows, spec, steps)}, "base": base}
-    batch["past"] = {"base": past(rows, spec, steps)} if spec.state else {}
-    return batch
+    return {"base": base | inputs(rows, spec, steps)}
 
 
-def flat(batch: Batch, names: Sequence[str]) -> Batch:
-    """A batch whose observations are one array with one leading axis, as the network takes them.
+def inputs(read: Read, spec: Spec, steps: Any, remembers: bool = True) -> Batch:
+    """The inputs of the network for sequences: "observations" and, for a recurrent network, "past".
 
     Args:
-      batch: the batch.
-      names: names of all parts, in the order of the network. The order in `batch` does not count, because JAX sorts
-        the keys of the dicts that a compiled program takes and returns.
+      read: access to the rows of the agents.
+      spec: shapes and constants.
+      steps: absolute steps, int `[n, T]`, or `[1, T]` for the same steps of all agents.
+      remembers: whether the recurrence is computed.
     """
-    found = [batch["observations"][name] for name in names if name in batch["observations"]]
-    parts = [part.reshape(-1, *part.shape[2:]) for part in found]
-    flattened = {**batch, "observations": jnp.concatenate(parts)}
-    return flattened if batch["past"] else {name: part for name, part in flattened.items() if name != "past"}
-
-
-def merged(batch: Batch, of_tasks: Batch) -> Batch:
-    """The batch of the objective with the parts of the tasks."""
-    return {**of_tasks, **batch, **{name: batch[name] | of_tasks[name] for name in ("observations", "past")}}
-
-
-def without_tasks(batch: Batch) -> Batch:
-    """The part of a batch that the objective learns from."""
-    kept = {name: batch[name] for name in ("base", "old") if name in batch}
-    return kept | {
-        name: {key: x for key, x in batch[name].items() if key == "base"} for name in ("observations", "past")
-    }
+    found = {"observations": observations(read, spec, steps)}
+    return found | ({"past": past(read, spec, steps)} if spec.state and remembers else {})
 
 
 def minibatch(batch: Batch, taken: Any) -> Batch:

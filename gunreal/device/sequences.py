@@ -26,7 +26,7 @@ def gather(
     group: Any,
     key: Any,
 ) -> rollouts.Batch:
-    """The tasks' entries of the batch of `Network.loss`, with one sequence of each agent of a group for each task.
+    """One sequence of each agent of a group for each task.
 
     Args:
       tasks: the tasks.
@@ -39,16 +39,14 @@ def gather(
       key: random key of the draws.
 
     Returns:
-      "observations" and "past", each by the names of the tasks, and the targets of each task.
+      The parts of the tasks of the batch of `Network.loss`.
     """
-    batch: rollouts.Batch = {"observations": {}, "past": {}}
+    batch: rollouts.Batch = {}
     whole, read = replay(kept, spec, size, group), store.read(kept, group)
     for number, task in enumerate(tasks):
         draws = jax.random.uniform(jax.random.fold_in(key, number), (kept["age"].shape[2], DRAWS))
-        batch[task.name], steps = _targets(task, whole, predict, weights, read, draws)
-        batch["observations"][task.name] = observations(read, spec, steps)
-        if spec.state and task.features != "conv":
-            batch["past"][task.name] = past(read, spec, steps)
+        targets, steps = _targets(task, whole, predict, weights, read, draws)
+        batch[task.name] = targets | rollouts.inputs(read, spec, steps, task.features != "conv")
     return batch
 
 

@@ -116,14 +116,12 @@ def _check_learning(network: Any, spec: Spec) -> None:
     if past is not None:
         expect(not np.array_equal(states[0], past.state), "the cell does not change its state")
     returns = rng.normal(size=action.shape).astype(np.float32)
-    batch: dict[str, Any] = {
-        "observations": observations,
-        "base": {"action": action, "returns": returns, "mask": np.ones_like(returns)},
-    }
+    base: dict[str, Any] = {"action": action, "returns": returns, "mask": np.ones_like(returns)}
+    base["observations"] = observations.reshape(*action.shape, *spec.observation)
     if spec.state:
-        batch["past"] = {"base": _past(spec, rng, _ROLLOUTS, spec.t_max)}
+        base["past"] = _past(spec, rng, _ROLLOUTS, spec.t_max)
     before = _weights(network)
-    metrics = learner.train(batch, 1e-3)
+    metrics = learner.train({"base": base}, 1e-3)
     expect(metrics["skipped"] == 0, f"the gradient of the loss is not finite (its norm is {metrics['grad_norm']})")
     after = learner.get_state()
     for name, array in before.items():

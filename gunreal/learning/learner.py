@@ -157,8 +157,7 @@ class Learner:
 
     def recall(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Calls the compiled `Network.recall`."""
-        observations = batch["observations"].astype(self._sent, copy=False)
-        return self._recalled({**batch, "observations": observations})
+        return self._recalled(self._to_send(batch))
 
     def warm_up(self, batch: Mapping[str, Any]) -> None:
         """Compiles an update for batches like this one. The state does not change.
@@ -183,8 +182,12 @@ class Learner:
         weight = self._config.entropy if entropy is None else entropy
         now = {"entropy": np.full(1, weight, "f4"), "progress": np.full(1, progress, "f4")}
         now["version"] = np.full(1, self.version, "i4")
-        observations = batch["observations"].astype(self._sent, copy=False)
-        return {**batch, "observations": observations, "now": now}
+        return {**self._to_send(batch), "now": now}
+
+    def _to_send(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """A batch whose observations have the dtype in which they are sent to the device."""
+        sent = {name: batch[name]["observations"].astype(self._sent, copy=False) for name in self.network.parts(batch)}
+        return {**batch, **{name: {**batch[name], "observations": array} for name, array in sent.items()}}
 
     def assign(self, arrays: Sequence[np.ndarray], version: int) -> None:
         """Replaces weights and moments by those that others have trained. The optimizer's state is kept.

@@ -8,16 +8,10 @@ from typing import Any
 import numpy as np
 
 from gunreal.experience.replay import Past
-from gunreal.learning.parts import present, rows
 
 
 def minibatches(
-    batch: Mapping[str, Any],
-    lengths: Mapping[str, int],
-    epochs: int,
-    parts: int,
-    rng: np.random.Generator,
-    with_tasks: Sequence[bool],
+    batch: Mapping[str, Any], epochs: int, parts: int, rng: np.random.Generator, with_tasks: Sequence[bool]
 ) -> Iterator[dict[str, Any]]:
     """Iterates over a batch several times, each time in a new order.
 
@@ -26,7 +20,6 @@ def minibatches(
 
     Args:
       batch: the batch of `Network.loss`, with B rollouts and their sequences for the tasks.
-      lengths: number of rows of each part's sequences, by name: "base", then the tasks.
       epochs: number of passes over the batch.
       parts: number of minibatches per epoch, limited to the number of rollouts.
       rng: random generator that shuffles the rollouts.
@@ -35,22 +28,19 @@ def minibatches(
     Yields:
       Batches of about B / `parts` rollouts.
     """
-    count = len(batch["base"]["mask"])
+    count, alone = len(batch["base"]["mask"]), without_tasks(batch)
     for epoch in range(epochs):
         for place, taken in enumerate(np.array_split(rng.permutation(count), min(parts, count))):
-            names = list(present(lengths, batch)) if epoch == 0 and with_tasks[place] else ["base"]
-            yield take(batch, lengths, names, taken)
+            yield take(batch if epoch == 0 and with_tasks[place] else alone, taken)
 
 
-def take(
-    batch: Mapping[str, Any], lengths: Mapping[str, int], names: Sequence[str], taken: np.ndarray
-) -> dict[str, Any]:
-    """Selects the rollouts `taken` (int `[n]`) of a batch, with the parts that are named and those without rows."""
-    kept = [*names, *(name for name in ("acted", "old") if name in batch)]
-    smaller: dict[str, Any] = {name: {key: array[taken] for key, array in batch[name].items()} for name in kept}
-    if "past" in batch:
-        pasts = {name: past for name, past in batch["past"].items() if name in names}
-        smaller["past"] = {name: Past(*(array[taken] for array in past)) for name, past in pasts.items()}
-    chosen = [part[taken] for name, part in rows(batch, lengths).items() if name in names]
-    smaller["observations"] = np.concatenate([part.reshape(-1, *part.shape[2:]) for part in chosen])
-    return smaller
+def without_tasks(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """A batch without the parts of the tasks."""
+    return {name: batch[name] for name in ("base", "acted", "old") if name in batch}
+
+
+def take(batch: Any, taken: np.ndarray) -> Any:
+    """Copies the rollouts `taken` (int `[n]`) of a batch, and what came with them."""
+    if isinstance(batch, Mapping):
+        return {name: take(part, taken) for name, part in batch.items()}
+    return Past(*(array[taken] for array in batch)) if isinstance(batch, Past) else batch[taken]

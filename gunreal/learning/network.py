@@ -19,7 +19,6 @@ from gunreal.learning.average import Average
 from gunreal.learning.building import computing, constants, dense, isolated, seeded
 from gunreal.learning.net import AverageNet, Net
 from gunreal.learning.normalizer import Moments, Statistics, rescaled
-from gunreal.learning.parts import present
 from gunreal.learning.task import LearnedObjective, LearnedTask
 from gunreal.learning.torso import Features, Torso
 
@@ -208,14 +207,14 @@ class Network:
     ) -> tuple[Any, dict[str, Any], dict[str, Any], dict[str, Any]]:
         """The total loss, `base + sum(weight_i * loss_i)` (UNREAL, eq. 4).
 
-        The batch has these entries. It may leave out tasks, which are then not learned from:
+        The batch is a dict of parts. It may leave out tasks, which are then not learned from:
 
-        - "observations" `[N, *spec.observation]`: the rows of the base rollouts (B * T), then those of each task
-          (B * T_i).
         - "base": the objective's part, with "action" int32 `[B, T]` and "mask" float32 `[B, T]`.
         - the name of each task: its targets with a leading batch axis, and "mask" `[B, T_i]`.
         - "old", in the objective's further phase: what `recall` returned for it before the phase.
-        - "past", for a recurrent network: the `Past` of each part that uses "hidden" features, by name.
+
+        "base" and those of the tasks also have "observations" `[B, T_i, *spec.observation]` and, if a recurrent network
+        computes "hidden" features for them, their `Past` as "past".
 
         Args:
           batch: the batch.
@@ -230,7 +229,7 @@ class Network:
           Then the new arrays of tasks, by their names in `untrained`, and the terms of the total by name: "base", and
           those of the tasks.
         """
-        base, features = batch["base"], self._all_features(batch)
+        base, features = _targets(batch["base"]), self._features(batch)
         states: dict[str, Any] = {}
         scalars = {"entropy": entropy, "value_weight": value_weight, "progress": ops.cast(progress, "float32")}
         hidden = features["base"].hidden
@@ -244,9 +243,10 @@ class Network:
             if task.name not in batch:
                 continue
             state = self._state(task)
-            targets = {**batch[task.name], "progress": scalars["progress"], **({"state": state} if state else {})}
-            seen = _for(task, features[task.name])
-            outputs = self.task_outputs(task, seen, batch=targets, net=self._net(task, batch, version))
+            part, seen = batch[task.name], _for(task, features[task.name])
+            targets = {**_targets(part), "progress": scalars["progress"], **({"state": state} if state else {})}
+            net = self._net(task, part, version)
+            outputs = self.task_outputs(task, seen, batch=targets, net=net)
             loss, own, new = heads.loss(task, outputs, targets)
             metrics |= {f"loss_{task.name}": loss, **own}
             states |= {f"state/{task.name}/{name}": array for name, array in new.items()}
@@ -257,7 +257,7 @@ class Network:
     @isolated()
     def recall(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """The "logits" `[B, T, A]` and the "value" `[B, T]` of a batch of `loss`."""
-        outputs = self.policy_value(self._all_features(batch)["base"].hidden)
+        outputs = self.policy_value(self._features(batch)["base"].hidden)
         return {name: outputs[name] for name in ("logits", "value")}
 
     def moments(self, batch: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, Moments]:
@@ -269,8 +269,7 @@ class Network:
         """
         found, weight = {}, ops.reshape(batch["base"]["mask"], (-1,))
         if "observation" in self.statistics:
-            rows = ops.shape(batch["base"]["mask"])[0] * self.lengths["base"]
-            found["observation"] = self.torso.moments(batch["observations"][:rows], weight)
+            found["observation"] = self.torso.moments(self._rows(batch["base"]["observations"]), weight)
         if "return" in self.statistics:
             variance = ops.square(metrics["return_deviation"])
             found["return"] = Moments(metrics["return_mean"], variance, ops.sum(weight))
@@ -296,18 +295,14 @@ class Network:
             changed += average.moved()
         return changed
 
-    def _net(self, task: LearnedTask, batch: Mapping[str, Any], version: Any) -> Net:
-        count, length, name = ops.shape(batch["base"]["mask"])[0], self.lengths[task.name], task.name
-        part = _slices(count, present(self.lengths, batch))[name]
-        past = batch["past"].get(name) if self.torso.recurrent else None
-        observations = ops.reshape(batch["observations"][part], (-1, length, *self.spec.observation))
+    def _net(self, task: LearnedTask, part: Mapping[str, Any], version: Any) -> Net:
+        length, name, past = self.lengths[task.name], task.name, part.get("past")
 
         def features(observations: Any, fused: bool = True) -> Any:
             if tuple(observations.shape[1:]) != (length, *self.spec.observation):
                 wanted = ", ".join(map(str, (length, *self.spec.observation)))
                 raise ValueError(f"net.features() got observations {list(observations.shape)}; give it [B, {wanted}]")
-            flat = self.torso.features(ops.reshape(observations, (-1, *self.spec.observation)), fused)
-            found = Features(*(ops.reshape(x, (-1, length, x.shape[-1])) for x in flat))
+            found = _sequences(self.torso.features(self._rows(observations), fused), length)
             if past is not None:
                 found = found._replace(hidden=self.torso.unroll(found.hidden, past)[0])
             return heads.seen(task, _for(task, found))
@@ -318,27 +313,31 @@ class Network:
             scope = functools.partial(self._averages[name].replacing, moments)
             # A function that is compiled in a scope would keep the values of that scope.
             average = AverageNet(scope, functools.partial(features, fused=False), self._heads[name])
-        return Net(observations, features, self.policy_value, average, f"{self._seed}/{name}", version)
+        seen = ops.convert_to_tensor(part["observations"])
+        return Net(seen, features, self.policy_value, average, f"{self._seed}/{name}", version)
 
-    def _all_features(self, batch: Mapping[str, Any]) -> dict[str, Features]:
-        count = ops.shape(batch["base"]["mask"])[0]
-        features = self._features(batch["observations"], count, present(self.lengths, batch))
-        return self._unrolled(features, batch["past"], count) if self.torso.recurrent else features
+    def parts(self, batch: Mapping[str, Any]) -> list[str]:
+        """The names of the parts of a batch that have observations, in the order of the network."""
+        return [name for name in self.lengths if name in batch]
 
-    def _features(self, observations: Any, count: Any, lengths: Mapping[str, int]) -> dict[str, Features]:
-        """The features of each part `[count, length, F]`, from one pass or from parallel passes per part."""
-        parts = _slices(count, lengths)
+    def _rows(self, observations: Any) -> Any:
+        return ops.reshape(observations, (-1, *self.spec.observation))
+
+    def _features(self, batch: Mapping[str, Any]) -> dict[str, Features]:
+        """The features of each part `[B, T_i, F]`, from one pass or from parallel passes per part."""
+        names = self.parts(batch)
+        rows = [self._rows(batch[name]["observations"]) for name in names]
         if self._side_by_side:
-            flat = [self.torso.features(observations[part]) for part in parts.values()]
+            found = [self.torso.features(part) for part in rows]
         else:
-            whole = self.torso.features(observations)
-            flat = [Features(*(x[part] for x in whole)) for part in parts.values()]
-        return {
-            name: Features(*(ops.reshape(x, (-1, length, x.shape[-1])) for x in features))
-            for (name, length), features in zip(lengths.items(), flat, strict=True)
-        }
+            whole = self.torso.features(ops.concatenate(rows))
+            ends = itertools.accumulate((ops.shape(part)[0] for part in rows), initial=0)
+            found = [Features(*(x[start:end] for x in whole)) for start, end in itertools.pairwise(ends)]
+        features = {name: _sequences(x, self.lengths[name]) for name, x in zip(names, found, strict=True)}
+        pasts = {name: batch[name]["past"] for name in names if "past" in batch[name]}
+        return self._unrolled(features, pasts) if pasts else features
 
-    def _unrolled(self, features: Mapping[str, Features], pasts: Mapping[str, Past], count: Any) -> dict[str, Features]:
+    def _unrolled(self, features: Mapping[str, Features], pasts: Mapping[str, Past]) -> dict[str, Features]:
         """The features of the parts after the recurrence. Parts of the same length share one pass."""
         unrolled = dict(features)
         by_length: dict[int, list[str]] = {}
@@ -348,8 +347,8 @@ class Network:
         for names in by_length.values():
             past = Past(*(ops.concatenate(x) for x in zip(*(pasts[name] for name in names), strict=True)))
             hidden, _ = self.torso.unroll(ops.concatenate([features[name].hidden for name in names]), past)
-            for place, name in enumerate(names):
-                unrolled[name] = features[name]._replace(hidden=hidden[place * count : (place + 1) * count])
+            for name, part in zip(names, ops.split(hidden, len(names)), strict=True):
+                unrolled[name] = features[name]._replace(hidden=part)
         return unrolled
 
 
@@ -358,7 +357,11 @@ def _for(task: LearnedTask, features: Features) -> Features:
     return features if task.trains_torso else Features(*map(ops.stop_gradient, features))
 
 
-def _slices(count: Any, lengths: Mapping[str, int]) -> dict[str, slice]:
-    """The rows of each part of a batch, with `count` sequences of the given lengths."""
-    ends = itertools.accumulate((count * length for length in lengths.values()), initial=0)
-    return {name: slice(*both) for name, both in zip(lengths, itertools.pairwise(ends), strict=True)}
+def _sequences(rows: Features, length: int) -> Features:
+    """Features `[B * length, F]` as those of sequences `[B, length, F]`."""
+    return Features(*(ops.reshape(x, (-1, length, x.shape[-1])) for x in rows))
+
+
+def _targets(part: Mapping[str, Any]) -> dict[str, Any]:
+    """What the loss of a part uses: all but the inputs of the network."""
+    return {name: x for name, x in part.items() if name not in ("observations", "past")}

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from gunreal.experience.spec import Spec
 
-RESERVED = ("mask", "progress", "state")  # entries of a task's batch that are not targets
+RESERVED = ("mask", "progress", "state", "observations", "past")  # what a part has besides the targets
 BASE = 0  # number of the prediction queue of the actor-critic, see `prediction_heads`
 
 

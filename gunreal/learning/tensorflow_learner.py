@@ -15,7 +15,6 @@ from gunreal.learning.devices import fused, side_by_side
 from gunreal.learning.gates import gated
 from gunreal.learning.learner import Learner, Scalars
 from gunreal.learning.optimizer import update
-from gunreal.learning.parts import present
 
 if TYPE_CHECKING:
     from gunreal.config.schema import Config
@@ -116,10 +115,10 @@ class TensorFlowLearner(Learner):
         return tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), batch)
 
     def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], Scalars, dict[str, Any]]:
-        parts = *present(self.network.lengths, batch), *(["old"] if "old" in batch else [])
+        parts = tuple(batch)
         with self._lock:  # two trainers may bring their first batch at the same time
             if parts not in self._compiled:
-                spread = len(parts) > 1 and side_by_side()
+                spread = len(self.network.parts(batch)) > 1 and side_by_side()
                 self._compiled[parts] = _Operation(self._loss_gradient, [self._signature(batch)], spread)
         return self._compiled[parts](batch)
 

@@ -111,8 +111,8 @@ def _check_losses(objective: Objective, config: Config) -> None:
 
     learner = make_learner(Network(VECTORS, (), named("mlp", hidden=16), seed=1), config)
     part = _part(objective, _rollouts())
-    shape = part["mask"].size, *VECTORS.observation
-    batch = {"observations": np.random.default_rng(0).normal(size=shape).astype(np.float32), "base": part}
+    shape = *part["mask"].shape, *VECTORS.observation
+    batch = {"base": part | {"observations": np.random.default_rng(0).normal(size=shape).astype(np.float32)}}
     _check_loss(learner, batch, "loss()")
     gradients = dict(zip(learner.network.names, learner.gradient(batch).values, strict=True))
     for name in ("policy/kernel", "value/kernel"):

@@ -160,8 +160,7 @@ class System(Status):
         self.batcher = Batcher(self.pool, config, spec, tasks, self.rollouts)
         # More would not be faster. A GPU computes one update at a time while a second trainer prepares its batch.
         self.at_once = 1 if devices.has_gpu() else devices.cores()
-        lengths = self.learner.network.lengths
-        self.trainer = Trainer(self.learner, config, self.metrics, lengths, self.at_once, self._hurried)
+        self.trainer = Trainer(self.learner, config, self.metrics, self.at_once, self._hurried)
         largest = max(group.stop - group.start for group in group_slices(self.layout.agents))
         self.groups_at_once = max(1, config.max_batch // largest)  # groups whose observations fit into one prediction
         self.memory_limit = config.memory_limit

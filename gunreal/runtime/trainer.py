@@ -21,7 +21,7 @@ from gunreal.experience.returns import joined_advantages
 from gunreal.experience.rollouts import read_rollouts
 from gunreal.experience.sequences import DRAWS, Sequences, steps_and_mask
 from gunreal.experience.spec import Spec
-from gunreal.learning.minibatches import minibatches, take
+from gunreal.learning.minibatches import minibatches, without_tasks
 from gunreal.records import recordings
 from gunreal.records.metrics import RunMetrics
 from gunreal.records.recordings import Recording
@@ -96,63 +96,68 @@ class Batcher:
         by_member: dict[Member, list[tuple[int, int]]] = defaultdict(list)
         for member, agent, first in taken:
             by_member[member].append((agent, first))
-        lengths = [self._spec.t_max, *(task.length(self._spec.t_max) for task in self._tasks)]
-        counts = [len(taken) * length for length in lengths]
-        observations = empty_observations(self._spec, sum(counts))
-        rows = np.split(observations, np.cumsum(counts)[:-1])
-        parts: list[dict[str, dict[str, np.ndarray]]] = []
-        pasts: list[dict[str, Past | None]] = []
+        lengths = {"base": self._spec.t_max} | {task.name: task.length(self._spec.t_max) for task in self._tasks}
+        ends = np.cumsum([len(taken) * length for length in lengths.values()])
+        whole = empty_observations(self._spec, ends[-1])  # at once, which fragments less memory than several arrays
+        rows = dict(zip(lengths, np.split(whole, ends[:-1]), strict=True))
+        parts: list[dict[str, dict[str, Any]]] = []
         start, agents_of = 0, {}
         for member, references in by_member.items():
             agents, firsts = np.array(references).T
             agents_of[member] = agents
             stop = start + len(agents)
-            outs = [r[start * n : stop * n] for r, n in zip(rows, lengths, strict=True)]
-            part, past = self._gather_member(member, agents, firsts, outs)
-            parts.append(part)
-            pasts.append(past)
+            outs = {name: array[start * lengths[name] : stop * lengths[name]] for name, array in rows.items()}
+            parts.append(self._gather_member(member, agents, firsts, outs))
             start = stop
         batch: dict[str, Any] = {
-            section: {key: np.concatenate([part[section][key] for part in parts]) for key in arrays}
-            for section, arrays in parts[0].items()
+            name: {key: _joined([part[name][key] for part in parts]) for key in arrays}
+            for name, arrays in parts[0].items()
         }
-        batch["observations"] = observations
-        if self._spec.state:
-            batch["past"] = {name: concatenate_pasts([past[name] for past in pasts]) for name in pasts[0]}
+        batch["base"] = self._objective.prepared(batch["base"])
+        for name, array in rows.items():
+            batch[name]["observations"] = array.reshape(len(taken), lengths[name], *array.shape[1:])
         return Batch(batch, agents_of)
 
     def _gather_member(
-        self, member: Member, agents: np.ndarray, firsts: np.ndarray, outs: list[np.ndarray]
-    ) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Past | None]]:
-        """One member's share of a batch, and the past of each part for a recurrent network."""
+        self, member: Member, agents: np.ndarray, firsts: np.ndarray, outs: Mapping[str, np.ndarray]
+    ) -> dict[str, dict[str, Any]]:
+        """One member's share of a batch. The observations are written to `outs`."""
         segment, spec = member.segment, self._spec
         steps = firsts[:, None] + np.arange(spec.t_max + 1)
         read, joined = segment.read(agents), functools.partial(joined_advantages, agents, firsts)
         bonus = read("bonus", steps[:, -1:])[:, 0] if spec.bonus else None
         rollouts = read_rollouts(spec, read, steps[:, :-1], read("value", steps[:, -1:])[:, 0], bonus, joined)
-        part = {"base": self._objective.part(rollouts), "acted": {"version": read("version", steps[:, :-1])}}
-        past = {"base": segment.past(agents, steps[:, :-1])}
-        segment.gather(np.repeat(agents, spec.t_max), steps[:, :-1].ravel(), outs[0])
+        base = self._objective.part(rollouts) | _past(segment.past(agents, steps[:, :-1]))
+        part = {"base": base, "acted": {"version": read("version", steps[:, :-1])}}
+        segment.gather(np.repeat(agents, spec.t_max), steps[:, :-1].ravel(), outs["base"])
         slots = firsts // spec.t_max % segment.layout.slots
-        for task, out in zip(self._tasks, outs[1:], strict=True):
+        for task in self._tasks:
+            out, remembers = outs[task.name], task.features != "conv"
             if recording := self._recordings.get(task.name):
                 rng = np.random.default_rng([self._seed, member.process, int(firsts[0]), seeds.RECORDINGS])
-                part[task.name], of_task = _recorded(task, recording, spec, len(agents), rng, out)
-                past |= {} if task.features == "conv" else {task.name: of_task}
+                part[task.name], past = _recorded(task, recording, spec, len(agents), rng, out)
+                part[task.name] |= _past(past) if remembers else {}
                 continue
             first, length = segment.arrays[f"{task.name}.sequence"][agents, slots].T
             first = np.where(length > 0, first, firsts)  # an agent without a sequence uses its rollout with mask 0
             steps, mask = steps_and_mask(read, Sequences(first, length), task.length(spec.t_max))
             segment.gather(np.repeat(agents, steps.shape[1]), steps.ravel(), out)
-            if task.features != "conv":
-                past[task.name] = segment.past(agents, steps)
+            past = segment.past(agents, steps) if remembers else None
             prefix = f"{task.name}:"
             part[task.name] = {
                 name.removeprefix(prefix): array[agents, slots]
                 for name, array in segment.arrays.items()
                 if name.startswith(prefix)
-            } | {"mask": mask}
-        return part, past
+            } | {"mask": mask, **_past(past)}
+        return part
+
+
+def _past(past: Past | None) -> dict[str, Any]:
+    return {} if past is None else {"past": past}
+
+
+def _joined(arrays: list[Any]) -> Any:
+    return concatenate_pasts(arrays) if isinstance(arrays[0], Past) else np.concatenate(arrays)
 
 
 def _recorded(
@@ -166,40 +171,34 @@ def _recorded(
     return calls.targets(task, replay, sequences, None) | {"mask": mask}, recording.past(steps)
 
 
-def updates(
-    batch: dict[str, Any], config: Config, lengths: Mapping[str, int], version: int
-) -> Iterator[dict[str, Any]]:
+def updates(batch: dict[str, Any], config: Config, version: int) -> Iterator[dict[str, Any]]:
     """Iterates over the batches of the updates that one training batch is used for: itself, or minibatches.
 
     Args:
       batch: the training batch.
       config: configuration of the run.
-      lengths: `Network.lengths`.
       version: version of the weights, from which the order of the minibatches is drawn.
     """
-    objective = load_objective(config)
-    batch, uses = {**batch, "base": objective.prepared(batch["base"])}, objective.uses()
+    uses = load_objective(config).uses()
     if uses.is_once:
         if takes_part(version, config.task_share):
             yield batch
         else:
-            yield take(batch, lengths, ["base"], np.arange(len(batch["base"]["mask"])))
+            yield without_tasks(batch)
         return
     rng = np.random.default_rng([config.seed, version, 0, seeds.MINIBATCHES])
     first = version // uses.epochs  # number of updates so far that were in a first epoch
     with_tasks = [takes_part(first + place, config.task_share) for place in range(uses.minibatches)]
-    yield from minibatches(batch, lengths, uses.epochs, uses.minibatches, rng, with_tasks)
+    yield from minibatches(batch, uses.epochs, uses.minibatches, rng, with_tasks)
 
 
-def phase_updates(
-    kept: Sequence[Mapping[str, Any]], config: Config, lengths: Mapping[str, int], version: int
-) -> Iterator[dict[str, Any]]:
+def phase_updates(kept: Sequence[Mapping[str, Any]], config: Config, version: int) -> Iterator[dict[str, Any]]:
     """Iterates over the batches of the updates of `Objective.phase`: the `kept` ones, in minibatches."""
     objective = load_objective(config)
     rng, parts = np.random.default_rng([config.seed, version, 1, seeds.MINIBATCHES]), objective.uses().minibatches
     for _ in range(objective.phase().epochs):
         for place in rng.permutation(len(kept)):
-            yield from minibatches(kept[place], lengths, 1, parts, rng, [False] * parts)
+            yield from minibatches(kept[place], 1, parts, rng, [False] * parts)
 
 
 def takes_part(update: int, share: float) -> bool:
@@ -240,7 +239,6 @@ class Trainer:
       learner: the learner to train.
       config: configuration of the run.
       metrics: metrics that receive the results.
-      lengths: `Network.lengths`, the number of rows of each part of a batch.
       at_once: maximum number of gradients computed at the same time. Each needs about 100 MB with three tasks.
       hurried: returns whether to leave the rest of a batch unused, because the run should end soon.
     """
@@ -250,11 +248,10 @@ class Trainer:
         learner: Updates,
         config: Config,
         metrics: RunMetrics,
-        lengths: Mapping[str, int],
         at_once: int = 1,
         hurried: Callable[[], bool] = lambda: False,
     ):
-        self._learner, self._config, self._metrics, self._lengths = learner, config, metrics, lengths
+        self._learner, self._config, self._metrics = learner, config, metrics
         self._hurried = hurried
         self._turns = threading.BoundedSemaphore(at_once)
         objective = load_objective(config)
@@ -267,14 +264,14 @@ class Trainer:
         """Compiles what `work` does with a batch of this size. Nothing is learned from it."""
         compiled = set()
         for share in (1.0, 0.0) if self._config.task_share < 1 else (1.0,):  # some updates leave out the tasks
-            for part in updates(batch, dataclasses.replace(self._config, task_share=share), self._lengths, 0):
+            for part in updates(batch, dataclasses.replace(self._config, task_share=share), 0):
                 shapes = frozenset(part), len(part["base"]["mask"])  # minibatches may have two sizes
                 if shapes not in compiled:
                     compiled.add(shapes)
                     self._learner.warm_up(learned(part))
         if self._phase:
-            kept = [self._recalled(self._whole(batch))]
-            self._learner.warm_up(next(phase_updates(kept, self._config, self._lengths, 0)))
+            kept = [self._recalled(learned(without_tasks(batch)))]
+            self._learner.warm_up(next(phase_updates(kept, self._config, 0)))
 
     def work(self, batch: Batch) -> None:
         """Does all updates of a batch.
@@ -286,7 +283,7 @@ class Trainer:
         config, uses, (rollouts, length) = self._config, self._uses, batch["base"]["mask"].shape
         unused = rollouts * length
         alone = min(uses.minibatches, rollouts) * max(0, uses.epochs - uses.overlap)
-        for number, part in enumerate(updates(batch, config, self._lengths, self._learner.version)):
+        for number, part in enumerate(updates(batch, config, self._learner.version)):
             if self._hurried():
                 break
             if number == alone:
@@ -296,13 +293,9 @@ class Trainer:
             self._update(part, new)
         self._release(batch)
         if self._phase:
-            self._kept.append(self._whole(batch))
+            self._kept.append(learned(without_tasks(batch)))
             if len(self._kept) == self._phase.batches:
                 self._do_phase()
-
-    def _whole(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """A copy of a batch, without the tasks."""
-        return learned(take(batch, self._lengths, ["base"], np.arange(len(batch["base"]["mask"]))))
 
     def _recalled(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         return {**batch, "old": self._learner.recall(batch)}
@@ -310,7 +303,7 @@ class Trainer:
     def _do_phase(self) -> None:
         """Does the updates of `Objective.phase`."""
         kept, self._kept = [self._recalled(batch) for batch in self._kept], []
-        for part in phase_updates(kept, self._config, self._lengths, self._learner.version):
+        for part in phase_updates(kept, self._config, self._learner.version):
             if self._hurried():
                 break
             self._update(part, 0, "phase_")

@@ -145,15 +145,14 @@ class Learning:
         bootstraps = self.bootstrap(segment, sequences.first + sequences.length)
         targets = calls.targets(self.task, replay, sequences, bootstraps)
         rollout = np.zeros((count, t_max), np.float32)
-        base = np.zeros((count * t_max, *self.spec.observation), self.spec.dtype)
-        past = {"base": segment.past(np.zeros(count, np.int64), np.arange(t_max) + np.zeros((count, 1), np.int64))}
-        if self.task.features != "conv":
-            past[self.task.name] = segment.past(np.zeros(count, np.int64), steps)
-        return ({"past": past} if self.spec.state else {}) | {
-            "observations": np.concatenate([base, replay.observations(steps).reshape(-1, *self.spec.observation)]),
-            "base": {"action": rollout.astype(np.int32), "returns": rollout, "mask": rollout},
-            self.task.name: targets | {"mask": mask},
-        }
+        base: dict[str, Any] = {"action": rollout.astype(np.int32), "returns": rollout, "mask": rollout}
+        base["observations"] = np.zeros((count, t_max, *self.spec.observation), self.spec.dtype)
+        own = targets | {"mask": mask, "observations": replay.observations(steps)}
+        if self.spec.state:
+            agents = np.zeros(count, np.int64)
+            base["past"] = segment.past(agents, np.arange(t_max) + agents[:, None])
+            own |= {} if self.task.features == "conv" else {"past": segment.past(agents, steps)}
+        return {"base": base, self.task.name: own}
 
     def _masked(self, batch: dict[str, Any]) -> dict[str, Any]:
         name = self.task.name
@@ -162,16 +161,11 @@ class Learning:
     def _changed_where_masked(self, batch: dict[str, Any]) -> dict[str, Any]:
         """The batch with other observations and targets where the mask is 0, copied from rows whose mask is 1."""
         name = self.task.name
-        mask = batch[name]["mask"]
-        observations = batch["observations"].copy()
-        rows = observations[-mask.size :]
-        rows[mask.ravel() == 0] = rows[int(mask.argmax())]
-        targets = {key: array.copy() for key, array in batch[name].items()}
-        for array in targets.values():
-            if array is targets["mask"]:
-                continue
+        mask, part = batch[name]["mask"], dict(batch[name])
+        for key in part.keys() - {"mask", "past"}:
+            array = part[key] = part[key].copy()
             if array.shape[1:2] == mask.shape[1:]:
                 array[mask == 0] = array[np.unravel_index(mask.argmax(), mask.shape)]
             else:
                 array[-1] = array[0]
-        return {**batch, "observations": observations, name: targets}
+        return {**batch, name: part}

@@ -32,13 +32,10 @@ def batches(count, seed):
     parts = [make_batch(count, seed=seed), make_batch(count, seed=seed + 100)]
     for part in parts:
         part["base"]["mask"][...] = 1  # a mean over nodes weighs them equally
-    rows = count * 4  # of the base rollouts, before those of the task
-    observations = [part["observations"] for part in parts]
     whole = {
         name: {key: np.concatenate([part[name][key] for part in parts]) for key in parts[0][name]}
         for name in ("base", "fit")
     }
-    whole["observations"] = np.concatenate([x[:rows] for x in observations] + [x[rows:] for x in observations])
     return parts, whole
 
 

@@ -70,7 +70,7 @@ def test_n_step_targets(count):
 def test_targets_are_those_of_the_target_network(double):
     config, spec, kept, steps = played(double=double)
     batch, acted, changed = gather(config, spec, kept)
-    base, observations = batch["base"], batch["observations"]["base"]
+    base, observations = batch["base"], batch["base"]["observations"]
     assert not changed and base["mask"].sum() >= 8
     for agent, frames in enumerate(observations):
         rows = {name: array[agent] for name, array in steps.items()}
@@ -111,7 +111,7 @@ def test_sequences_with_large_errors_are_drawn_more_often():
     wanted = np.asarray(kept["frame"][step % rows, 1])[:, None]
     for key in range(10):
         batch, _, changed = gather(config, spec, kept, key)
-        there = (batch["observations"]["base"] == wanted).all(-1) & (batch["base"]["mask"] > 0)
+        there = (batch["base"]["observations"] == wanted).all(-1) & (batch["base"]["mask"] > 0)
         hits += there.any(1).sum()
         starts |= set(there.argmax(1)[there.any(1)].tolist())
         weights += batch["base"]["weight"].tolist()
@@ -150,7 +150,7 @@ def test_a_draw_sets_the_errors_of_all_steps_of_the_sequence():
     error, base, rows = np.asarray(changed["error"]), batch["base"], len(kept["error"])
     assert (error[:, 0] == 77).all()  # the other group
     lengths = []
-    for agent, frames in enumerate(batch["observations"]["base"]):
+    for agent, frames in enumerate(batch["base"]["observations"]):
         q = np.asarray(predict(ONLINE, frames, None)[0])
         taken = q[np.arange(len(q)), base["action"][agent]]
         mask = base["mask"][agent] > 0

@@ -35,7 +35,7 @@ def test_the_batch_is_that_of_the_newest_rollouts(gathered):
     assert (flags & RESET).any() and (flags & TRUNCATED).any()
     np.testing.assert_array_equal(base["action"], newest["action"])
     np.testing.assert_array_equal(base["mask"], flags & RESET == 0)
-    np.testing.assert_array_equal(batch["observations"]["base"], newest["frame"])
+    np.testing.assert_array_equal(batch["base"]["observations"], newest["frame"])
     reward = np.clip(newest["reward"], -0.6, 0.6)
     discount, cut = np.where(flags & TERMINATED, 0, np.float32(config.discount)), flags & TRUNCATED != 0
     value_t = np.concatenate([newest["value"][:, 1:], following[:, None]], 1)
@@ -58,7 +58,7 @@ def test_the_batch_is_that_of_the_newest_rollouts(gathered):
 
 def test_the_past_is_that_before_each_step(gathered):
     config, batch, steps, _ = gathered
-    past, rows = batch["past"]["base"], slice(-config.t_max - 1, -1)
+    past, rows = batch["base"]["past"], slice(-config.t_max - 1, -1)
     new = steps["flags"][:, -config.t_max :] & FIRST != 0
     np.testing.assert_array_equal(past.last_action, np.where(new, -1, steps["action"][:, rows]))
     np.testing.assert_allclose(past.last_reward, np.where(new, 0, np.clip(steps["reward"][:, rows], -0.6, 0.6)))
@@ -67,6 +67,6 @@ def test_the_past_is_that_before_each_step(gathered):
 
 def test_a_minibatch_has_whole_rollouts(gathered):
     _, batch, _, _ = gathered
-    smaller = rollouts.flat(rollouts.minibatch(batch, np.array([2, 0])), ["base"])
-    np.testing.assert_array_equal(smaller["base"]["action"], batch["base"]["action"][np.array([2, 0])])
-    assert smaller["observations"].shape == (2 * batch["base"]["mask"].shape[1], 3)
+    smaller = rollouts.minibatch(batch, np.array([2, 0]))
+    for name in ("action", "observations"):
+        np.testing.assert_array_equal(smaller["base"][name], batch["base"][name][np.array([2, 0])])

@@ -118,7 +118,7 @@ def test_the_weights_after_an_update_are_the_same(objective, options, kinds):
     first = int(loop.store["end"]) - config.t_max
     batch = Batcher(None, config, spec, tasks, None).gather([(member, agent, first) for agent in range(AGENTS)])
     assert all(batch[task.name]["mask"].any() for task in tasks)
-    Trainer(other, config, RunMetrics(), learner.network.lengths).work(batch)
+    Trainer(other, config, RunMetrics()).work(batch)
     member.close()
     one, two = learner.get_state(), other.get_state()
     for name in (name for name in one if name.startswith(("weights/", "statistics/", "optimizer/"))):

@@ -73,10 +73,10 @@ def test_sequences_come_from_the_newest_steps_with_what_they_need():
             assert not flags[0] & RESET and not (flags[:-1] & TRUNCATED).any()
             cut += int(length < spec.t_max)
             padded = np.minimum(first + np.arange(spec.t_max), first + length - 1)
-            np.testing.assert_array_equal(batch["observations"]["vr"][agent], rows["frame"][padded])
+            np.testing.assert_array_equal(probe["observations"][agent], rows["frame"][padded])
             np.testing.assert_array_equal(probe["mask"][agent, :length], flags & RESET == 0)
             assert not probe["mask"][agent, length:].any()
-            after, past = first + length, batch["past"]["vr"]
+            after, past = first + length, probe["past"]
             new = rows["flags"][after] & FIRST
             action = -1 if new else rows["action"][after - 1]
             value = value_of(rows["frame"][after : after + 1])[0] + 3 + 10 * action + rows["state"][after, 0]

@@ -25,6 +25,7 @@ from learners import (
     make_batch,
     make_learner,
     make_past,
+    seen,
     shared,  # noqa: F401
     with_vtrace,
 )
@@ -128,7 +129,7 @@ def test_threads_of_an_operation(name):
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_predictions_do_not_depend_on_the_batch_around_them(layout):
-    learner, images = make_learner(layout=layout), make_batch(count=5)["observations"]
+    learner, images = make_learner(layout=layout), seen(make_batch(count=5))
     logits, value = learner.predict("base", images)
     (bootstrap,) = learner.predict("fit", images)
     assert logits.shape == (35, 3) and value.shape == (35,) and bootstrap.shape == (35,)
@@ -141,7 +142,7 @@ def test_predictions_do_not_depend_on_the_batch_around_them(layout):
 def test_layouts_share_their_weights_and_agree():
     last, first, batch = make_learner(layout="nhwc"), make_learner(layout="nchw", seed=4), make_batch()
     first.set_state(last.get_state())
-    for one, two in zip(*(x.predict("base", batch["observations"]) for x in (last, first)), strict=True):
+    for one, two in zip(*(x.predict("base", seen(batch)) for x in (last, first)), strict=True):
         np.testing.assert_allclose(one, two, atol=1e-5)
     last.train(batch, 1e-3), first.train(batch, 1e-3)
     for name, gradient in gradients(last.get_state()).items():
@@ -155,11 +156,11 @@ def test_float_transfer_computes_the_same():
         make_batch(),
     )
     for head in ("base", "fit"):
-        pair = [learner.predict(head, batch["observations"]) for learner in (bytewise, floats)]
+        pair = [learner.predict(head, seen(batch)) for learner in (bytewise, floats)]
         np.testing.assert_array_equal(pair[0][0], pair[1][0])
     assert bytewise.train(batch, 1e-3) == floats.train(batch, 1e-3)
     assert_equal_states(bytewise.get_state(), floats.get_state())
-    assert batch["observations"].dtype == np.uint8  # the caller's
+    assert batch["base"]["observations"].dtype == np.uint8  # the caller's
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's")
@@ -185,7 +186,7 @@ def test_an_operation_uses_gathered_observations_in_place():
 
 
 def test_threads_predict_while_one_trains():
-    learner, images, failures = make_learner(Config(**A3C, max_batch=12)), make_batch()["observations"], []
+    learner, images, failures = make_learner(Config(**A3C, max_batch=12)), seen(make_batch()), []
 
     def predict(head, count):
         try:
@@ -228,7 +229,7 @@ def config_of(kind):
 
 
 def update(learner, kind):
-    batch, inputs = make_batch(), (make_batch()["observations"],)
+    batch, inputs = make_batch(), (seen(make_batch()),)
     if kind == "lstm":
         batch, inputs = with_vtrace(batch), (*inputs, make_past(21, 1))
     outputs = [*learner.predict("base", *inputs), *learner.predict("fit", *inputs)]

@@ -9,7 +9,7 @@ import threading
 import keras
 import numpy as np
 import pytest
-from learners import A3C, CONFIG, assert_equal_states, make_batch, make_learner, shared, with_vtrace  # noqa: F401
+from learners import A3C, CONFIG, assert_equal_states, make_batch, make_learner, seen, shared, with_vtrace  # noqa: F401
 
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
@@ -90,8 +90,8 @@ def test_the_epsilon_of_the_logarithms_is_that_of_its_correction_only(correction
     options = {"correction": correction} | ({"log_epsilon": epsilon} if epsilon else {})
     learner, batch = make_learner(Config(objective="a3c", objective_args=options), new=True), make_batch()
     batch = batch if epsilon else with_vtrace(batch)
-    batch.pop("past", None)
-    logits, _ = learner.predict("base", batch["observations"][:12])
+    batch["base"].pop("past", None)
+    logits, _ = learner.predict("base", seen(batch)[:12])
     expected = losses.entropy(logits.reshape(3, 4, -1), batch["base"]["mask"], epsilon)
     assert learner.gradient(batch).metrics["entropy"] == pytest.approx(float(expected), abs=1e-5)
 
@@ -104,8 +104,8 @@ def test_the_policy_loss_is_of_the_ratio_of_the_learned_to_the_acting_policy(obj
     options = {"clip": 0.3} if objective == "ppo" else {}
     config = Config(objective=objective, objective_args=options, normalize_returns=False)
     learner, batch = make_learner(config, tasks=(), new=True), make_batch()
-    base, observations, mask = batch["base"], batch["observations"][:12], batch["base"]["mask"] > 0
-    logits, value = (x.reshape(3, 4, *x.shape[1:]) for x in learner.predict("base", observations))
+    base, mask = batch["base"], batch["base"]["mask"] > 0
+    logits, value = (x.reshape(3, 4, *x.shape[1:]) for x in learner.predict("base", seen(batch)[:12]))
     taken = np.take_along_axis(logits, base["action"][..., None], -1)[..., 0]
     log_pi = taken - np.log(np.exp(logits).sum(-1))
     rng = np.random.default_rng(0)
@@ -114,11 +114,11 @@ def test_the_policy_loss_is_of_the_ratio_of_the_learned_to_the_acting_policy(obj
         base["advantage"] = advantage
         expected = -np.minimum(ratio * advantage, np.clip(ratio, 0.7, 1.3) * advantage)
     else:
-        base = with_vtrace(batch)["base"]
+        base = {name: array for name, array in with_vtrace(batch)["base"].items() if name != "past"}
         others = {name: base[name] for name in ("reward", "discount", "truncated", "value_t")}
         expected = -log_pi * np.asarray(vtrace(log_rho=np.log(ratio), value=value, **others)[1])
     base["log_mu"] = log_pi - np.log(ratio)
-    metrics = learner.train({"observations": observations, "base": base}, 1e-3)
+    metrics = learner.train({"base": base}, 1e-3)
     assert metrics["loss_policy"] == pytest.approx(expected[mask].mean(), abs=1e-5)
 
 
@@ -182,14 +182,12 @@ def test_observations_that_would_spoil_the_running_moments_are_skipped(rows, bad
     learner = backend.make_learner(network, CONFIG)
     rng = np.random.default_rng(0)
     base = {"action": np.zeros((2, 4), np.int32), "returns": np.ones((2, 4), np.float32)}
-    batch = {
-        "observations": rng.normal(size=(8, 3)).astype(np.float32),
-        "base": base | {"mask": np.ones((2, 4), np.float32)},
-    }
+    base |= {"observations": rng.normal(size=(2, 4, 3)).astype(np.float32), "mask": np.ones((2, 4), np.float32)}
+    batch = {"base": base}
     learner.train(batch, 1e-3)
     before = learner.get_state()
     spoiled = copy.deepcopy(batch)
-    spoiled["observations"][rows, 1] = bad
+    spoiled["base"]["observations"].reshape(8, 3)[rows, 1] = bad
     spoiled["base"]["mask"][1, 1] = not masked
     metrics = learner.train(spoiled, 1e-3)
     assert metrics["skipped"] == 1.0
@@ -260,10 +258,10 @@ def test_a_state_that_does_not_fit_is_refused_as_a_whole():
 
 def test_the_logits_of_dqn_are_those_of_its_actions():
     """The most valuable action, and now and then a random one."""
-    q, _ = make_learner().predict("base", make_batch()["observations"])
+    q, _ = make_learner().predict("base", seen(make_batch()))
     options = {"final_exploration": 0.3}
     logits, value = make_learner(dataclasses.replace(CONFIG, objective="dqn", objective_args=options)).predict(
-        "base", make_batch()["observations"]
+        "base", seen(make_batch())
     )
     expected = np.full(q.shape, 0.1) + 0.7 * (q == q.max(1, keepdims=True))
     np.testing.assert_allclose(np.exp(logits), expected, atol=1e-6)
@@ -296,7 +294,7 @@ def test_global_settings_of_keras_change_nothing(optimizer, request):
     def trained():
         learner = make_learner(config, new=True)
         learner.train(batch, 0.01)
-        return learner.get_state(), learner.predict("base", batch["observations"])
+        return learner.get_state(), learner.predict("base", seen(batch))
 
     (expected, outputs) = trained()
     settings = request.getfixturevalue("user_settings")
@@ -310,7 +308,7 @@ def test_global_settings_of_keras_change_nothing(optimizer, request):
 def test_predictions_use_the_weights_that_are_held():
     """All that predictions read is held: weights, and the moments with which PopArt scales the value."""
     learner, batch = make_learner(Config(**A3C, normalize_returns=True)), make_batch()
-    observations = batch["observations"][:4]
+    observations = seen(batch)[:4]
 
     def predicted():
         return np.concatenate([np.asarray(x).ravel() for x in learner.predict("base", observations)])

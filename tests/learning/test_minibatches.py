@@ -7,30 +7,31 @@ import numpy as np
 from gunreal.experience.replay import Past
 from gunreal.learning.minibatches import minibatches, take
 
-LENGTHS = {"base": 4, "fit": 3}
-
 
 def make_batch(count):
     """Every row says which rollout it is of."""
-    rows = [np.repeat(np.arange(count), length) for length in LENGTHS.values()]
+    rows = np.arange(count)[:, None]
+    base, fit = (np.tile(rows, (1, length)) for length in (4, 3))
     return {
-        "observations": np.concatenate(rows)[:, None],
-        "base": {"mask": np.tile(np.arange(count)[:, None], (1, 4))},
-        "fit": {"mask": np.tile(np.arange(count)[:, None], (1, 3)), "target": np.arange(count)},
-        "past": {"base": Past(np.arange(count)[:, None], *(np.tile(np.arange(count)[:, None], (1, 4)),) * 2)},
+        "base": {"mask": base, "observations": base, "past": Past(rows, base, base)},
+        "acted": {"version": base},
+        "fit": {"mask": fit, "observations": fit, "target": rows[:, 0]},
     }
 
 
+def divided(count, epochs, parts, with_tasks):
+    return list(minibatches(make_batch(count), epochs, parts, np.random.default_rng(0), with_tasks))
+
+
 def test_a_part_has_the_rows_of_its_rollouts():
-    part = take(make_batch(5), LENGTHS, ["base", "fit"], np.array([3, 1]))
-    assert part["observations"][:, 0].tolist() == [3] * 4 + [1] * 4 + [3] * 3 + [1] * 3
-    assert part["base"]["mask"][:, 0].tolist() == [3, 1] and part["fit"]["target"].tolist() == [3, 1]
-    assert part["past"]["base"].state[:, 0].tolist() == [3, 1]
-    assert part["past"]["base"].last_action.shape == (2, 4)
+    part = take(make_batch(5), np.array([3, 1]))
+    assert part["base"]["observations"].tolist() == [[3] * 4, [1] * 4] == part["acted"]["version"].tolist()
+    assert part["fit"]["observations"].tolist() == [[3] * 3, [1] * 3] and part["fit"]["target"].tolist() == [3, 1]
+    assert part["base"]["past"].state.tolist() == [[3], [1]] and part["base"]["past"].last_action.shape == (2, 4)
 
 
 def test_every_rollout_once_an_epoch_in_a_new_order():
-    parts = list(minibatches(make_batch(7), LENGTHS, 3, 2, np.random.default_rng(0), [True] * 2))
+    parts = divided(7, 3, 2, [True] * 2)
     rollouts = [part["base"]["mask"][:, 0].tolist() for part in parts]
     assert [len(taken) for taken in rollouts] == [4, 3] * 3
     epochs = [one + two for one, two in zip(rollouts[::2], rollouts[1::2], strict=True)]
@@ -39,19 +40,14 @@ def test_every_rollout_once_an_epoch_in_a_new_order():
 
 
 def test_tasks_learn_in_the_first_epoch_only():
-    parts = list(minibatches(make_batch(4), LENGTHS, 2, 2, np.random.default_rng(0), [True] * 2))
-    assert ["fit" in part for part in parts] == [True, True, False, False]
-    assert [len(part["observations"]) for part in parts] == [14, 14, 8, 8]
-    for part in parts[2:]:
-        assert part["observations"][:, 0].tolist() == np.repeat(part["base"]["mask"][:, 0], 4).tolist()
+    parts = divided(4, 2, 2, [True] * 2)
+    assert [list(part) for part in parts] == [["base", "acted", "fit"]] * 2 + [["base", "acted"]] * 2
+    assert all((part["base"]["observations"] == part["base"]["mask"]).all() for part in parts)
 
 
 def test_no_more_parts_than_rollouts():
-    parts = list(minibatches(make_batch(2), LENGTHS, 1, 5, np.random.default_rng(0), [True] * 5))
-    assert [len(part["base"]["mask"]) for part in parts] == [1, 1]
+    assert [len(part["base"]["mask"]) for part in divided(2, 1, 5, [True] * 5)] == [1, 1]
 
 
 def test_tasks_may_leave_out_minibatches_of_the_first_epoch():
-    parts = list(minibatches(make_batch(4), LENGTHS, 2, 2, np.random.default_rng(0), [False, True]))
-    assert ["fit" in part for part in parts] == [False, True, False, False]
-    assert [len(part["observations"]) for part in parts] == [8, 14, 8, 8]
+    assert ["fit" in part for part in divided(4, 2, 2, [False, True])] == [False, True, False, False]

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 from keras import layers, ops
-from learners import CONFIG, Fit, assert_equal_states, make_batch, make_learner, make_past, shared  # noqa: F401
+from learners import CONFIG, Fit, assert_equal_states, make_batch, make_learner, make_past, seen, shared  # noqa: F401
 
 from gunreal.config.schema import ConfigError
 
@@ -50,7 +50,9 @@ class Compared(Fit):
 
 def batch_for(kind, count=3):
     batch = make_batch(count)
-    return {**batch, "past": {"base": make_past(count, 4), "fit": make_past(count, 3, 1)}} if kind == "lstm" else batch
+    if kind == "lstm":
+        batch["base"]["past"], batch["fit"]["past"] = make_past(count, 4), make_past(count, 3, 1)
+    return batch
 
 
 @pytest.mark.parametrize("kind", ["small", "lstm"])
@@ -174,7 +176,7 @@ def test_averages_move_towards_the_weights_and_pass_no_gradient_on(kind):
         np.testing.assert_allclose(array, old + 0.25 * (new - old), atol=1e-6, err_msg=name)
         moved += not np.array_equal(old, new)
     assert moved > 2
-    learner.predict("base", batch["observations"][:2], make_past(2, 1) if kind == "lstm" else None)
+    learner.predict("base", seen(batch)[:2], make_past(2, 1) if kind == "lstm" else None)
     assert_equal_states(learner.get_state(), after)
     assert learner.gradient(batch).metrics["fit_x"] > 1e-5
 

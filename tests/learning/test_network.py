@@ -89,16 +89,17 @@ def make_batch(network, count, seed=0):
     mask[0, -1] = 0
     returns = rng.normal(size=steps).astype(np.float32)
     action = rng.integers(0, network.spec.num_actions, steps).astype(np.int32)
-    batch = {
-        "observations": observations(network.spec, count * sum(network.lengths.values()), seed),
-        "base": {"action": action, "returns": returns, "mask": mask},
-    }
+    batch = {"base": {"action": action, "returns": returns, "mask": mask}}
     for task in network.tasks:
         if task.name == "fit":
             target = rng.normal(size=(count, 3, 2)).astype(np.float32)
             batch["fit"] = {"target": target, "mask": np.ones((count, 3), np.float32)}
         else:
             batch["again"] = {"returns": -returns, "mask": mask}
+    rows = observations(network.spec, count * sum(network.lengths.values()), seed)
+    for name, length in network.lengths.items():
+        part, rows = np.split(rows, [count * length])
+        batch[name]["observations"] = part.reshape(count, length, *part.shape[1:])
     return batch
 
 
@@ -201,7 +202,7 @@ def test_the_passes_of_an_update_are_those_of_each_task_alone(data_format, side_
     network = build(tasks=TASKS, data_format=data_format, side_by_side=side_by_side)
     batch = make_batch(network, count=3)
     total, metrics = loss(network, batch)
-    base, fit, again = np.split(batch["observations"], np.cumsum([3 * n for n in network.lengths.values()])[:-1])
+    base, fit, again = (np.concatenate(batch[name]["observations"]) for name in network.lengths)
     assert [len(x) for x in (base, fit, again)] == [12, 9, 12]
 
     def sequences(x, length):
@@ -240,7 +241,7 @@ def test_each_part_is_unrolled_with_its_own_past():
     hidden = np.random.default_rng(0).normal(size=(2, 3, 4, 16)).astype(np.float32)
     features = {name: Features(x, x) for name, x in zip(network.lengths, hidden, strict=True)}
     pasts = {name: make_past(3, 4, seed) for seed, name in enumerate(network.lengths)}
-    unrolled = network._unrolled(features, pasts, 3)
+    unrolled = network._unrolled(features, pasts)
     for name, past in pasts.items():
         alone, _ = network.torso.unroll(features[name].hidden, past)
         np.testing.assert_allclose(numpy(unrolled[name].hidden), numpy(alone), atol=1e-5)
@@ -252,8 +253,8 @@ def test_a_task_sees_the_recurrence_as_the_actor_critic_does():
     _, value, _ = network.predict("base", x, past)
     np.testing.assert_allclose(numpy(network.predict("again", x, past)[0]), numpy(value), atol=1e-6)
     batch = make_batch(network, count=3)
-    batch["observations"][12:], batch["again"] = batch["observations"][:12], batch["base"]
-    batch["past"] = dict.fromkeys(network.lengths, make_past(3, 4))
+    batch["base"]["past"] = make_past(3, 4)
+    batch["again"] = batch["base"]
     _, metrics = loss(network, batch)
     assert metrics["loss_again"] == pytest.approx(metrics["loss_value"], rel=1e-5)
 

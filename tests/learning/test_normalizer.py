@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from learners import CONFIG, SPEC, make_batch, make_learner, shared  # noqa: F401
+from learners import CONFIG, SPEC, make_batch, make_learner, seen, shared  # noqa: F401
 
 from gunreal.learning.normalizer import Moments, Statistics, merge, moments
 from gunreal.learning.registry import named
@@ -71,15 +71,15 @@ def test_the_network_sees_every_frame_of_a_stack_with_the_moments_of_what_was_tr
     learner = make_learner(dataclasses.replace(CONFIG, normalize_observations=kind))
     batch = make_batch()
     learner.train(batch, 1e-3)
-    newest = batch["observations"][:12, -1:] / np.float32(255)
+    newest = seen(batch)[:12, -1:] / np.float32(255)
     kept = newest[batch["base"]["mask"].ravel() > 0]
     mean, deviation = kept.mean(axis, keepdims=True), np.maximum(kept.std(axis, keepdims=True), 0.05)
     torso = learner.network.torso
-    seen = numpy(torso._input(batch["observations"]))
-    if seen.shape[1:] != SPEC.observation:
-        seen = seen.transpose(0, 3, 1, 2)
-    expected = np.clip((batch["observations"] / np.float32(255) - mean) / deviation, -5, 5)
-    np.testing.assert_allclose(seen, expected, atol=1e-3)
+    found = numpy(torso._input(seen(batch)))
+    if found.shape[1:] != SPEC.observation:
+        found = found.transpose(0, 3, 1, 2)
+    expected = np.clip((seen(batch) / np.float32(255) - mean) / deviation, -5, 5)
+    np.testing.assert_allclose(found, expected, atol=1e-3)
 
 
 def test_every_channel_of_stacked_frames_has_the_moments_of_the_newest_frame():
@@ -93,8 +93,8 @@ def test_every_channel_of_stacked_frames_has_the_moments_of_the_newest_frame():
     absorb(torso.statistics, torso.moments(observations, np.ones(8, np.float32)))
     newest = frames[:, -1] / 255
     mean, deviation = (x[:, None, None] for x in (newest.mean((0, 2, 3)), newest.std((0, 2, 3))))
-    seen = numpy(torso._input(observations)).reshape(frames.shape)
-    np.testing.assert_allclose(seen, np.clip((frames / 255 - mean) / deviation, -5, 5), atol=1e-3)
+    found = numpy(torso._input(observations)).reshape(frames.shape)
+    np.testing.assert_allclose(found, np.clip((frames / 255 - mean) / deviation, -5, 5), atol=1e-3)
 
 
 @pytest.mark.parametrize(("mean", "least", "most"), [(0.0, 0, 5), (1.0, -5, 0)])
@@ -104,8 +104,8 @@ def test_normalized_observations_are_clipped_at_five_deviations(mean, least, mos
     torso = learner.network.torso
     for variable, value in zip(torso.statistics.variables, (mean, 0.0, 9.0), strict=True):
         variable.assign(np.full(variable.shape, value, np.float32))
-    seen = numpy(torso._input(make_batch()["observations"]))
-    assert (seen.min(), seen.max()) == (least, most)
+    found = numpy(torso._input(seen(make_batch())))
+    assert (found.min(), found.max()) == (least, most)
 
 
 def test_padded_rows_are_in_no_moments():
@@ -121,11 +121,11 @@ def test_a_new_scale_of_returns_leaves_the_values_as_they_are():
     batch = make_batch()
     learner.train(batch, 0.0), other.train(batch, 0.0)
     batch["base"]["returns"] = batch["base"]["returns"] * 50 + 300
-    logits, value = learner.predict("base", batch["observations"])
+    logits, value = learner.predict("base", seen(batch))
     learner.train(batch, 0.0)
     state = learner.get_state()
     assert state["statistics/return/mean"] > 100 and state["statistics/return/variance"] > 1000
-    np.testing.assert_allclose(learner.predict("base", batch["observations"])[1], value, atol=1e-2)
+    np.testing.assert_allclose(learner.predict("base", seen(batch))[1], value, atol=1e-2)
     before = other.get_state()
     assert not np.allclose(state["weights/value/bias"], before["weights/value/bias"])
 
@@ -135,7 +135,7 @@ def test_the_first_returns_give_the_first_values():
     learner, batch = make_learner(), make_batch()
     batch["base"]["returns"] = batch["base"]["returns"] + 300
     learner.train(batch, 0.0)
-    _, value = learner.predict("base", batch["observations"])
+    _, value = learner.predict("base", seen(batch))
     deviation = np.sqrt(learner.get_state()["statistics/return/variance"])
     np.testing.assert_allclose(value, learner.get_state()["statistics/return/mean"], atol=4 * deviation)
     assert learner.train(batch, 0.0)["loss_value"] < 10

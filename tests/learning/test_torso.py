@@ -142,8 +142,7 @@ def test_training_sees_what_acting_saw(tmp_path, monkeypatch):
 
     def compare(self, batch):
         network, base = self._learner.network, batch["base"]
-        features = network._features(batch["observations"], len(base["mask"]), network.lengths)
-        hidden = network._unrolled(features, batch["past"], len(base["mask"]))["base"].hidden
+        hidden = network._features(batch)["base"].hidden
         log_pi = losses.log_probability(network.policy_value(hidden)["logits"], base["action"]).numpy()
         ratios.append((log_pi - base["log_mu"]) * base["mask"])
         batch.release()

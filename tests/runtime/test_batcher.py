@@ -63,11 +63,9 @@ def spy(batcher):
 
 def check_batch(bench, batch, rows, histories):
     spec, tasks = bench.spec, bench.tasks
-    lengths = [spec.t_max, *(task.length(spec.t_max) for task in tasks)]
-    observations = np.split(batch["observations"], np.cumsum([len(rows) * n for n in lengths])[:-1])
-    assert batch["observations"].dtype == np.float32 and list(batch) == [
-        "base", "acted", *(task.name for task in tasks), "observations"
-    ]  # fmt: skip
+    lengths = [task.length(spec.t_max) for task in tasks]
+    assert batch["base"]["observations"].dtype == np.float32
+    assert list(batch) == ["base", "acted", *(task.name for task in tasks)]
     present = {task.name: 0 for task in tasks}
     for b, (member, agent, first) in enumerate(rows):
         history = histories[member][agent]
@@ -78,9 +76,9 @@ def check_batch(bench, batch, rows, histories):
         np.testing.assert_allclose(batch["base"]["returns"][b][used], np.array(returns)[used], rtol=1e-4, atol=1e-5)
         np.testing.assert_array_equal(batch["base"]["action"][b], [history.action[k] for k in steps])
         np.testing.assert_array_equal(
-            observations[0].reshape(len(rows), spec.t_max, -1)[b], [history.observation(k, spec.stack) for k in steps]
+            batch["base"]["observations"][b], [history.observation(k, spec.stack) for k in steps]
         )
-        for task, length, seen in zip(tasks, lengths[1:], observations[1:], strict=True):
+        for task, length in zip(tasks, lengths, strict=True):
             part = batch[task.name]
             if not part["mask"][b].any():
                 continue  # nothing was sampled: whatever is lent stays masked
@@ -89,7 +87,7 @@ def check_batch(bench, batch, rows, histories):
             assert 1 <= count <= length and start + count <= first + spec.t_max
             picked = [start + min(row, count - 1) for row in range(length)]
             wanted = [history.observation(k, spec.stack) for k in picked]
-            np.testing.assert_array_equal(seen.reshape(len(rows), length, -1)[b], wanted)
+            np.testing.assert_array_equal(part["observations"][b], wanted)
             masked = [float(row < count and not history.is_final(start + row)) for row in range(length)]
             assert part["mask"][b].tolist() == masked
             assert not any(history.truncated[start + row] for row in range(count - 1))

@@ -26,11 +26,11 @@ def test_trainer_reports_each_update():
             version = 0
 
             def train(self, batch, learning_rate, entropy, progress):
-                assert sorted(batch["base"]) == ["action", "mask", "returns"]
+                assert sorted(batch["base"]) == ["action", "mask", "observations", "returns"]
                 rates.append((learning_rate, entropy, progress))
                 return {"loss_total": 2.0, "skipped": float(len(rates) == 2), "version": 9}
 
-        trainer = Trainer(Learner(), bench.config, metrics, {"base": bench.config.t_max})
+        trainer = Trainer(Learner(), bench.config, metrics)
         bench.start()
         bench.step(5, train=False)
         metrics.acted(25)
@@ -62,7 +62,7 @@ def trained(bench, learner, **options):
     metrics = RunMetrics()
     bench.start().step(5, train=False)
     config = dataclasses.replace(bench.config, runner="parallel")  # a serial run holds no weights
-    Trainer(learner, config, metrics, {"base": config.t_max}, **options).work(bench.batcher.next(0))
+    Trainer(learner, config, metrics, **options).work(bench.batcher.next(0))
     return metrics.snapshot({}, {})
 
 
@@ -100,13 +100,16 @@ def test_agents_go_on_in_the_last_epochs_with_the_weights_from_before_them(optio
         assert learner.acting_version == released.count(0)
 
 
+def rows_of(batch):
+    return np.concatenate(batch["base"]["observations"])
+
+
 def test_a_phase_follows_every_second_batch():
     """It learns from both, in three passes of two minibatches, which have what was predicted before it."""
     fields = {"objective": "objectives:Phased", "objective_args": {"epochs": 1, "minibatches": 2}, "tasks": ("vr",)}
     with Bench("~", **(PPO | fields)) as bench:
         learner, metrics = FakeLearner(), RunMetrics()
-        lengths = {"base": 4, "vr": 4}
-        trainer = Trainer(learner, bench.config, metrics, lengths)
+        trainer = Trainer(learner, bench.config, metrics)
         bench.start()
         for _ in range(4):
             while (batch := bench.batcher.next(0)) is None:
@@ -117,9 +120,9 @@ def test_a_phase_follows_every_second_batch():
     assert phases == ([False] * 4 + [True] * 12) * 2
     assert not any("vr" in batch for batch, phase in zip(learner.trained, phases, strict=True) if phase)
     for batch in learner.trained[4:16]:
-        np.testing.assert_array_equal(batch["old"]["value"].ravel(), value(batch["observations"]))
+        np.testing.assert_array_equal(batch["old"]["value"].ravel(), value(rows_of(batch)))
     once, seen = (
-        Counter(row.tobytes() for batch in learner.trained[part] for row in batch["observations"][:8])
+        Counter(row.tobytes() for batch in learner.trained[part] for row in rows_of(batch))
         for part in (slice(4), slice(4, 16))
     )
     assert seen == {row: 3 * count for row, count in once.items()}
@@ -138,7 +141,9 @@ def test_ppo_takes_advantages_and_learns_from_a_batch_several_times():
     with Bench("--T", **PPO) as bench:
         learner = FakeLearner()
         line, seen = trained(bench, learner), [batch["base"] for batch in learner.trained]
-        assert [sorted(base) for base in seen] == [["action", "advantage", "log_mu", "mask", "returns"]] * 6
+        assert [set(base) for base in seen] == [
+            {"action", "advantage", "log_mu", "mask", "observations", "returns"}
+        ] * 6
         assert (line["updates"], line["trained"], line["batch_train"]) == (6, 16, 8)
         epoch = np.concatenate([base["advantage"][base["mask"] > 0] for base in seen[:2]])
         assert epoch.mean() == pytest.approx(0, abs=1e-5) and epoch.std() == pytest.approx(1, abs=1e-3)
@@ -150,11 +155,11 @@ def test_the_advantage_of_a_single_step_is_kept():
 
 def test_every_batch_and_every_seed_has_an_order_of_minibatches_of_its_own():
     rollouts = np.arange(8, dtype=np.float32)[:, None]
-    batch = {"base": {"mask": np.ones((8, 1), np.float32), "advantage": rollouts}, "observations": rollouts}
+    batch = {"base": {"mask": np.ones((8, 1), np.float32), "observations": rollouts}}
 
     def order(seed, version):
         config = resolved(Config(seed=seed, objective="ppo", objective_args={"epochs": 1, "minibatches": 4}))
-        return [x for part in updates(batch, config, {"base": 1}, version) for x in part["observations"][:, 0].tolist()]
+        return [x for part in updates(batch, config, version) for x in part["base"]["observations"][:, 0].tolist()]
 
     assert order(1, 0) == order(1, 0) and sorted(order(1, 0)) == list(range(8))
     assert order(1, 0) != order(1, 4) and order(1, 0) != order(2, 0)
@@ -174,7 +179,7 @@ def test_tasks_take_part_in_a_share_of_the_updates(flags, expected):
     with Bench("~", ["vr"], agents=2, min_batch=8, task_share=0.5, **flags) as bench:
         compiled, learner = [], FakeLearner()
         learner.warm_up = lambda batch: compiled.append(("vr" in batch, sorted(batch["base"])))
-        trainer = Trainer(learner, bench.config, RunMetrics(), {"base": 4, "vr": bench.tasks[0].length(4)})
+        trainer = Trainer(learner, bench.config, RunMetrics())
         bench.start()
         for batch in bench.step(30)[:4]:
             trainer.warm_up(batch)
@@ -190,7 +195,7 @@ def test_minibatches_of_both_sizes_are_compiled_before_training():
         learner = SimpleNamespace(warm_up=lambda batch: compiled.append(len(batch["base"]["mask"])), version=0)
         bench.start()
         (batch, *_) = bench.step(30)
-        Trainer(learner, bench.config, RunMetrics(), {"base": 4}).warm_up(batch)
+        Trainer(learner, bench.config, RunMetrics()).warm_up(batch)
         assert sorted(compiled) == [1, 2]
 
 
@@ -211,7 +216,7 @@ def test_concurrent_updates_are_limited():
         two.wait()
         computing.pop()
 
-    trainer = Trainer(Watched(together), resolved(Config(objective="a3c")), RunMetrics(), {"base": 5}, at_once=2)
+    trainer = Trainer(Watched(together), resolved(Config(objective="a3c")), RunMetrics(), at_once=2)
     batch = {"base": {"mask": np.ones((1, 5), np.float32)}, "acted": {"version": np.zeros((1, 5), int)}}
     batches = [Batch({**batch, "base": dict(batch["base"])}, {}) for _ in range(6)]
     threads = [threading.Thread(target=trainer.work, args=(each,)) for each in batches]

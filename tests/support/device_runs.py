@@ -46,8 +46,8 @@ class KnownLearner:
         return (logits, value, past.state + 1) if self._spec.state else (logits, value)
 
     def functional_recall(self, weights, batch):
-        shape = batch["base"]["mask"].shape
-        logits, value, *_ = self.functional_predict(weights, batch["observations"], None)
+        shape, seen = batch["base"]["mask"].shape, batch["base"]["observations"]
+        logits, value, *_ = self.functional_predict(weights, seen.reshape(-1, *seen.shape[2:]), None)
         return {"logits": logits.reshape(*shape, 3), "value": value.reshape(shape)}
 
     def functional_update(self, arrays, batch, rates, version):

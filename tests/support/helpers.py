@@ -38,7 +38,7 @@ class FakeLearner:
         return (task_bootstrap(observations),)
 
     def recall(self, batch):
-        shape, observations = batch["base"]["mask"].shape, batch["observations"]
+        shape, observations = batch["base"]["mask"].shape, np.concatenate(batch["base"]["observations"])
         return {"logits": logits(observations).reshape(*shape, 3), "value": value(observations).reshape(shape)}
 
     def hold(self):

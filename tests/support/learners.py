@@ -111,15 +111,25 @@ def make_batch(count=3, seed=0):
     rng = np.random.default_rng(seed)
     mask = np.ones((count, 4), np.float32)
     mask[0, 2:] = 0
+    seen = rng.integers(0, 256, (count * 7, *SPEC.observation), dtype=np.uint8)
     return {
-        "observations": rng.integers(0, 256, (count * 7, *SPEC.observation), dtype=np.uint8),
         "base": {
+            "observations": seen[: count * 4].reshape(count, 4, *SPEC.observation),
             "action": rng.integers(0, 3, (count, 4)).astype(np.int32),
             "returns": rng.normal(size=(count, 4)).astype(np.float32),
             "mask": mask,
         },
-        "fit": {"target": rng.normal(size=(count, 3, 2)).astype(np.float32), "mask": np.ones((count, 3), np.float32)},
+        "fit": {
+            "observations": seen[count * 4 :].reshape(count, 3, *SPEC.observation),
+            "target": rng.normal(size=(count, 3, 2)).astype(np.float32),
+            "mask": np.ones((count, 3), np.float32),
+        },
     }
+
+
+def seen(batch):
+    """All observations `[count * 7, *SPEC.observation]`, those of the rollouts (`[count * 4]`) first."""
+    return np.concatenate([rows for name in ("base", "fit") for rows in batch[name]["observations"]])
 
 
 def with_vtrace(batch):
@@ -130,7 +140,7 @@ def with_vtrace(batch):
     names = ("log_mu", "reward", "value_t", "discount", "truncated")
     base |= {name: rng.normal(size=shape).astype(np.float32) for name in names}
     base["truncated"][...], base["discount"][...] = 0, 0.9
-    return {**batch, "base": base, "past": {"base": make_past(*shape)}}
+    return {**batch, "base": {**base, "past": make_past(*shape)}}
 
 
 def gradients(state):

@@ -37,7 +37,7 @@ class Liking(AuxiliaryTask):
     reward: float = 2.0
 
     def targets(self, replay, sequences, bootstraps):
-        return {}
+        return {"liked": replay.get("frame", sequences.first, replay.spec.t_max)[..., 1]}
 
     def head(self, spec):
         from keras import layers
@@ -52,4 +52,5 @@ class Liking(AuxiliaryTask):
 
         from gunreal.tasks import masked_mean
 
-        return masked_mean(ops.square(outputs[..., 0]), batch["mask"])
+        loss = masked_mean(ops.square(outputs[..., 0]), batch["mask"])
+        return loss, {"share": masked_mean(batch["liked"], batch["mask"])}

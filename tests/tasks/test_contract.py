@@ -92,7 +92,10 @@ def test_options_reach_the_task_and_its_refusal_passes_through():
         (broken_tasks.CountsMasked, "the new state/vr/sum depends on rows whose mask is 0: leave them out"),
         (broken_tasks.SpoilsState, "the new state/vr/sum is not finite when every mask is 0: leave it as it is"),
         (broken_tasks.OtherState, r"loss\(\) returns the state 'sums', which state\(\) does not have; it has sum$"),
-        (broken_tasks.BonusesOfFeatures, r"bonus\(\) returns shape \(.*, \d+\); return one number for each observation"),
+        (
+            broken_tasks.BonusesOfFeatures,
+            r"bonus\(\) returns shape \(.*, \d+\); return one number for each observation",
+        ),
         (broken_tasks.BonusesOfTheBatch, "bonus\\(\\) of an observation depends on the others in the batch"),
         (broken_tasks.Detached, "no gradient of loss\\(\\) reaches the torso"),
     ],

@@ -118,7 +118,8 @@ def test_frames_are_told_apart_after_some_updates():
     observations, batch = batch_of(task, segment, 4)
     nothing = np.zeros((4, 6), np.float32)
     base = {"action": nothing.astype(np.int32), "returns": nothing, "mask": nothing}
-    batch = {"observations": np.concatenate([observations, observations]), "base": base, "cpc": batch}
+    rows = {"observations": observations.reshape(4, 6, *FRAMES.observation)}
+    batch = {"base": base | rows, "cpc": batch | rows}
     learner = make_learner(Network(FRAMES, [task], named("small", hidden=32)), gunreal.Config(**A3C, entropy=0.0))
     losses = [learner.train(batch, 3e-3)["loss_cpc"] for _ in range(60)]
     assert losses[0] > 2.5  # of ln 20 or so

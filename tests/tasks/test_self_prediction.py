@@ -88,7 +88,8 @@ def test_features_become_predictable_and_do_not_collapse():
     base = {"action": nothing.astype(np.int32), "returns": nothing, "mask": nothing}
     network = Network(FRAMES, [task], named("small", hidden=32))
     learner = make_learner(network, gunreal.Config(**A3C, entropy=0.0))
-    whole = {"observations": np.concatenate([observations, observations]), "base": base, "spr": batch}
+    rows = {"observations": observations.reshape(4, 6, *FRAMES.observation)}
+    whole = {"base": base | rows, "spr": batch | rows}
     before = spread(network, observations)
     losses = [learner.train(whole, 3e-3)["loss_spr"] for _ in range(150)]
     assert losses[0] > 0.8 and losses[-1] < 0.2

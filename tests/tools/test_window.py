@@ -20,6 +20,6 @@ def test_bytes_per_step_against_the_arrays(tasks):
             found["written"] == frame + 4 + 4 + 1 + 1 + 4 + 4 + 4
         )  # action, reward, flags, age, log mu, value, version
         assert found["gathered_predict"] == stack * frame * (6 / 5 if tasks else 1)
-        arrays = [batch["observations"], *batch["base"].values(), *(batch["vr"].values() if tasks else ())]
+        arrays = [*batch["base"].values(), *(batch["vr"].values() if tasks else ())]
         assert found["gathered_train"] == sum(array.nbytes for array in arrays) / 8
         assert found["to_device"] == found["gathered_predict"] + found["gathered_train"]

@@ -165,7 +165,7 @@ def parts_alone(system: System, whole: dict[str, Any], batch: dict[str, Any], se
       of the whole system. "cpu_share" is what "share" would be if no core were ever idle.
     """
     config, learner = system.config, system.learner
-    predict = partial(prediction, learner, system.spec, batch["observations"])
+    predict = partial(prediction, learner, system.spec, batch["base"]["observations"])
     size = max(1, round(whole["predictions"]["base"]["mean"]))
     sizes = sorted({*(2**i for i in range(config.max_batch.bit_length())), config.max_batch})
     alone = {
@@ -185,7 +185,7 @@ def parts_alone(system: System, whole: dict[str, Any], batch: dict[str, Any], se
 def train(system: System, batch: dict[str, Any]) -> None:
     """Does all updates that a training batch is used for, with a learning rate of 0."""
     learner = system.learner
-    for part in updates(batch, system.config, learner.network.lengths, learner.version):
+    for part in updates(batch, system.config, learner.version):
         learner.train(part, 0.0)
 
 
@@ -206,7 +206,7 @@ def limit(env: Rate, predict: Rate, train: Rate, cores: int | None) -> float:
 
 def prediction(learner: Learner, spec: Spec, observations: np.ndarray, size: int) -> Callable[[], Any]:
     """Returns a function that predicts for `size` observations, which are repeated as needed."""
-    rows = np.resize(observations, (size, *observations.shape[1:]))
+    rows = np.resize(observations, (size, *spec.observation))
     return partial(learner.predict, "base", rows, blank_past(spec, size))
 
 

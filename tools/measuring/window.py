@@ -220,7 +220,8 @@ def bytes_per_step(
     written = sum(int(np.prod(shape[2:])) * dtype.itemsize for shape, dtype in rings)
     handed = sum(gathered.values())
     if as_floats:
-        frames = predicted + len(batch["observations"]) / batch["base"]["mask"].size
+        rows = sum(part["mask"].size for part in batch.values() if "observations" in part)
+        frames = predicted + rows / batch["base"]["mask"].size
         handed += frames * observation * (4 / np.dtype(spec.dtype).itemsize - 1)
     return {"written": float(written), **gathered, "to_device": handed}
 
