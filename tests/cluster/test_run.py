@@ -66,12 +66,12 @@ def test_two_nodes_train_one_network(run):
 
     def of_both() -> list[dict]:  # on a busy machine, there are seconds without an update
         lines = [line for line in run.lines() if (line["contributions"] or 0) > 1.2 and line["agents"] == 4]
-        return [line for line in lines if (line.get("node1_pps") or 0) > 0]
+        return [line for line in lines if (line.get("node1_pps") or 0) > 0 and line["episodes"]]
 
     wait_until(of_both, what="only one node contributes")
     line = of_both()[-1]
     assert (line["nodes"], line["refused"]) == (2, 0)
-    assert line["step"] > 0 and line["episodes"] > 0 and line["traffic_mb"] > 0 and line["grad_norm"] > 0
+    assert line["step"] > 0 and line["traffic_mb"] > 0 and line["grad_norm"] > 0
     assert line["policy_lag"] is not None and line["round_ms"] > line["overhead_ms"]
 
 
