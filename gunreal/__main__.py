@@ -34,6 +34,8 @@ COMMANDS = {
     "check": "Check a task, a network or an objective of your own",
     "plot": "Draw the learning curves of runs",
     "runs": "List runs and their scores",
+    "push": "Upload a run to the Hugging Face Hub",
+    "pull": "Download a run from the Hugging Face Hub",
     **LISTS,
 }
 
@@ -91,6 +93,10 @@ def _run(command: str, argv: list[str]) -> int:
         from gunreal import listing
 
         return listing.main(command, argv)
+    if command in ("push", "pull"):
+        from gunreal import hub
+
+        return hub.main(command, argv)
     module: Any = importlib.import_module(f"gunreal.{'train' if command == 'resume' else command}")
     if module.__name__ == "gunreal.train":
         module.command(argv if command == "train" else _resumed(argv))

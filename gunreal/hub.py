@@ -1,4 +1,4 @@
-"""Runs on the Hugging Face Hub: `gunreal.push_to_hub` and `gunreal.load_from_hub`.
+"""Runs on the Hugging Face Hub: `gunreal.push_to_hub`, `gunreal.load_from_hub`, `gunreal push` and `gunreal pull`.
 
 An upload contains numbers, text and a picture only: no pickles, no code, no replay, and no path of this machine.
 """
@@ -10,20 +10,26 @@ import dataclasses
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from gunreal.acting.episodes import Episode, play, summarize
 from gunreal.config import folders
+from gunreal.config.arguments import Arguments
+from gunreal.config.checks import check
 from gunreal.config.files import save
 from gunreal.config.packages import package
 from gunreal.config.schema import Config, ConfigError
 from gunreal.config.values import one_line
+from gunreal.config.warning import warn
+from gunreal.envs.step import AgentFailure
 from gunreal.records import card, checkpoint, curves, interface, metrics
 from gunreal.run import Run, load
 
 _CURVE, _SCORES = "curve.png", "scores.json"
+_PUSH = "Uploads a run with a model card to the Hugging Face Hub. Log in once with hf auth login."
+_PULL = "Downloads a run from the Hugging Face Hub to the folder of runs, where all commands find it."
 _FILES = [folders.CONFIG, interface.FILE, metrics.FILE, "checkpoints/*.npz", _CURVE, _SCORES, "README.md"]
 
 
@@ -48,12 +54,15 @@ def push_to_hub(
       The address of the repository.
 
     Raises:
-      ConfigError: a package is missing, the Hub cannot be reached or refuses the upload, or as `Run.actor_critic`.
+      ConfigError: a package or the token is missing, the Hub cannot be reached or refuses the upload, or as
+        `Run.actor_critic`.
       FileNotFoundError: there is no intact checkpoint.
       ValueError: there are no episodes to play.
     """
-    hub = _hub()
+    hub = _hub(repo_id)
     curves.check_matplotlib()
+    if not (token := token or hub.get_token()):
+        raise ConfigError("the Hub needs an access token; log in with hf auth login, or set HF_TOKEN")
     # A run that cannot be loaded, or options that do not fit, need no repository. Nothing is played yet.
     played = play(run.actor_critic, run.config, run.spec, episodes, **options)
     api = hub.HfApi(token=token)
@@ -85,21 +94,25 @@ def load_from_hub(repo_id: str, *, revision: str | None = None, token: str | Non
       trust: whether a run may name modules. Look at its `config.toml` first.
 
     Returns:
-      The run, as `gunreal.load` returns it. To resume a parallel run, copy its folder first. Serial and device runs are
-      uploaded without their agents and cannot be resumed. Start a new run from one of them with `--init`.
+      The run, as `gunreal.load` returns it, in the Hub's cache. `gunreal pull` downloads it as a run of its own, which
+      can be resumed if it is a parallel run. Serial and device runs are uploaded without their agents and cannot be
+      resumed. Start a new run from one of them with `--init`.
 
     Raises:
       ConfigError: the package is missing, the Hub cannot be reached, there is no such run, or it names modules and is
         not trusted.
     """
-    hub = _hub()
+    hub = _hub(repo_id)
     with _refusals(hub):
         folder = Path(hub.snapshot_download(repo_id, revision=revision, token=token, allow_patterns=_FILES))
+    if not (folder / folders.CONFIG).is_file():
+        raise ConfigError(f"{repo_id} is no run of gunreal, because it has no {folders.CONFIG}; check the name")
     config = folders.saved_config(folder)
     named = [name for name in (config.env, config.network, *config.tasks) if ":" in name]
     if named and not trust:
         raise ConfigError(
-            f"{repo_id} uses {', '.join(named)}, which runs code of these modules; if you know them, pass trust=True"
+            f"{repo_id} uses {', '.join(named)}, which runs code of these modules; if you know them, pass trust=True, "
+            "or --trust to gunreal pull"
         )
     return load(folder)
 
@@ -126,11 +139,114 @@ def write(run: Run, folder: Path, repo_id: str, played: Iterator[Episode]) -> No
     (folder / "README.md").write_text(text)
 
 
-def _hub() -> Any:
+def main(command: str, argv: Sequence[str]) -> int:
+    """Runs a command. Returns its exit code: 0 for success, 1 if the environment fails.
+
+    Args:
+      command: "push" or "pull".
+      argv: the command line, starting with the command as it was called.
+
+    Raises:
+      ConfigError: invalid input.
+      SystemExit: the help has been printed.
+    """
+    try:
+        print(_push(argv) if command == "push" else _pull(argv))
+    except FileNotFoundError as error:  # of a checkpoint
+        raise ConfigError(str(error)) from error
+    except AgentFailure as error:
+        warn(str(error))
+        return 1
+    return 0
+
+
+def push_arguments(program: str) -> Arguments:
+    """The command line of `gunreal push`."""
+    parser = Arguments(program, _PUSH)
+    add = parser.add_argument
+    add("run", metavar="RUN", help="a run's folder, or its name")
+    add("repo_id", metavar="USER/NAME", help="repository, which is created if it does not exist")
+    add("--checkpoint", default="newest", help="newest, best, a step, or a path (default: newest)")
+    add("--episodes", type=int, default=30, help="number of episodes to play for the card's scores (default: 30)")
+    add(
+        "--policy",
+        default="sample",
+        choices=("sample", "argmax"),
+        help="choice of actions in these episodes, as in gunreal evaluate (default: sample)",
+    )
+    add("--private", action="store_true", help="make a new repository private")
+    add("--out", type=Path, metavar="FOLDER", help="write the files to this new folder, and upload nothing")
+    add("--logdir", default=Config.logdir, help=f"folder of runs (default: {Config.logdir})")
+    return parser
+
+
+def pull_arguments(program: str) -> Arguments:
+    """The command line of `gunreal pull`."""
+    parser = Arguments(program, _PULL)
+    add = parser.add_argument
+    add("repo_id", metavar="USER/NAME", help="repository")
+    add("--name", default="", help="name of the run (default: that of the repository)")
+    add("--revision", help="branch, tag or commit (default: the newest)")
+    add("--trust", action="store_true", help="accept a run that names modules, whose code it would run")
+    add("--logdir", default=Config.logdir, help=f"folder of runs (default: {Config.logdir})")
+    return parser
+
+
+def _push(argv: Sequence[str]) -> str:
+    """Returns the address of the repository, or the folder that was written."""
+    given = push_arguments(argv[0]).parse_args(argv[1:])
+    if given.episodes < 1:
+        raise ConfigError(f"--episodes is {given.episodes}, but must be at least 1")
+    run = load(folders.find(given.run, given.logdir), given.checkpoint)
+    options: dict[str, Any] = {"episodes": given.episodes, "sample": given.policy == "sample"}
+    if not given.out:
+        return push_to_hub(run, given.repo_id, private=given.private, **options)
+    _hub(given.repo_id)
+    curves.check_matplotlib()
+    played = play(run.actor_critic, run.config, run.spec, **options)
+    try:
+        given.out.mkdir(parents=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make the folder {given.out}: {error.strerror}; choose another --out") from error
+    write(run, given.out, given.repo_id, played)
+    return str(given.out)
+
+
+def _pull(argv: Sequence[str]) -> str:
+    """Returns the folder of the run."""
+    given = pull_arguments(argv[0]).parse_args(argv[1:])
+    _hub(given.repo_id)
+    name = given.name or given.repo_id.split("/")[-1]
+    check(Config(name=name, logdir=given.logdir))
+    path = folders.expanded(given.logdir) / name
+    if path.exists():
+        raise ConfigError(f"{path} exists already; choose another --name")
+    source = load_from_hub(given.repo_id, revision=given.revision, trust=given.trust).path
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".pull-", dir=path.parent) as folder:
+            copy = Path(folder, name)
+            for file in (file for pattern in _FILES for file in source.glob(pattern)):
+                target = copy / file.relative_to(source)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, target)  # what a link in the cache points to
+            copy.rename(path)
+    except OSError as error:
+        raise folders.unwritable(path.parent, error) from error
+    return str(path)
+
+
+def _hub(repo_id: str) -> Any:
+    """The package. Raises ConfigError if it is not installed, or if the name of the repository is none."""
     package("huggingface_hub", 'the Hub needs the package huggingface_hub; run pip install "gunreal[hub]"')
     import huggingface_hub.errors
 
-    return huggingface_hub
+    hub: Any = huggingface_hub
+    with _refusals(hub):
+        hub.utils.validate_repo_id(repo_id)
+    if "/" not in repo_id:
+        raise ConfigError(f"{repo_id!r} lacks the user of the repository; write USER/{repo_id}")
+    return hub
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 
 import gunreal
-from gunreal import evaluate, export, plot, runs, sweep
+from gunreal import evaluate, export, hub, plot, runs, sweep
 from gunreal.__main__ import COMMANDS, LISTS
 from gunreal.compare import _parser as compare_parser
 from gunreal.config import flags, plugins, sweeps
@@ -158,6 +158,10 @@ def check_command(words: list[str], folder: Path) -> None:
             runs._parser("runs").parse_args(rest)
         case ["gunreal", "export", *rest]:
             export._parser("export").parse_args(rest)
+        case ["gunreal", "push", *rest]:
+            hub.push_arguments("push").parse_args(rest)
+        case ["gunreal", "pull", *rest]:
+            hub.pull_arguments("pull").parse_args(rest)
         case ["gunreal", command, *rest]:
             assert command in LISTS
             check_train([word for word in rest if word not in PLUGINS], folder)

@@ -14,6 +14,7 @@ import pytest
 from trained import catch_run
 
 import gunreal
+from gunreal.__main__ import main as command
 from gunreal.config.files import load, save
 from gunreal.config.flags import from_flags
 from gunreal.config.schema import Config
@@ -76,6 +77,60 @@ def test_there_and_back(run, repositories, asked):
     assert loaded.metrics == run.metrics and loaded.spec == run.spec
     scores = json.loads((loaded.path / "scores.json").read_text())
     assert scores["scores"] == run.evaluate(4, seed=5).tolist()
+
+
+def test_there_and_back_by_commands(run, repositories, asked, tmp_path, monkeypatch, capsys):
+    """The downloaded run is found by its name, as one that was trained here."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    words = [str(run.path), "me/catch", "--episodes", "2", "--policy", "argmax", "--private"]
+    assert command(["gunreal", "push", *words]) == 0
+    assert command(["gunreal", "pull", "me/catch", "--revision", "abc", "--name", "mine"]) == 0
+    assert capsys.readouterr().out == "https://huggingface.co/me/catch\nruns/mine\n" and asked["private"]
+    scores = json.loads((tmp_path / "runs" / "mine" / "scores.json").read_text())
+    assert scores["scores"] == run.evaluate(2, sample=False).tolist()
+    assert not any(path.is_symlink() for path in (tmp_path / "runs").rglob("*"))
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["mine"]
+    assert command(["gunreal", "evaluate", "mine", "--episodes", "2", "--policy", "argmax", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["mean"] == scores["mean"]
+
+
+def test_the_files_of_an_upload_may_be_looked_at_first(run, repositories, tmp_path, capsys):
+    out = tmp_path / "card"
+    assert command(["gunreal", "push", str(run.path), "me/catch", "--episodes", "1", "--out", str(out)]) == 0
+    assert capsys.readouterr().out == f"{out}\n" and not repositories.exists()
+    assert "# catch" in (out / "README.md").read_text() and gunreal.load(out).step == run.step
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("push {run}", "the following arguments are required: USER/NAME"),
+        ("push none me/catch", "run 'none' not found"),
+        ("push {run} catch", "'catch' lacks the user of the repository; write USER/catch"),
+        ("push {run} me/c!", "Hugging Face Hub: Repo id must use alphanumeric chars"),
+        ("push {run} me/catch", "the Hub needs an access token; log in with hf auth login"),
+        ("push {run} me/catch --episodes 0", "--episodes is 0, but must be at least 1"),
+        ("push {run} me/catch --checkpoint 7", "no checkpoint 7; available: "),
+        ("push {run} me/catch --out {run}", "choose another --out"),
+        ("pull catch", "write USER/catch"),
+        ("pull you/model", "you/model is no run of gunreal, because it has no config.toml"),
+        ("pull you/maze", "you/maze uses mine:make"),
+        ("pull me/catch --name ../up", "'../up' is not a folder name"),
+        ("pull me/{name} --logdir {logdir}", "exists already; choose another --name"),
+    ],
+)
+def test_a_command_is_refused_in_one_line(run, repositories, tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.setattr(hub, "get_token", lambda: None)
+    monkeypatch.chdir(tmp_path)
+    for name in ("model", "maze"):
+        (repositories / "you" / name).mkdir(parents=True)
+    save(Config(env="mine:make"), repositories / "you" / "maze" / "config.toml")
+    filled = words.format(run=run.path, name=run.path.name, logdir=run.path.parent)
+    assert command(["gunreal", *filled.split()]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("gunreal: ") and err.count("\n") == 1 and message in err
+    assert not (tmp_path / "runs").exists() and not (repositories / "me").exists()
 
 
 def test_a_serial_run_cannot_be_resumed_from_the_hub(run, repositories):
@@ -146,7 +201,7 @@ def test_what_is_uploaded_is_data(run, repositories):
 def test_a_run_that_names_modules_has_to_be_trusted(repositories, named):
     (repositories / "you" / "maze").mkdir(parents=True)
     save(Config(**named), repositories / "you" / "maze" / "config.toml")
-    with pytest.raises(gunreal.ConfigError, match="you/maze uses mine:.*, which runs code.*pass trust=True"):
+    with pytest.raises(gunreal.ConfigError, match="you/maze uses mine:.*, which runs code.*trust=True, or --trust"):
         gunreal.load_from_hub("you/maze")
     assert gunreal.load_from_hub("you/maze", trust=True).config == Config(**named)
 

@@ -46,7 +46,8 @@ def text(config: Config, repo_id: str, step: int, scores: Mapping[str, Any], cur
             ),
             *(["", f"![Score over agent steps]({curve})"] if curve else []),
             *("", "## Use", "", "```python", "import gunreal", "", f'run = gunreal.load_from_hub("{repo_id}")'),
-            *("policy = run.policy()", "print(run.evaluate(episodes=10).mean())", "```"),
+            *("policy = run.policy()", "print(run.evaluate(episodes=10).mean())", "```", ""),
+            *("```bash", f"gunreal pull {repo_id}", f"gunreal evaluate {name}", "```"),
             *("", "## Train", "", "```bash", *commands(repo_id), "```", ""),
         ]
     )
