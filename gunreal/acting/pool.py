@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Collection, Iterator
-from typing import IO
 
 import numpy as np
 
 from gunreal.acting.agent import Outbox, Worker, group_slices
+from gunreal.acting.output import Output
 from gunreal.acting.process import Assignment
 from gunreal.config.plugins import place
 from gunreal.config.process import python, told
@@ -29,7 +28,6 @@ from gunreal.tasks.calls import TaskError
 
 _STARTING = 60.0  # seconds added to the environment's timeout before the first step
 _LEAVING = 1.0  # seconds that a process has to close its environments
-_KEPT_ERRORS = 2**20  # bytes
 
 
 class TaskFailure(AgentFailure):
@@ -128,10 +126,11 @@ class Local(Member):
 
 
 class Remote(Member):
-    """Agents in a separate process, which waits for `start`. Its output is kept for the message in case it dies.
+    """Agents in a separate process, which waits for `start`.
 
     Attributes:
       failures: number of predecessors in a row that died right after their start.
+      output: what the process has printed.
     """
 
     def __init__(self, process: int, config: Config, layout: Layout, outbox: Outbox, failures: int = 0):
@@ -139,8 +138,7 @@ class Remote(Member):
         self.failures = failures
         self.segment.busy_since[:] = self.started + _STARTING
         self._left = 0.0
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-        fcntl.fcntl(self._errors, fcntl.F_SETFL, os.O_APPEND)  # so that it can be emptied while the process writes
+        self.output = Output()
         inherited = (self.segment.fd, self.wake.read_fd, *outbox.requests, outbox.rollouts, outbox.episodes)
         # Temporary files of environments, which a killed process cannot remove.
         self._folder = tempfile.TemporaryDirectory(prefix="gunreal-", ignore_cleanup_errors=True)
@@ -149,8 +147,8 @@ class Remote(Member):
         self.popen = subprocess.Popen(
             python("from gunreal.acting.process import main\nmain()"),
             stdin=subprocess.PIPE,
-            stdout=self._errors,  # output of environments would garble the live display
-            stderr=self._errors,
+            stdout=self.output.fileno(),  # output of environments would garble the live display
+            stderr=self.output.fileno(),
             pass_fds=inherited,
             env=environment,
             start_new_session=True,  # the server handles a terminal's Ctrl-C
@@ -167,16 +165,6 @@ class Remote(Member):
     def exited(self) -> bool:
         """Whether the process has ended. Whatever its environments have left running is killed then."""
         return process_groups.has_ended(self.popen)
-
-    def errors(self) -> str:
-        """The last 4,000 bytes of the process's output, as text."""
-        size = os.fstat(self._errors.fileno()).st_size
-        return os.pread(self._errors.fileno(), 4000, max(0, size - 4000)).decode(errors="replace").strip()
-
-    def trim_errors(self) -> None:
-        """Empties the kept output if it has grown large. An environment may print something at every step."""
-        if os.fstat(self._errors.fileno()).st_size > _KEPT_ERRORS:
-            os.ftruncate(self._errors.fileno(), 0)
 
     def kill(self) -> None:
         """Kills the process and everything that its environments have started."""
@@ -195,7 +183,7 @@ class Remote(Member):
         self.kill()
         with contextlib.suppress(BrokenPipeError):  # it died before reading its assignment
             self.popen.stdin.close()  # type: ignore[union-attr]
-        self._errors.close()
+        self.output.close()
         self._folder.cleanup()
         super().close()
 

@@ -12,6 +12,7 @@ from typing import NamedTuple, NoReturn
 
 from gunreal.acting.agent import Outbox, Worker
 from gunreal.config.schema import Config, ConfigError
+from gunreal.config.warning import catch_warnings, warn
 from gunreal.envs.process_groups import exit_with_the_server
 from gunreal.experience import queues
 from gunreal.experience.segment import Layout, Segment
@@ -48,6 +49,7 @@ def main() -> None:
     """Entry point of an agent process. Its `Assignment` arrives pickled on standard input."""
     task = pickle.load(sys.stdin.buffer)
     threading.Thread(target=exit_with_the_server, args=(task.folder,), daemon=True).start()
+    catch_warnings(warn)  # the server passes on these lines
     config, layout = task.config, task.layout
     try:
         tasks = tasks_of_agents(registry.load_tasks(config.tasks, config.task), layout.spec)

@@ -27,6 +27,7 @@ import numpy as np
 from gunreal.config.plugins import place
 from gunreal.config.process import python, told
 from gunreal.config.schema import Config, ConfigError
+from gunreal.config.warning import catch_warnings, warn, warn_once
 from gunreal.envs import process_groups
 from gunreal.envs.make import erring, is_foreign, look, make
 from gunreal.envs.raw import Raw
@@ -74,9 +75,11 @@ class Host:
             while not self._connection.poll(1.0):
                 if process_groups.has_ended(self._popen):  # a process that it has left behind may hold the connection
                     raise EOFError
-            error, result = self._connection.recv()
+            error, result, warnings = self._connection.recv()
         except (EOFError, OSError):
             raise ConfigError(f"{self._name} {self._how_it_ended()}") from None
+        for text in warnings:
+            warn_once(text)
         if error:
             raise error
         return result
@@ -235,13 +238,19 @@ def main() -> None:
     os.set_inheritable(connection.fileno(), False)
     threading.Thread(target=process_groups.exit_with_the_server, daemon=True).start()
     opened: list[VectorEnv] = []
+    warnings: list[str] = []
+    catch_warnings(warnings.append)
     with contextlib.suppress(EOFError, OSError):  # the other end is closed
         while True:
             function, args = connection.recv()
+            error: Exception | None = None
+            result: Any = None
             try:
-                answer: tuple[Exception | None, Any] = None, function(opened, *args)
-            except (Exception, SystemExit) as error:
-                answer = _portable(error), None
-            connection.send(answer)
+                result = function(opened, *args)
+            except (Exception, SystemExit) as raised:
+                error = _portable(raised)
+            connection.send((error, result, warnings))
+            warnings.clear()
+    catch_warnings(warn)
     for env in opened:
         env.close()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gunreal.config.packages import is_installed
 from gunreal.config.resolve import Facts, resolved
 from gunreal.config.schema import ConfigError
-from gunreal.config.warning import warn
+from gunreal.config.warning import quiet_stderr, warn
 from gunreal.learning import heap
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ def select(backend: str, deterministic: bool = False, threads: int | None = None
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")  # the pooled allocator that GPUs use by default
     heap.share_heap()
-    with _quiet_stderr(), _hidden(_UNUSED):
+    # No log level stops TensorFlow's notices, such as that of a missing GPU.
+    with quiet_stderr(), _hidden(_UNUSED):
         import tensorflow as tf
 
         importlib.import_module("keras")
@@ -150,23 +151,6 @@ def _hidden(names: Sequence[str]) -> Iterator[None]:
     finally:
         for name in hidden:
             sys.modules.pop(name, None)
-
-
-@contextlib.contextmanager
-def _quiet_stderr() -> Iterator[None]:
-    """Drops stderr output of native code. No log level stops TensorFlow's notices, such as that of a missing GPU."""
-    if sys.stderr is None:  # it is closed; descriptor 2 does not exist, or belongs to another file
-        yield
-        return
-    sys.stderr.flush()
-    saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(null, 2)
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-        os.close(null)
 
 
 def data_format(layout: str) -> str:

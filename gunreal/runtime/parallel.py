@@ -137,14 +137,14 @@ class ParallelRunner(SystemRunner):
                 remote.kill()
                 self._restart(remote, f"did not finish a step within {timeout:g} s")
             else:
-                remote.trim_errors()
+                remote.output.pass_on_warnings()
 
     def _restart(self, remote: Remote, why: str) -> None:
         system = self.system
         age = time.monotonic() - remote.started
         at_once = age < _YOUNG or remote.segment.end.min() < system.spec.t_max
         failures = remote.failures + 1 if at_once else 0
-        report, errors = f"agent process {remote.process} {why}", remote.errors()
+        report, errors = f"agent process {remote.process} {why}", remote.output.last()
         system.pool.remove(remote.process).close()
         if remote.popen.returncode == EXIT_BAD_INPUT:
             raise ConfigError(errors.rpartition("\n")[2])  # what came before is output of its environments

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -17,6 +18,7 @@ from gunreal.acting.agent import Outbox
 from gunreal.acting.pool import Member, Pool, Remote
 from gunreal.acting.predictor import BasePredictor
 from gunreal.acting.process import EXIT_BAD_INPUT
+from gunreal.config import warning
 from gunreal.config.schema import Config
 from gunreal.experience import queues
 from gunreal.experience.segment import Layout
@@ -115,7 +117,7 @@ def test_a_process_steps_and_leaves_in_order(server, tmp_path):
     wait_until(lambda: remote.segment.end.min() >= 8)
     memory = {os.fstat(remote.segment.fd).st_ino}
     assert len(holders(memory)) >= 2
-    assert not remote.exited() and remote.errors() == ""
+    assert not remote.exited() and remote.output.last() == ""
     libraries = {os.path.basename(m.path) for m in psutil.Process(remote.popen.pid).memory_maps()}
     assert not any("tensorflow" in name for name in libraries)
     np.testing.assert_array_equal(remote.segment.arrays["frame"][0, :5, 1], [0, 1, 2, 3, 0])
@@ -141,7 +143,7 @@ def test_a_crash_is_seen(server, tmp_path, how, code):
     remote = server.start(failing(tmp_path, how, times=9))
     wait_until(remote.exited)
     assert remote.popen.returncode == code != EXIT_BAD_INPUT
-    errors = remote.errors()
+    errors = remote.output.last()
     if how == "raise":
         assert "scripted_env.py" in errors and errors.endswith("RuntimeError: the emulator is on fire")
         assert "Fatal Python error" not in errors
@@ -206,7 +208,7 @@ def test_bad_input_has_its_own_exit_code(server):
     remote = server.start(config, layout)
     wait_until(remote.exited)
     assert remote.popen.returncode == EXIT_BAD_INPUT
-    assert "cannot record ['speed']" in remote.errors() and "\n" not in remote.errors()
+    assert "cannot record ['speed']" in remote.output.last() and "\n" not in remote.output.last()
 
 
 def test_a_process_that_dies_before_it_has_read_anything(server, monkeypatch, tmp_path):
@@ -214,20 +216,33 @@ def test_a_process_that_dies_before_it_has_read_anything(server, monkeypatch, tm
     monkeypatch.setattr(sys, "path", sys.path + ["/x" * 2**17])  # more than its input pipe holds
     remote = server.start(Config(env=SCRIPTED))
     wait_until(remote.exited)
-    assert remote.popen.returncode == 3 and remote.errors() == "no such luck"
+    assert remote.popen.returncode == 3 and remote.output.last() == "no such luck"
     server.pool.remove(remote.process).close()
 
 
-def test_kept_errors_are_bounded(server, tmp_path):
-    remote = server.start(Config(env=SCRIPTED, t_max=4))
-    fd = remote._errors.fileno()
-    os.write(fd, b"x" * 2**20 + b"the end")
-    assert len(remote.errors()) == 4000 and remote.errors().endswith("the end")
-    remote.trim_errors()
-    assert remote.errors() == ""
-    os.write(fd, b"again")  # at the file's end, as the process would
-    remote.trim_errors()
-    assert remote.errors() == "again"
+def test_kept_output_is_bounded(server):
+    output = server.start(Config(env=SCRIPTED, t_max=4)).output
+    os.write(output.fileno(), b"x" * 2**20 + b"the end")
+    assert len(output.last()) == 4000 and output.last().endswith("the end")
+    output.pass_on_warnings()
+    assert output.last() == ""
+    os.write(output.fileno(), b"again")  # at the file's end, as the process would
+    output.pass_on_warnings()
+    assert output.last() == "again"
+
+
+def test_warnings_reach_the_user_once(server, monkeypatch, capfd):
+    """Also those at the end, of two processes with two environments each; and they are no part of an error."""
+    monkeypatch.setattr(warning, "_said", set())
+    for _ in range(2):
+        remote = server.start(Config(env="side_effects:Warning", t_max=4, run_ahead=0))
+        wait_until(lambda: remote.segment.end.min() >= 4)  # noqa: B023
+        assert set(remote.output.last().splitlines()) == {"a line of the environment"}
+        server.pool.remove(remote.process).close()
+    first, *others = capfd.readouterr().err.splitlines()
+    assert re.fullmatch(r"gunreal: a warning of an environment \(UserWarning, .*side_effects.py:\d+\)", first)
+    assert others[0] == "gunreal: a line for a log" and len(others) == 2
+    assert others[1].startswith("gunreal: side_effects:Warning failed when it was closed: RuntimeError: already closed")
 
 
 def test_its_libraries_use_one_thread(server, monkeypatch):

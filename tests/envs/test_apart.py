@@ -14,6 +14,7 @@ import pytest
 import side_effects
 from wording import MEAN
 
+from gunreal.config import warning
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.apart import examine, opener
 from gunreal.envs.make import describe, look
@@ -64,6 +65,13 @@ def test_a_run_stays_in_its_folder_when_the_environment_leaves_it(tmp_path, monk
 def test_one_that_cannot_be_closed_is_a_warning(capfd):
     assert examine(config("Unclosable"))[0].num_actions == 2
     assert "side_effects:Unclosable failed when it was closed: RuntimeError: already closed" in capfd.readouterr().err
+
+
+def test_its_warnings_are_told_once(monkeypatch, capfd):
+    monkeypatch.setattr(warning, "_said", set())
+    for _ in range(2):
+        examine(config("Warning"))
+    assert capfd.readouterr().err.count("gunreal: a warning of an environment (UserWarning, ") == 1
 
 
 def test_one_that_may_be_opened_once_per_process():

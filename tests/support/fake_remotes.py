@@ -26,18 +26,15 @@ class FakeRemote:
         )
         self.popen = SimpleNamespace(returncode=None, pid=1)
         self.log = []  # what was done to it
+        self.output = SimpleNamespace(
+            last=lambda: "Traceback: it hurts", pass_on_warnings=lambda: self.log.append("pass on warnings")
+        )
 
     def exited(self):
         return self.popen.returncode is not None
 
     def stuck_for(self):
         return 0.0
-
-    def errors(self):
-        return "Traceback: it hurts"
-
-    def trim_errors(self):
-        self.log.append("trim")
 
     def start(self):
         self.log.append("start")

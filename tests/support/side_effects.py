@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
 import tempfile
+import warnings
 
 import gymnasium
 import numpy as np
@@ -60,6 +62,20 @@ class Unclosable(Plain):
 
     def close(self):
         raise RuntimeError("already closed")
+
+
+class Warning(Unclosable):
+    """Prints and warns."""
+
+    action_space = spaces.Discrete(3)
+
+    def __init__(self):
+        print("a line of the environment")
+
+    def step(self, action):
+        warnings.warn("a warning\nof an environment", stacklevel=1)
+        logging.getLogger("game").warning("a line for a log")
+        return super().step(action)
 
 
 class Single(Plain):
