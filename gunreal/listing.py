@@ -20,6 +20,7 @@ from gunreal.config.objective import OBJECTIVE
 from gunreal.config.packages import is_installed
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.dmlab_levels import LEVELS
+from gunreal.envs.dmlab_module import INSTALL
 from gunreal.learning.registry import NETWORK
 from gunreal.tasks import registry
 
@@ -160,7 +161,7 @@ def envs() -> Iterator[str]:
     vizdoom = _missing("vizdoom", "pip install 'gunreal[vizdoom]'")
     yield _family("First-person mazes of gunreal, in ViZDoom", vizdoom, mazes)
     yield _family("ViZDoom's scenarios", vizdoom, _registered("vizdoom.gymnasium_wrapper", r"Vizdoom\w+-v\d+"))
-    lab = _missing("deepmind_lab", "build it from https://github.com/google-deepmind/lab")
+    lab = _missing("deepmind_lab", INSTALL)
     yield _family("DeepMind Lab: these and all other levels, by their path", lab, [f"dmlab/{name}" for name in LEVELS])
     yield _family("Gymnasium", "", _newest(_CLASSIC))
     box2d = _missing("Box2D", "pip install 'gymnasium[box2d]'")

@@ -130,7 +130,7 @@ def test_missing_packages_are_listed_with_their_remedy(monkeypatch):
     found = "\n\n".join(listing.envs())
     assert "in ViZDoom (not installed: pip install 'gunreal[vizdoom]')\n  gunreal/NavMazeStatic-v0" in found
     assert "ViZDoom's scenarios (not installed: pip install 'gunreal[vizdoom]')\n\n" in found
-    assert "(not installed: build it from https://github.com/google-deepmind/lab)\n  dmlab/" in found
+    assert "(not installed: run pip install dmlab-gym && dmlab-gym build, " in found
 
 
 def test_environments_of_other_packages(monkeypatch):

@@ -11,8 +11,8 @@ it costs seconds and 3 MB per episode.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -20,6 +20,7 @@ import numpy as np
 from gymnasium import spaces
 
 from gunreal.config.schema import Config, ConfigError, close_match
+from gunreal.config.warning import quiet_stderr
 from gunreal.envs.dmlab_levels import LevelCache, Options, action_rows, make_options, open_lab
 from gunreal.envs.dmlab_module import check_open_files
 
@@ -56,7 +57,8 @@ class DMLab(gymnasium.Env):
         self._image = "RGBD_INTERLEAVED" if self.options.depth else "RGB_INTERLEAVED"
         self._lab: Any = None
         self._names = list(dict.fromkeys((self._image, *self.options.observations, _CLOCK)))
-        self._folder = tempfile.mkdtemp(prefix="dmlab-")  # agents have a folder of their own for temporary files
+        # Removed at the latest with this object, or when Python ends.
+        self._folder = tempfile.TemporaryDirectory(prefix="dmlab-", ignore_cleanup_errors=True)
         self._is_new = True
         try:
             self._lab = self._open()
@@ -109,20 +111,20 @@ class DMLab(gymnasium.Env):
         """Closes Lab and removes its temporary files."""
         if self._lab is not None:
             self._lab.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.cleanup()
 
     def _open(self) -> Any:
         try:
-            return open_lab(self.level, self.options, self._names, self._cache, self._folder)
+            return open_lab(self.level, self.options, self._names, self._cache, self._folder.name)
         except ConfigError:
             raise
         except ValueError:  # the level lacks one of the observations
             self._drop_clock()
-            return open_lab(self.level, self.options, self._names, self._cache, self._folder)
+            return open_lab(self.level, self.options, self._names, self._cache, self._folder.name)
 
     def _drop_clock(self) -> None:
-        lab = open_lab(self.level, self.options, [], self._cache, self._folder)  # lists the available observations
-        known = [spec["name"] for spec in lab.observation_spec()]
+        lab = open_lab(self.level, self.options, [], self._cache, self._folder.name)  # lists what can be observed
+        known = list(_observed(lab))
         lab.close()
         for name in self.options.observations:
             if name not in known:
@@ -132,7 +134,7 @@ class DMLab(gymnasium.Env):
 
     def _space(self) -> spaces.Space:
         boxes = {}
-        specs = {spec["name"]: spec for spec in self._lab.observation_spec()}
+        specs = _observed(self._lab)
         height, width = specs[self._image]["shape"][:2]
         rgb = spaces.Box(0, 255, (height, width, 3), np.uint8)
         if self.options.depth:
@@ -156,6 +158,12 @@ class DMLab(gymnasium.Env):
         if self.options.depth:
             observation["depth"] = np.ascontiguousarray(image[..., 3])
         return {"image": np.ascontiguousarray(image[..., :3]), **observation}
+
+
+def _observed(lab: Any) -> dict[str, Mapping[str, Any]]:
+    """What can be observed, by name. Lab itself prints that two of these are deprecated, which nobody asked for."""
+    with quiet_stderr():
+        return {spec["name"]: spec for spec in lab.observation_spec()}
 
 
 def open_level(config: Config) -> DMLab:

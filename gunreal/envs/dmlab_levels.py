@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
+import math
 import os
+import re
 import shutil
 import urllib.parse
 import uuid
@@ -18,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from gunreal.config.schema import ConfigError, close_match
-from gunreal.config.values import one_line
-from gunreal.envs.dmlab_module import load_engine, load_module
+from gunreal.config.schema import ConfigError, close_match, did_you_mean
+from gunreal.envs.dmlab_module import load_engine, load_module, reason, why_not_loaded
 
 # Columns: look left/right and down/up (mouse pixels per frame), strafe left/right, move back/forward, fire, jump,
 # crouch. 20 pixels per frame turn by 2.1 degrees, or 8.4 degrees in a step of four frames.
@@ -48,8 +50,10 @@ _COLUMNS = (
 _NO_NETWORK = "+set net_enabled 0"  # Lab would open UDP ports on all addresses
 LEVELS = (
     *(f"nav_maze_{kind}_0{number}" for kind in ("static", "random_goal") for number in (1, 2, 3)),
-    *("seekavoid_arena_01", "stairway_to_melon", "lt_chasm", "lt_hallway_slope", "lt_horseshoe_color"),
+    *("seekavoid_arena_01", "stairway_to_melon"),
+    *("lt_chasm", "lt_hallway_slope", "lt_horseshoe_color", "lt_space_bounce_hard"),
 )
+_FOLDER = "baselab/game_scripts/levels"  # of the levels, among Lab's own files
 _KINDS: dict[str, type] = {"int": int, "bool": bool, "str": str}
 
 
@@ -106,6 +110,9 @@ class Options:
         for name, value in self.settings.items():
             wanted = f'a string, {name} = "{str(value).lower() if isinstance(value, bool) else value}"'
             _require(isinstance(value, str), f"settings.{name}", value, wanted)
+        for name in ("fps", "episodeLengthSeconds"):  # Lab accepts 0, and plays at 60 frames per second or not at all
+            value = self.settings.get(name, "1")
+            _require(_is_positive(value), f"settings.{name}", value, "a string with a number above 0")
         names = self.observations
         is_list = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
         _require(is_list, "observations", names, 'a list of names, ["DEBUG.POS.TRANS"]')
@@ -114,6 +121,13 @@ class Options:
 def _require(holds: bool, name: str, value: Any, wanted: str) -> None:
     if not holds:
         raise ConfigError(f"env_args.{name} is {value!r}, but must be {wanted}")
+
+
+def _is_positive(text: str) -> bool:
+    try:
+        return 0 < float(text) < math.inf
+    except ValueError:
+        return False
 
 
 def make_options(env: str, env_args: Mapping[str, Any], frame_size: int) -> Options:
@@ -195,7 +209,8 @@ class LevelCache:
             shutil.copyfile(pk3_path, temporary)
             temporary.replace(target)
         except OSError as error:
-            warnings.warn(f"cannot cache maps: {error}; choose another folder with level_cache", stacklevel=2)
+            failed = f"cannot cache maps in {self.folder}: {error.strerror}"
+            warnings.warn(f"{failed}; choose another folder with level_cache", stacklevel=2)
             with contextlib.suppress(OSError):
                 temporary.unlink()
 
@@ -223,14 +238,32 @@ def open_lab(level: str, options: Options, observations: list[str], cache: Level
             level, observations, settings, renderer=options.renderer, level_cache=cache, temp_folder=folder
         )
     except RuntimeError as error:
-        raise ConfigError(f"dmlab/{level}: {_explain(level, str(error), module.runfiles_path())}") from None
+        raise ConfigError(f"dmlab/{level}: {_explain(level, options, str(error), module.runfiles_path())}") from None
 
 
-def _explain(level: str, error: str, runfiles: str) -> str:
+def _explain(level: str, options: Options, error: str, runfiles: str) -> str:
     """Lab's message in one line, with the fix."""
-    error = one_line(error.partition("stack traceback")[0])
+    error = reason(error)
     if "connect" in error:
-        return f"{error}: its runfiles are not in {runfiles}; set their folder with --env_args runfiles=FOLDER"
+        missing = f"its runfiles are not in {runfiles}; set their folder with --env_args runfiles=FOLDER"
+        return f"{error}: {why_not_loaded(runfiles, options.renderer) or missing}"
     if "Level not found" in error:
-        return f"unknown level{close_match(level, LEVELS) or '; levels are named as in game_scripts/levels'}"
+        return f"unknown level{_similar(level, Path(runfiles)) or '; levels are named as in game_scripts/levels'}"
     return f"{error}; see env_args.settings" if "setting" in error else error
+
+
+def _similar(level: str, runfiles: Path) -> str:
+    """A suggestion among all levels. Their own names count, and not the folders that they are in."""
+    folder = runfiles / _FOLDER
+    names = [str(file.relative_to(folder).with_suffix("")) for file in sorted(folder.rglob("*.lua"))]
+    known = {name.rpartition("/")[2]: name for name in [*names, *LEVELS]}
+    found = difflib.get_close_matches(level.rpartition("/")[2], known, n=1)
+    return f"; {did_you_mean(known[found[0]])}" if found else ""
+
+
+def own_name(env: str) -> str:
+    """The environment here that is the same level as one of the package dmlab-gym, or "" if `env` is none of them."""
+    found = re.fullmatch(r"(?:dmlab_gym:)?dmlab_gym/(\w+)(?:-v\d+)?", env)
+    if not found:
+        return ""
+    return f"dmlab/{found[1]}" if found[1] in LEVELS else f"dmlab/contributed/dmlab30/{found[1]}"

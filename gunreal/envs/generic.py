@@ -22,6 +22,7 @@ from gunreal.config.packages import package
 from gunreal.config.plugins import FIND_MODULE, is_missing, place
 from gunreal.config.schema import Config, ConfigError, did_you_mean
 from gunreal.config.warning import warn
+from gunreal.envs.dmlab_levels import own_name
 from gunreal.envs.flat import flat
 from gunreal.envs.functional import FunctionalEnv, Played, adapted
 from gunreal.envs.raw import Raw, choose, converter, part_of
@@ -145,6 +146,8 @@ def _open(config: Config) -> gymnasium.Env:
         from gunreal.envs.dmlab import open_level
 
         return open_level(config)
+    if name := own_name(config.env):
+        raise ConfigError(f"{config.env} has no discrete actions; use --env {name}, which is the same level")
     module, _, env_id = config.env.rpartition(":")
     _import(config, module)
     if module and env_id not in gymnasium.registry and callable(found := getattr(sys.modules[module], env_id, None)):

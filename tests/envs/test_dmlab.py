@@ -8,7 +8,7 @@ import dmlab_fixtures
 import dmlab_standin
 import numpy as np
 import pytest
-from dmlab_fixtures import ARENA, MAZE, SHORT, both, spied
+from dmlab_fixtures import ARENA, COMPILED, MAZE, SHORT, both, spied
 from training import Training
 
 from gunreal.config.checks import check
@@ -279,18 +279,20 @@ def test_the_papers_configurations(lab, level):
 @both
 @pytest.mark.parametrize("flags", [("--runner", "serial"), ("--agents_per_process", 2)], ids=["serial", "parallel"])
 def test_training(lab, tmp_path, monkeypatch, flags):
-    """The server and the agents' processes import the module by themselves."""
+    """The server and the agents' processes import the module by themselves. A useless cache is one line."""
     if lab is dmlab_standin:
         (tmp_path / "site").mkdir()
         (tmp_path / "site" / "deepmind_lab.py").write_text("from dmlab_standin import *\n")
         monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
-    config = tmp_path / "short.toml"
-    config.write_text(f'env = "dmlab/{ARENA}"\n[env_args]\nsettings = {{ episodeLengthSeconds = "2" }}\n')
+    config, level = tmp_path / "short.toml", COMPILED if lab is dmlab_standin else ARENA
+    args = f'settings = {{ episodeLengthSeconds = "2" }}\nlevel_cache = "{config}/maps"\n'
+    config.write_text(f'env = "dmlab/{level}"\n[env_args]\n{args}')
     options = ("--tasks", "pc,vr,rp", "--agents", 4, "--steps", 320, "--hidden", 32, "--replay_size", 100)
     options += ("--min_batch", 80)
     with Training(tmp_path, "--config", config, *options, *flags) as run:
         assert run.end() == 0, run.stderr
         lines = run.lines()
+        assert run.stderr.count("cannot cache maps in") == (lab is dmlab_standin)
     last = lines[-1]
     assert last["stopped_by"] == "steps" and last["step"] >= 320
     assert last["updates"] > 0 and last["episodes"] >= 4 and last["skipped"] == 0

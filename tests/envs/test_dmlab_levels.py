@@ -110,7 +110,7 @@ def test_cache_is_never_seen_half_written(tmp_path):
 
 def test_a_cache_that_fails_is_only_slow(tmp_path, opened, monkeypatch):
     (tmp_path / "file").touch()
-    with pytest.warns(UserWarning, match="cannot cache maps: .*choose another folder with level_cache"):
+    with pytest.warns(UserWarning, match="cannot cache maps in .*: File exists; choose .* with level_cache"):
         opened(COMPILED, level_cache=str(tmp_path / "file")).reset(seed=1)
 
     def full(source, target):
@@ -119,7 +119,7 @@ def test_a_cache_that_fails_is_only_slow(tmp_path, opened, monkeypatch):
 
     cache = LevelCache(str(tmp_path / "cache"))
     monkeypatch.setattr(dmlab_levels.shutil, "copyfile", full)
-    with pytest.warns(UserWarning, match="No space left"):
+    with pytest.warns(UserWarning, match="No space left on device; choose"):
         cache.write("maze", str(tmp_path / "file"))
     assert not list(cache.folder.iterdir())
 
@@ -138,6 +138,8 @@ def test_a_cache_that_fails_is_only_slow(tmp_path, opened, monkeypatch):
         (MAZE, {"settings": {"minimalUI": "yes"}}, "minimalUI = yes.*see env_args.settings"),
         (MAZE, {"settings": {"minimalUI": True}}, 'settings.minimalUI is True, .* a string, minimalUI = "true"'),
         (MAZE, {"settings": {"fps": 30}}, 'settings.fps is 30, but must be a string, fps = "30"'),
+        (MAZE, {"settings": {"fps": "0"}}, "settings.fps is '0', but must be a string with a number above 0"),
+        (MAZE, {"settings": {"episodeLengthSeconds": "0"}}, "episodeLengthSeconds is '0', but must be a string with"),
         (MAZE, {"settings": "fps=30"}, "settings is 'fps=30', but must be a table of strings"),
         (MAZE, {"width": 82}, "width is 82, but must be a multiple of 4"),
         (MAZE, {"height": 84.0}, "height is 84.0, but must be of type int"),
@@ -164,6 +166,33 @@ def test_errors_name_the_fix(lab, level, args, message):
     with pytest.raises(ConfigError, match=message) as error:
         describe(Config(env=f"dmlab/{level}", env_args=args))
     assert "\n" not in str(error.value)
+
+
+def test_a_level_is_suggested_wherever_it_is(lab, tmp_path):
+    folder = tmp_path / "baselab" / "game_scripts" / "levels" / "contributed" / "dmlab30"
+    folder.mkdir(parents=True)
+    (folder / "rooms_watermaze.lua").touch()
+    for name in ("rooms_watermaze", "contributed/rooms_water_maze"):
+        with pytest.raises(ConfigError, match=rf"{MEAN} contributed/dmlab30/rooms_watermaze\?"):
+            describe(Config(env=f"dmlab/{name}", env_args={"runfiles": str(tmp_path)}))
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("dmlab_gym:dmlab_gym/lt_chasm-v0", "dmlab/lt_chasm,"),
+        ("dmlab_gym/rooms_watermaze-v0", "dmlab/contributed/dmlab30/rooms_watermaze,"),
+    ],
+)
+def test_levels_of_dmlab_gym_have_other_names_here(name, own):
+    with pytest.raises(ConfigError, match=f"{name} has no discrete actions; use --env {own}"):
+        describe(Config(env=name))
+
+
+def test_nothing_is_printed_about_deprecated_observations(opened, capfd):
+    env = opened(observations=["VEL.TRANS"])
+    env.reset(seed=1)
+    assert capfd.readouterr().err == ""
 
 
 def test_lab_without_its_files(lab, tmp_path):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from dmlab_fixtures import ARENA, MAZE, both
 
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs import dmlab_module
+from gunreal.envs.dmlab import DMLab
 from gunreal.envs.make import describe
 from gunreal.train import prepare
 
@@ -38,14 +40,19 @@ def test_an_engine_that_cannot_be_loaded_is_left_to_lab(tmp_path):
 
 
 @both
-def test_temporary_files_are_removed_with_the_environment(opened, lab, monkeypatch, tmp_path):
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_temporary_files_are_removed_with_the_environment(lab, monkeypatch, tmp_path, is_closed):
+    """A script may forget to close it."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = set(tmp_path.iterdir())
-    env = opened(ARENA)
+    env = DMLab(ARENA)
     env.reset(seed=1)
     (folder,) = set(tmp_path.iterdir()) - before
     assert folder.is_dir()
-    env.close()
+    if is_closed:
+        env.close()
+    del env
+    gc.collect()
     assert set(tmp_path.iterdir()) == before
 
 
@@ -66,15 +73,40 @@ def test_open_files_are_counted_before_an_exact_episode(opened, monkeypatch):
 @pytest.mark.parametrize(
     ("level", "args", "message"),
     [
-        ("standin/no_map", {}, "standin/no_map cannot start an episode: RuntimeError: Failed to start environment"),
-        ("standin/aborts", {}, "cannot start an episode: Lab was ended by SIGABRT: terminate called"),
+        ("standin/no_map", {}, 'RuntimeError: Failed to start environment - "no map of that name$'),
+        ("standin/exits", {}, "dmlab/standin/exits cannot start an episode: Lab ended with exit code 1$"),
+        ("standin/aborts", {}, "cannot start an episode: Lab was ended by SIGABRT: terminate called .*runtime_error'$"),
         (MAZE, {"settings": {"minimalUI": "yes"}}, "minimalUI = yes.*see env_args.settings"),
     ],
 )
-def test_errors_at_a_reset_are_found_before_anything_starts(lab, level, args, message):
+def test_errors_at_a_reset_are_found_before_anything_starts(lab, tmp_path, monkeypatch, level, args, message):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     with pytest.raises(ConfigError, match=message) as error:
         prepare(Config(env=f"dmlab/{level}", env_args=args))
     assert "\n" not in str(error.value)
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ((), "its runfiles are not in .*; set their folder with --env_args"),
+        (("sw",), "this Lab was built without libdmlab_headless_hw.so; use another renderer"),
+        (("sw", "hw"), "cannot load its library: .*libdmlab_headless_hw.so.*; install what is missing"),
+    ],
+)
+def test_the_library_of_a_renderer_is_missing(tmp_path, files, message, monkeypatch, lab):
+    for name in files:
+        (tmp_path / f"libdmlab_headless_{name}.so").write_text("no library")
+
+    def refuse(*_, **__):
+        raise RuntimeError("Failed to connect RL API")
+
+    monkeypatch.setattr(lab, "Lab", refuse)
+    args = {"renderer": "hardware", "runfiles": str(tmp_path)}
+    with pytest.raises(ConfigError, match=f"Failed to connect RL API: {message}"):
+        describe(Config(env=f"dmlab/{MAZE}", env_args=args))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +118,7 @@ def test_the_missing_module_has_an_equivalent(monkeypatch, level, twin):
     with pytest.raises(ConfigError) as error:
         describe(Config(env=f"dmlab/{level}"))
     for part in (
-        f"dmlab/{level} needs the module deepmind_lab",
+        f"dmlab/{level} needs the module deepmind_lab; run pip install dmlab-gym && dmlab-gym build",
         'pip install "gunreal[vizdoom]"',
         f"gunreal/{twin}-v0",
     ):

@@ -9,6 +9,7 @@ import pytest
 
 from gunreal.envs.dmlab import DMLab
 from gunreal.envs.dmlab_levels import Options
+from gunreal.envs.dmlab_module import load_engine
 
 MAZE, ARENA = "nav_maze_static_01", "seekavoid_arena_01"
 COMPILED = "contributed/dmlab30/explore_goal_locations_small"
@@ -21,7 +22,9 @@ def lab(request, monkeypatch, tmp_path):
     """The module, which the environments then import; where nothing else is asked for, the stand-in."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     if getattr(request, "param", "stand-in") == "real":
-        yield pytest.importorskip("deepmind_lab")
+        module = pytest.importorskip("deepmind_lab")
+        load_engine(module.runfiles_path(), "software")  # some tests open Lab themselves, beside TensorFlow
+        yield module
         return
     monkeypatch.setattr(dmlab_standin, "_runfiles", dmlab_standin.runfiles_path())  # put back afterward
     monkeypatch.setitem(sys.modules, "deepmind_lab", dmlab_standin)

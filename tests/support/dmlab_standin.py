@@ -39,7 +39,7 @@ class Level(NamedTuple):
       clock: whether FRAMES_REMAINING_AT_60 is observed.
       deadly: whether a jump ends the episode.
       columns: numbers of an action.
-      broken: what goes wrong at a reset: "no map" or "abort".
+      broken: what goes wrong at a reset: "no map", "exit" or "abort".
     """
 
     seconds: float
@@ -59,6 +59,7 @@ LEVELS = {
     "standin/deadly": Level(60, (), deadly=True),
     "standin/nine_columns": Level(60, (), columns=9),
     "standin/no_map": Level(60, (), broken="no map"),
+    "standin/exits": Level(60, (), broken="exit"),
     "standin/aborts": Level(60, (), broken="abort"),
     "standin/no_clock": Level(60, (), clock=False, deadly=True),
 }
@@ -113,7 +114,7 @@ class Lab:
             trace = "stack traceback:\n\t[C]: in function 'error'"
             raise RuntimeError(f'Failed to init environment - "Invalid setting: "{key}" = "{value}"\n{trace}"')
         self._names = observations
-        known = [spec["name"] for spec in self.observation_spec()]
+        known = [spec["name"] for spec in self._spec()]
         for name in observations:
             if _typed(name, str) not in known:
                 raise ValueError(f"Unknown observation '{name}'.")
@@ -132,6 +133,10 @@ class Lab:
 
     def observation_spec(self):
         """What there is to observe: name, dtype and shape of each; text has no shape, a 0 is an unknown size."""
+        os.write(2, b"Using deprecated observation format: 'RGB_INTERLACED'\n")  # as there
+        return self._spec()
+
+    def _spec(self):
         height, width = int(self._settings["height"]), int(self._settings["width"])
         pixels = {"RGB_INTERLEAVED": (height, width, 3), "RGBD_INTERLEAVED": (height, width, 4)}
         pixels |= {"RGB": (3, height, width), "RGBD": (4, height, width)}
@@ -155,11 +160,15 @@ class Lab:
             raise ValueError(f"'seed' must be int or None, was '{type(seed).__module__}.{type(seed).__name__}'.")
         if seed is not None and not -(2**31) <= seed < 2**31:
             raise OverflowError("signed integer is greater than maximum")
+        trace = "stack traceback:\n\t[C]: in function 'error'\n\ttimeout.lua:58: in function"
         if self._level.broken == "abort":
-            print("terminate called after throwing an instance of 'std::runtime_error'", file=sys.stderr, flush=True)
+            error = "terminate called after throwing an instance of 'std::runtime_error'"
+            print(f"{error}\n{trace}", file=sys.stderr, flush=True)
             os.abort()
+        if self._level.broken == "exit":
+            os._exit(1)
         if self._status == "closed" or self._level.broken:
-            raise RuntimeError("Failed to start environment")
+            raise RuntimeError(f'Failed to start environment - "no map\n\tof that name\n{trace}"')
         self._rng = np.random.default_rng([abs(seed) if seed is not None else hash(object()), 7])
         if self._level.compiled:
             self._compile(seed)
