@@ -49,7 +49,7 @@ TINY = {
 }
 PLUGINS = {name for kind in (TASK, NETWORK, OBJECTIVE) for name in plugins.available(kind)}
 # Programs of others; their arguments are theirs to check.
-OTHERS = {"export", "python3", "auditwheel", "git", "cd", "source", "ruff", "mypy", "lint-imports", "mkdocs", "pytest"}
+OTHERS = {"export", ".ci/wheels", "twine", "git", "cd", "source", "ruff", "mypy", "lint-imports", "mkdocs", "pytest"}
 OTHERS.add("dmlab-gym")
 
 

@@ -13,6 +13,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -53,8 +54,8 @@ def library_name(processor: tuple[str, ...]) -> str:
 
 
 def processors() -> tuple[tuple[str, ...], ...]:
-    """Returns the compiler flags for each library of a wheel: for all processors of this type, and for newer ones."""
-    return ((), _NEWER) if os.uname().machine == "x86_64" else ((),)
+    """Returns the compiler flags for each library of a wheel: for all processors of its kind, and for newer ones."""
+    return ((), _NEWER) if sysconfig.get_platform() == "linux-x86_64" else ((),)
 
 
 def processor_flags() -> tuple[str, ...]:

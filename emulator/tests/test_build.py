@@ -102,6 +102,12 @@ def test_a_compiler_that_fails_is_one_line(compiler, tmp_path, monkeypatch):
     assert "\n" not in str(error.value)
 
 
+def test_a_wheel_for_another_processor_has_no_flags_of_this_one(monkeypatch):
+    """As in `.ci/wheels`, which compiles for arm64 on x86-64."""
+    monkeypatch.setattr(build.sysconfig, "get_platform", lambda: "linux-aarch64")
+    assert build.processors() == ((),)
+
+
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="one library serves all processors")
 def test_the_library_is_chosen_by_the_processor(compiler, tmp_path, monkeypatch):
     of_all, of_newer = [build.library_name(flags) for flags in build.processors()]

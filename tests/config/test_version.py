@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import ast
-import configparser
 import inspect
+import re
 from pathlib import Path
 
 import gunreal
@@ -12,10 +12,13 @@ from gunreal.config.version import VERSION
 ROOT = Path(__file__).parents[2]
 
 
-def test_it_is_that_of_the_distribution():
-    packaging = configparser.ConfigParser()
-    packaging.read(ROOT / "setup.cfg")
-    assert packaging["metadata"]["version"] == VERSION == gunreal.__version__
+def test_all_files_of_a_release_have_it():
+    """`setup.cfg` reads it from the module."""
+    texts = [(ROOT / name).read_text() for name in ("emulator/pyproject.toml", "CITATION.cff", "docs/changelog.md")]
+    found = [re.search(r'^(?:version = "|version: |## )([\d.]+)', text, re.M)[1] for text in texts]
+    assert found == [VERSION] * 3 and gunreal.__version__ == VERSION
+    (needed,) = re.findall(r"gunreal-emulator ~= (\S+)", (ROOT / "setup.cfg").read_text())
+    assert needed == VERSION
 
 
 def test_nodes_do_not_ask_for_an_installed_distribution():
