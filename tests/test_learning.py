@@ -68,24 +68,9 @@ def test_two_nodes_solve_catch(tmp_path):
     """With tasks. Chance has a mean of -1/3."""
     if importlib.util.find_spec("ray") is None:  # not imported: that would fix its authentication for this process
         pytest.skip("needs Ray")
-    flags = (
-        *CATCH,
-        "--runner",
-        "cluster",
-        "--nodes",
-        "2",
-        "--tasks",
-        "vr,rp",
-        "--agents",
-        "8",
-        "--agents_per_process",
-        "8",
-        "--min_batch",
-        "160",
-        "--entropy",
-        "0.01",
-    )
-    run = train(tmp_path, "cluster", *flags, "--steps", "16000")
+    of_nodes = "--runner cluster --nodes 2 --agents 8 --agents_per_process 8 --min_batch 160"
+    flags = (*CATCH, *of_nodes.split(), "--tasks", "vr,rp", "--entropy", "0.01", "--steps", "16000")
+    run = train(tmp_path, "cluster", *flags)
     assert run.metrics[-1]["score_mean"] >= 0.9
 
 
@@ -103,8 +88,9 @@ def test_memory_solves_catch_with_a_delay_and_nothing_else_does(tmp_path):
 @pytest.mark.learns
 @pytest.mark.timeout(600)
 def test_the_auxiliary_tasks_find_a_rare_goal_sooner_than_base_does(tmp_path):
-    """The mark is base's median of five seeds with these settings. If one misses it by chance, two others must not."""
-    base = 58_240
+    """The mark is the fastest of base's four seeds with these settings (59,592 to 80,328 steps). Three seeds with tasks
+    took 47,192 to 49,208. If one misses the mark by chance, two others must not."""
+    base = 59_592
     first, *others = steps_to_the_goal(tmp_path, 1)
     if first is None or first >= base:
         first, *others = steps_to_the_goal(tmp_path, 3)  # the first run is kept
@@ -116,6 +102,7 @@ def steps_to_the_goal(folder, seeds: int) -> list[int | None]:
     """The agent steps of each seed until the score is reached, or None."""
     setting = ("--agents=32", "--objective=a3c", "--objective_args=correction=epsilon")
     setting += ("--normalize_observations=off", "--normalize_returns=false")
+    setting += ("--frame_size=28", "--frame_stack=1", "--hidden=64")
     command = [sys.executable, "-m", "gunreal", "sweep", "configs/sweeps/tasks.toml", "--settings", "tasks", *setting]
     subprocess.run([*command, "--seeds", str(seeds), "--logdir", str(folder)], check=True, cwd=ROOT)
     (found,) = gunreal.compare([f"tasks={folder}/tasks/tasks-s?"], score=0.8)["environments"].values()

@@ -38,6 +38,7 @@ _LOCAL = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray's own setting for machines that listen on the loopback only
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_enable_pipe_based_agent_to_parent_health_check": "1",  # so that Ray's own helpers end at once with it
+    "RAY_worker_niceness": "0",  # as for other runs; by default, nodes give way to all other programs
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # all nodes on this machine share its GPU
 }
 

@@ -9,7 +9,7 @@ import signal
 import numpy as np
 import psutil
 import pytest
-from scripted_env import POISONED
+from scripted_env import POISONED, SLOW
 from training import Training, is_gone, wait_until
 
 import gunreal
@@ -73,6 +73,7 @@ def test_two_nodes_train_one_network(run):
     assert (line["nodes"], line["refused"]) == (2, 0)
     assert line["step"] > 0 and line["traffic_mb"] > 0 and line["grad_norm"] > 0
     assert line["policy_lag"] is not None and line["round_ms"] > line["overhead_ms"]
+    assert process(run, "Node").nice() == psutil.Process(run.popen.pid).nice()
 
 
 def test_the_run_listens_on_the_loopback_only_and_has_a_token(run):
@@ -121,7 +122,7 @@ def test_a_reducer_that_is_lost_is_replaced(run):
 
 
 def test_ctrl_c_ends_all_processes_and_one_machine_goes_on(tmp_path):
-    with Training(tmp_path, "--env", "CartPole-v1", *CLUSTER, "--steps", "50M") as run:
+    with Training(tmp_path, "--env", SLOW, *CLUSTER, "--steps", "50M") as run:
         goes_on(run, "start")
         children = [child.pid for child in psutil.Process(run.popen.pid).children(recursive=True)]
         os.killpg(run.popen.pid, signal.SIGINT)  # as a terminal sends it
@@ -140,7 +141,7 @@ def test_ctrl_c_ends_all_processes_and_one_machine_goes_on(tmp_path):
 
 
 def test_a_coordinator_that_is_killed_leaves_nothing_and_two_nodes_go_on(tmp_path):
-    with Training(tmp_path, "--env", "CartPole-v1", *CLUSTER, *ON_JAX, "--steps", "50M", "--sync", "off") as killed:
+    with Training(tmp_path, "--env", SLOW, *CLUSTER, *ON_JAX, "--steps", "50M", "--sync", "off") as killed:
         wait_until(killed.checkpoints, what=f"no checkpoint\n{killed.stderr}")
         wait_until(lambda: last(killed, "staleness") > 0, what="no gradient is stale")
         children = [child.pid for child in psutil.Process(killed.popen.pid).children(recursive=True)]
@@ -149,12 +150,13 @@ def test_a_coordinator_that_is_killed_leaves_nothing_and_two_nodes_go_on(tmp_pat
     step, updates = checkpoint.load(killed.path).step, int(checkpoint.load(killed.path).state["version"])
     with Training(tmp_path, "--resume", "run", "--steps", step + 200) as resumed:
         assert resumed.end() == 0, resumed.stderr
-        assert resumed.lines()[-1]["stopped_by"] == "steps" and resumed.lines()[-1]["updates"] > updates > 0
+        line = resumed.lines()[-1]
+        assert line["stopped_by"] == "steps" and line["updates"] > updates
 
 
 def test_a_head_that_is_killed_ends_the_run_in_order(tmp_path):
     """Its reducer dies as well, so that another is wanted, and Ray would try to start it until it aborts the run."""
-    with Training(tmp_path, "--env", "CartPole-v1", *CLUSTER, *ON_JAX, "--steps", "50M") as run:
+    with Training(tmp_path, "--env", SLOW, *CLUSTER, *ON_JAX, "--steps", "50M") as run:
         goes_on(run, "start")
         children = psutil.Process(run.popen.pid).children(recursive=True)
         process(run, "Reducer").kill()

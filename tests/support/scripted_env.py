@@ -16,7 +16,7 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 SCRIPTED, FAILING = "scripted_env:Scripted-v0", "scripted_env:Failing-v0"
-POISONED = "scripted_env:Poisoned-v0"
+SLOW, POISONED = "scripted_env:Slow-v0", "scripted_env:Poisoned-v0"
 ACTIONS = "SCRIPTED_ENV_ACTIONS"  # environment variable: the number of actions on a machine with another version of it
 
 
@@ -29,20 +29,21 @@ class Scripted(gymnasium.Env):
     """Episodes in words: "---T" terminates after four steps, "-t" is truncated after two, "~" never ends.
 
     A reset with seed s begins word `s % number of words`. Observation: float32 `[s % 997, t, last action or -1]`; its
-    `info` has a "depth" of -t. With `log`, closing appends a line to that file.
+    `info` has a "depth" of -t. With `log`, closing appends a line to that file. A step takes `pause` seconds.
     """
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float32)
     action_space = gymnasium.spaces.Discrete(int(os.environ.get(ACTIONS, 3)))
 
-    def __init__(self, script: str = "---T", log: str = ""):
-        self._words, self._log = script.split(), log
+    def __init__(self, script: str = "---T", log: str = "", pause: float = 0.0):
+        self._words, self._log, self._pause = script.split(), log, pause
 
     def reset(self, *, seed=None, options=None):
         self._word, self._tag, self._t = self._words[seed % len(self._words)], seed % 997, 0
         return self._observe(-1)
 
     def step(self, action):
+        time.sleep(self._pause)
         gained = reward(self._t, action)
         last = self._word[-1] != "~" and self._t == len(self._word) - 1
         self._t += 1
@@ -131,7 +132,15 @@ class Failing(Scripted):
             pass
 
 
-class Poisoned(CartPoleEnv):
+class Slow(CartPoleEnv):
+    """CartPole that leaves the cores to other tests while a run waits for what happens to it."""
+
+    def step(self, action):
+        time.sleep(0.01)
+        return super().step(action)
+
+
+class Poisoned(Slow):
     """CartPole. One that finds a file "poison" in the folder `marks` takes it, and observes too large numbers.
 
     They are finite, because others would end its process, but their squares are not.
@@ -210,6 +219,7 @@ class Memory(gymnasium.Env):
         return np.array([0, 128, 255], np.uint8), 0.0, False, False, {}
 
 
+gymnasium.register("Slow-v0", Slow, max_episode_steps=500)
 gymnasium.register("Poisoned-v0", Poisoned, max_episode_steps=500)
 gymnasium.register("Scripted-v0", Scripted)
 gymnasium.register("Failing-v0", Failing)
