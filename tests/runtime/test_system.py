@@ -64,7 +64,7 @@ def test_warming_up_compiles_all_updates_and_changes_nothing(make):
     system = make()
     before = system.learner.get_state()
     system.warm_up()
-    assert set(system.learner._compiled) == {("base", "vr", "rp"), ("base",)}  # PPO's first epoch, and the others
+    assert set(system.learner._compiled) == {("base", "vr", "rp", "now"), ("base", "now")}  # PPO's epochs
     assert system.learner.version == system.metrics.steps_trained == 0
     after = system.learner.get_state()
     assert all((after[name] == array).all() for name, array in before.items())
