@@ -28,6 +28,7 @@ COMMANDS = {
     "train": "Train a policy",
     "resume": "Continue a run",
     "evaluate": "Play episodes with a trained policy and report their scores",
+    "watch": "Play a run step by step in the browser, and see what its network sees",
     "export": "Write the policy of a run for other programs, as .keras or .onnx",
     "sweep": "Train several settings with several seeds, and compare them",
     "compare": "Compare the scores of settings over seeds and environments",

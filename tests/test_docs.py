@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 
 import gunreal
-from gunreal import evaluate, export, hub, plot, runs, sweep
+from gunreal import evaluate, export, hub, plot, runs, sweep, watch
 from gunreal.__main__ import COMMANDS, LISTS
 from gunreal.compare import _parser as compare_parser
 from gunreal.config import flags, plugins, sweeps
@@ -155,6 +155,8 @@ def check_command(words: list[str], folder: Path) -> None:
             sweep._parse(["sweep", *rest])
         case ["gunreal", "compare", *rest]:
             compare_parser("compare").parse_args(rest)
+        case ["gunreal", "watch", *rest]:
+            watch._parser("watch").parse_args(rest)
         case ["gunreal", "runs", *rest]:
             runs._parser("runs").parse_args(rest)
         case ["gunreal", "export", *rest]:

@@ -143,7 +143,7 @@ def _play(
         players = []
         for first in range(count):
             env = stack.enter_context(contextlib.closing(open_envs(1)))
-            _check_interface(config, env, spec)
+            check_interface(config, env, spec)
             numbers = iter(range(first, episodes, count))
             players.append(_Player(env, spec, numbers, seed, watch if first == 0 else None, keep))
         for player in players:
@@ -159,7 +159,8 @@ def _play(
             players = [player for player in players if player.playing]
 
 
-def _check_interface(config: Config, env: VectorEnv, spec: Spec) -> None:
+def check_interface(config: Config, env: VectorEnv, spec: Spec) -> None:
+    """Raises ConfigError if an environment has other frames or actions than in training."""
     for name in ("frame", "dtype", "num_actions"):
         if (found := getattr(env, name)) != (trained := getattr(spec, name)):
             message = f"{config.env} has {name} {found} instead of {trained} as in training"

@@ -35,6 +35,7 @@ class Catch(Game):
     """
 
     action_space = gymnasium.spaces.Discrete(3)
+    actions = ("left", "stay", "right")
 
     def __init__(self, rows: int = 10, columns: int = 5, delay: int = 0, render_mode: str | None = None):
         check("rows", rows, range(2, PIXELS + 1))

@@ -21,7 +21,7 @@ from gymnasium import spaces
 
 from gunreal.config.schema import Config, ConfigError, close_match
 from gunreal.config.warning import quiet_stderr
-from gunreal.envs.dmlab_levels import LevelCache, Options, action_rows, make_options, open_lab
+from gunreal.envs.dmlab_levels import ACTION_SETS, LevelCache, Options, action_rows, make_options, open_lab
 from gunreal.envs.dmlab_module import check_open_files
 
 _CLOCK = "FRAMES_REMAINING_AT_60"  # frames left in the episode, at 60 frames per second whatever `fps` is
@@ -88,6 +88,11 @@ class DMLab(gymnasium.Env):
         self._lab.reset(episode=0, seed=number)  # a few levels mix the number of the episode into the seed
         self._observation = self._observe()
         return self._observation, {}
+
+    def get_action_meanings(self) -> list[str]:
+        """The names of the actions."""
+        actions = self.options.actions
+        return list(ACTION_SETS[actions] if isinstance(actions, str) else actions)
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Holds an action for `action_repeat` frames and sums their rewards."""

@@ -22,12 +22,14 @@ class Game(gymnasium.Env):
     Attributes:
       tables: what the rules look up, by name: arrays, and lists where the rules take a single number, because that is
         several times faster than from an array. "starts" has what `start` gets, with equal chances.
+      actions: names of the actions.
       state: the present state.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
     observation_space = gymnasium.spaces.Box(0, 255, (PIXELS, PIXELS, 1), np.uint8)
     action_space: gymnasium.spaces.Discrete
+    actions: tuple[str, ...]
 
     def __init__(self, tables: dict[str, Any], render_mode: str | None):
         self.tables, self.render_mode = tables, render_mode
@@ -56,6 +58,10 @@ class Game(gymnasium.Env):
         """Takes one step."""
         self.state, reward, terminated, truncated = self.advance(self.tables, self.state, int(action))
         return self._seen(), float(reward), bool(terminated), bool(truncated), {}
+
+    def get_action_meanings(self) -> list[str]:
+        """The names of the actions."""
+        return list(self.actions)
 
     def render(self) -> np.ndarray | None:
         """The observation in RGB, uint8 `[84, 84, 3]`, for "rgb_array"."""

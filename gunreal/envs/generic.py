@@ -47,7 +47,8 @@ class GenericEnv:
             first_action, self.num_actions = _discrete(config, env.action_space)
             space, key = choose(config, env.observation_space)
             names = list(env.observation_space) if isinstance(env.observation_space, spaces.Dict) else []
-            self.raw = Raw(space, key, first_action, tuple(name for name in names if name != key))
+            others = tuple(name for name in names if name != key)
+            self.raw = Raw(space, key, first_action, others, _action_names(env, self.num_actions))
             self.frame, self.dtype, self._convert = converter(config, self.raw.space)
         except BaseException:
             self.close()  # also those that were opened before another one failed
@@ -317,6 +318,15 @@ def _discrete(config: Config, space: spaces.Space) -> tuple[int, int]:
         kind = "continuous" if isinstance(space, spaces.Box) else type(space).__name__
         raise ConfigError(f"{config.env} has {kind} actions; wrap it so that its action_space is Discrete")
     return int(space.start), int(space.n)
+
+
+def _action_names(env: gymnasium.Env, count: int) -> tuple[str, ...]:
+    """The names of the actions, if an environment gives them as ALE's do."""
+    try:
+        names = tuple(map(str, env.get_wrapper_attr("get_action_meanings")()))
+    except Exception:  # it does not, or in another way
+        return ()
+    return names if len(names) == count else ()
 
 
 def _lookup(method: str, key: str, observation: Any, info: dict[str, Any]) -> np.ndarray:

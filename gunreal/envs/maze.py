@@ -43,6 +43,7 @@ class RareGoalMaze(Game):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}
     action_space = gymnasium.spaces.Discrete(4)
+    actions = ("up", "right", "down", "left")
 
     def __init__(
         self,

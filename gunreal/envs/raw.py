@@ -27,12 +27,14 @@ class Raw(NamedTuple):
       key: entry of a `Dict` observation to learn from. None for other observations.
       first_action: number of the first action. Everywhere else, actions are counted from 0.
       ignored: the other entries of the `Dict`. A run does not save them.
+      actions: names of the actions, or none. A run does not save them.
     """
 
     space: spaces.Space
     key: str | None = None
     first_action: int = 0
     ignored: tuple[str, ...] = ()
+    actions: tuple[str, ...] = ()
 
     def entry(self, observation: Any) -> Any:
         """The part of an observation to learn from, for one environment or a batch."""

@@ -104,6 +104,10 @@ class DoomEnv(gymnasium.Env):
         self._time += 1
         return self._observe(), reward, False, self._time >= self.max_steps, {}
 
+    def get_action_meanings(self) -> list[str]:
+        """The names of the actions."""
+        return list(ACTIONS)
+
     def render(self) -> np.ndarray | None:
         """The current image in RGB, uint8 `[size, size, 3]`, for "rgb_array"."""
         if self.render_mode != "rgb_array":

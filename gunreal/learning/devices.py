@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gunreal.config.schema import Config
 
 BACKENDS = ("tensorflow", "jax")
+ON_CPU = {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu"}  # environment of a process that leaves GPUs to others
 # Keras's pictures and TensorFlow's converters import these where they are installed, which takes more than a second.
 _UNUSED = ("IPython", "jax", "matplotlib")
 

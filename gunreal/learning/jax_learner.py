@@ -40,7 +40,7 @@ class JaxLearner(Learner):
         self._predict = {head: jax.jit(self._stateless_predict(head)) for head in self._heads}
         self._compiled = jax.jit(isolated()(self._loss_gradient))
         self._optimize = jax.jit(isolated()(self._optimizer_step))
-        self._recall = jax.jit(self.functional_recall)
+        self._methods = {"recall": jax.jit(self.functional_recall), "look": jax.jit(self._stateless_look)}
 
     def _stateless_predict(self, head: str) -> Any:
         def predict(weights: tuple[Any, ...], observations: Any, past: Past | None) -> tuple[Any, ...]:
@@ -65,8 +65,12 @@ class JaxLearner(Learner):
     def _copy(self) -> None:
         self._copied = self._weights
 
-    def _recalled(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        return dict(jax.device_get(self._recall(self._weights, batch)))
+    def _called(self, method: str, batch: Mapping[str, Any]) -> Any:
+        return jax.device_get(self._methods[method](self._weights, batch))
+
+    def _stateless_look(self, weights: tuple[Any, ...], batch: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        with self._scope(weights):
+            return self.network.look(batch)
 
     def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], Scalars, dict[str, Any]]:
         return self._compiled(self._weights, batch)

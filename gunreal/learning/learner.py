@@ -157,7 +157,11 @@ class Learner:
 
     def recall(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Calls the compiled `Network.recall`."""
-        return self._recalled(self._to_send(batch))
+        return self._called("recall", self._to_send(batch))
+
+    def look(self, batch: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """Calls the compiled `Network.look`."""
+        return self._called("look", self._to_send(batch))
 
     def warm_up(self, batch: Mapping[str, Any]) -> None:
         """Compiles an update for batches like this one. The state does not change.
@@ -312,7 +316,8 @@ class Learner:
         """Copies weights and moments for predictions. The caller holds the lock."""
         raise NotImplementedError
 
-    def _recalled(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def _called(self, method: str, batch: Mapping[str, Any]) -> Any:
+        """What a compiled method of the network returns for a batch, as NumPy arrays."""
         raise NotImplementedError
 
     def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], Scalars, dict[str, Any]]:

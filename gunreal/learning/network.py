@@ -242,17 +242,39 @@ class Network:
         for task in self.tasks:
             if task.name not in batch:
                 continue
-            state = self._state(task)
-            part, seen = batch[task.name], _for(task, features[task.name])
-            targets = {**_targets(part), "progress": scalars["progress"], **({"state": state} if state else {})}
-            net = self._net(task, part, version)
-            outputs = self.task_outputs(task, seen, batch=targets, net=net)
-            loss, own, new = heads.loss(task, outputs, targets)
+            _, (loss, own, new) = self._learned(task, batch[task.name], features, scalars["progress"], version)
             metrics |= {f"loss_{task.name}": loss, **own}
             states |= {f"state/{task.name}/{name}": array for name, array in new.items()}
             terms[task.name] = task.weight * loss
             total = total + terms[task.name]
         return total, {**metrics, "loss_total": total}, states, terms
+
+    def _learned(
+        self, task: LearnedTask, part: Mapping[str, Any], features: Mapping[str, Features], progress: Any, version: Any
+    ) -> tuple[Any, Any]:
+        """The outputs of a task for its part of a batch, and what `heads.loss` returns for them."""
+        state = self._state(task)
+        targets = {**_targets(part), "progress": progress, **({"state": state} if state else {})}
+        seen, net = _for(task, features[task.name]), self._net(task, part, version)
+        outputs = self.task_outputs(task, seen, batch=targets, net=net)
+        return outputs, heads.loss(task, outputs, targets)
+
+    @isolated()
+    def look(self, batch: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """What the tasks find in a batch of `loss`, of which "base" may be left out.
+
+        Returns:
+          For each task of the batch, "outputs", those of its head for the first sequence `[T, ...]` (empty without a
+          head), and "loss".
+        """
+        features, found = self._features(batch), {}
+        for task in self.tasks:
+            if task.name in batch:
+                outputs, (loss, *_) = self._learned(task, batch[task.name], features, ops.cast(0.0, "float32"), 0)
+                own = {} if self._heads[task.name] is None else outputs
+                first = keras.tree.map_structure(lambda x: x[0] if len(x.shape) else x, own)
+                found[task.name] = {"outputs": first, "loss": loss}
+        return found
 
     @isolated()
     def recall(self, batch: Mapping[str, Any]) -> dict[str, Any]:

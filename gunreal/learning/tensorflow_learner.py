@@ -85,7 +85,7 @@ class TensorFlowLearner(Learner):
         self._trained = self._predict  # on the variables that are trained
         self._copies: list[tuple[list[Any], dict[str, _Operation]]] = []
         self._compiled: dict[tuple[str, ...], _Operation] = {}
-        self._recall: _Operation | None = None
+        self._methods: dict[str, _Operation] = {}  # of the network, for batches
         self._optimize: dict[tuple[str, ...], _Operation] = {}  # by the names of what is more than a gradient
 
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
@@ -105,10 +105,10 @@ class TensorFlowLearner(Learner):
             new.assign(source)
         self._predict = predict
 
-    def _recalled(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        if self._recall is None:
-            self._recall = _Operation(self.network.recall, [self._signature(batch)])
-        return {name: output.numpy() for name, output in self._recall(batch).items()}
+    def _called(self, method: str, batch: Mapping[str, Any]) -> Any:
+        if method not in self._methods:
+            self._methods[method] = _Operation(getattr(self.network, method), [self._signature(batch)])
+        return self._tf.nest.map_structure(lambda output: output.numpy(), self._methods[method](batch))
 
     def _signature(self, batch: Mapping[str, Any]) -> Any:
         tf = self._tf

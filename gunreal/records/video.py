@@ -16,6 +16,7 @@ from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
 from gunreal.learning.learner import Learner
+from gunreal.records.pictures import colors, heat
 from gunreal.records.writable import check_writable
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.pixel_control import PixelControl
@@ -155,17 +156,12 @@ class Recorder:
         return picture
 
     def _frame(self, observation: np.ndarray) -> np.ndarray:
-        newest = np.moveaxis(observation[-self._run.spec.frame[0] :], 0, -1)
-        return _centered(np.broadcast_to(newest, (*newest.shape[:2], 3)), self._scale, self._panel)
+        return _centered(colors(observation[-self._run.spec.frame[0] :]), self._scale, self._panel)
 
     def _map(self, q: np.ndarray) -> np.ndarray:
-        import cv2
-
         assert self._pc is not None
         self._q_max = max(self._q_max, float(q.max()))
-        gray = (np.clip(q / self._q_max, 0, 1) * 255).astype(np.uint8)
-        colors = cv2.applyColorMap(gray, cv2.COLORMAP_INFERNO)[..., ::-1]
-        return _centered(colors, self._scale * self._pc.cell_size(self._run.spec), self._panel)
+        return _centered(heat(q, self._q_max), self._scale * self._pc.cell_size(self._run.spec), self._panel)
 
 
 def _check(path: Path) -> None:

@@ -21,6 +21,7 @@ from gunreal.config.folders import command, remedy
 from gunreal.config.process import python, told
 from gunreal.config.warning import warn
 from gunreal.envs import process_groups
+from gunreal.learning.devices import ON_CPU
 from gunreal.records import checkpoint, metrics
 from gunreal.runtime.base import Runner
 
@@ -154,7 +155,7 @@ class Evaluation:
             stderr=self._errors,
             pass_fds=(self._alive.fileno(), self._scores.fileno()),
             process_group=0,  # not a session of its own: Linux weighs nice values within a session only
-            env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu"},
+            env=os.environ | ON_CPU,
         )
 
     def _collect(self, ended: subprocess.Popen[bytes]) -> None:

@@ -21,6 +21,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+
 from gunreal.experience.replay import Replay
 from gunreal.experience.sequences import Sequences, uniform_sequences
 from gunreal.experience.spec import RecordedField, Spec
@@ -149,3 +151,17 @@ class AuxiliaryTask:
             the training budget that has been used, from 0 to 1.
         """
         raise NotImplementedError(f"{type(self).__name__} has no loss(self, outputs, batch); define it")
+
+    def show(self, outputs: Any, length: int) -> dict[str, Any]:
+        """What `gunreal watch` shows of the newest step besides the loss, by name.
+
+        A number, a vector or a dict of numbers is shown as bars, and an array of more axes as a map of its last two,
+        with the maximum over the others. The default shows all arrays.
+
+        Args:
+          outputs: outputs of the head for one sequence that ends with the newest step, NumPy `[T, ...]`.
+          length: number of steps T.
+        """
+        arrays = outputs if isinstance(outputs, Mapping) else {"output": outputs}
+        arrays = {name: x for name, x in arrays.items() if isinstance(x, np.ndarray)}
+        return {name: x[-1] if x.shape[:1] == (length,) else x for name, x in arrays.items()}

@@ -84,6 +84,10 @@ class DepthPrediction(AuxiliaryTask):
         hidden, last = layers.Dense(128, activation="relu"), layers.Dense(int(np.prod(shape[1:])))
         return Sequential([hidden, last, layers.Reshape(shape)], name="depth")
 
+    def show(self, outputs: Any, length: int) -> dict[str, Any]:
+        """The most probable band of each point."""
+        return {"band": outputs[-1].argmax(-1)}
+
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
         """Mean cross-entropy over points and steps."""
         from keras import ops

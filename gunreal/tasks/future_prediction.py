@@ -36,3 +36,7 @@ class FuturePrediction(AuxiliaryTask):
     def targets(self, replay: Replay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
         """The actions to condition the predictions on: "action" int32 `[N, t_max]`."""
         return {"action": pad(replay.get("action", sequences.first, replay.spec.t_max), sequences.length)}
+
+    def show(self, outputs: Any, length: int) -> dict[str, Any]:
+        """Nothing but the loss, because embeddings mean nothing by themselves."""
+        return {}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from gunreal.config.plugins import expect
+from gunreal.config.plugins import calling, expect
 from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.replay import Past, Replay
@@ -113,6 +114,16 @@ class Learning:
         else:
             found = any(np.any(np.asarray(x)) for x in gradient.values)
             expect(found, "loss() has no gradient: use all of the head in the loss")
+        self._check_shown(batch)
+
+    def _check_shown(self, batch: dict[str, Any]) -> None:
+        """What the task shows is numbers and arrays of them."""
+        from keras import ops, tree
+
+        found = tree.map_structure(ops.convert_to_numpy, self.network.look(batch)[self.task.name]["outputs"])
+        with calling("show()"):
+            for value in self.task.show(found, self.task.length(self.spec.t_max)).values():
+                np.asarray(list(value.values()) if isinstance(value, Mapping) else value, np.float32)
 
     def _check_bonus(self, segment: Segment) -> None:
         """Bonuses are finite, and each depends on its own observation."""

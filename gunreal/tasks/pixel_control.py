@@ -94,6 +94,10 @@ class PixelControl(AuxiliaryTask):
 
         return DuelingDeconvolution(spec.num_actions, self.grid(spec), name="pc")
 
+    def show(self, outputs: Any, length: int) -> dict[str, Any]:
+        """`max_a Q` of every cell, and the mean Q of every action."""
+        return {"largest Q": outputs[-1].max(0), "mean Q": outputs[-1].mean((1, 2))}
+
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
         """`0.5 (R_t - Q(s_t, a_t))^2`, summed over cells and averaged over steps.
 

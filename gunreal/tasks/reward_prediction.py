@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from gunreal.experience.replay import RESET, Replay
 from gunreal.experience.sequences import Sequences, choose
 from gunreal.experience.spec import Spec
@@ -56,6 +58,11 @@ class RewardPrediction(AuxiliaryTask):
         from keras import Sequential, layers
 
         return Sequential([layers.Flatten(), layers.Dense(128, activation="relu"), layers.Dense(3)], name="rp")
+
+    def show(self, outputs: Any, length: int) -> dict[str, Any]:
+        """The probability of each class."""
+        odds = np.exp(outputs - outputs.max())
+        return {"next reward": dict(zip(("zero", "positive", "negative"), odds / odds.sum(), strict=True))}
 
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
         """Mean cross-entropy over the agents that have a sequence."""

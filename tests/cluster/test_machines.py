@@ -19,7 +19,8 @@ LOCAL = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-FLAGS = ["--env", scripted_env.SCRIPTED, "--env_args", "pause=0.01", "--agents", 2, "--agents_per_process", 2, "--hidden", 16, "--min_batch", 20]
+FLAGS = ["--env", scripted_env.SCRIPTED, "--env_args", "pause=0.01", "--agents", 2, "--agents_per_process", 2]
+FLAGS += ["--hidden", 16, "--min_batch", 20]
 CLUSTER = [*FLAGS, "--t_max", 5, "--metrics_seconds", 1, "--steps", "50M"]
 
 
