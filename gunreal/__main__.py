@@ -37,6 +37,7 @@ COMMANDS = {
     "runs": "List runs and their scores",
     "push": "Upload a run to the Hugging Face Hub",
     "pull": "Download a run from the Hugging Face Hub",
+    "doctor": "Report what is installed, what works, and how fast this machine trains",
     **LISTS,
 }
 

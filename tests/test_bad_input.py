@@ -108,6 +108,7 @@ OTHERS = [  # of other commands
     ("export a", "the following arguments are required: FILE"),
     ("export a b.onnx --check best", f"arguments: --check best; {MEAN} --checkpoint?"),
     ("runs --jsn", f"unrecognized arguments: --jsn; {MEAN} --json?"),
+    ("doctor --seconds -1", "--seconds is -1, but must be from 0 to 3600"),
     ("runs extra", "unrecognized arguments: extra; use --help to list all arguments"),
     ("sweep tiny.toml --steps 0", "steps is 0"),
     ("sweep tiny.toml --settings bse", f"has no setting bse; {MEAN} base?"),

@@ -141,7 +141,7 @@ def check_tool(tool: str, words: list[str], folder: Path) -> None:
 
 def check_command(words: list[str], folder: Path) -> None:
     match words:
-        case ["gunreal"]:
+        case ["gunreal"] | ["gunreal", "doctor"]:
             pass
         case ["python", "-m", "gunreal.train", *rest] | ["gunreal", "train", *rest]:
             check_train(rest, folder)

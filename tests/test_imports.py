@@ -37,6 +37,7 @@ AGENT_SIDE = [
         "gunreal",
         "gunreal.train",
         "gunreal.__main__",
+        "gunreal.doctor",
         "gunreal.listing",
         "gunreal.plot",
         "gunreal.runs",
