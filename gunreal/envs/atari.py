@@ -55,7 +55,8 @@ class AtariEnv:
         self._consoles = [_Console(_open(config.emulator, game, options), options, channels) for _ in range(num_envs)]
         self.emulator = "own" if self._consoles[0].is_own else "ale"
         screen = self._consoles[0].start_screen.shape
-        names = tuple(ACTIONS[int(action)].lower() for action in self._consoles[0].actions)
+        numbers = [getattr(action, "value", action) for action in self._consoles[0].actions]  # ale-py has an enum
+        names = tuple(ACTIONS[number].lower() for number in numbers)
         self.raw = Raw(spaces.Box(0, 255, screen, np.uint8), actions=names)
         # Shared by all consoles, so that it stays in the processor's cache.
         self._screens, self._resize = np.empty((2, *screen), np.uint8), AreaResize(screen, (size, size))
