@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from gunreal_representations.views import OfViews, shifted
+from gunreal_representations.views import OfViews, contrast, shifted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,12 +38,4 @@ class Curl(OfViews):
         return Codes(self)
 
     def loss(self, outputs, batch):
-        from keras import ops
-
-        queries, keys = (ops.reshape(outputs[name], (-1, self.units)) for name in ("queries", "keys"))
-        mask = ops.reshape(batch["mask"], (-1,))
-        logits = ops.matmul(queries, ops.transpose(keys)) + (mask - 1) * 1e9
-        own, count = ops.sum(queries * keys, axis=-1), ops.maximum(ops.sum(mask), 1.0)
-        right = ops.cast(own >= ops.max(logits, axis=-1) - 1e-6, "float32")
-        loss = ops.sum(mask * (ops.logsumexp(logits, axis=-1) - own)) / count
-        return loss, {"accuracy": ops.sum(mask * right) / count}
+        return contrast(outputs["queries"], outputs["keys"], batch["mask"])

@@ -57,12 +57,23 @@ class Spr(OfViews):
     def loss(self, outputs, batch):
         from keras import ops
 
-        from gunreal.tasks import masks_ahead
+        targets = outputs["targets"]
+        deviation = ops.mean(ops.std(ops.normalize(targets, axis=-1), axis=(0, 1)))  # 0 if the features have collapsed
+        return -mean_cosine(targets, outputs["predictions"], batch["mask"]), {"deviation": deviation}
 
-        targets, total, count = ops.normalize(outputs["targets"], axis=-1), 0.0, 0.0
-        masks = masks_ahead(batch["mask"], self.steps)
-        for ahead, (mask, predictions) in enumerate(zip(masks, outputs["predictions"], strict=True), 1):
-            cosine = ops.sum(ops.normalize(predictions, axis=-1) * targets[:, ahead:], axis=-1)
-            total, count = total - ops.sum(mask * cosine), count + ops.sum(mask)
-        deviation = ops.mean(ops.std(targets, axis=(0, 1)))  # 0 if the features have collapsed
-        return total / ops.maximum(count, 1.0), {"deviation": deviation}
+
+def mean_cosine(targets, predictions, mask):
+    """The mean cosine of targets `[B, T, F]` and of predictions 1, 2, ... steps ahead, `[B, T - ahead, F]` each.
+
+    It is that of the predictions that stay in an episode.
+    """
+    from keras import ops
+
+    from gunreal.tasks import masks_ahead
+
+    targets, total, count = ops.normalize(targets, axis=-1), 0.0, 0.0
+    masks = masks_ahead(mask, len(predictions))
+    for ahead, (kept, found) in enumerate(zip(masks, predictions, strict=True), 1):
+        cosine = ops.sum(ops.normalize(found, axis=-1) * targets[:, ahead:], axis=-1)
+        total, count = total + ops.sum(kept * cosine), count + ops.sum(kept)
+    return total / ops.maximum(count, 1.0)
