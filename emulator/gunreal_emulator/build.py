@@ -60,6 +60,8 @@ def processors() -> tuple[tuple[str, ...], ...]:
 
 def processor_flags() -> tuple[str, ...]:
     """Returns the compiler flags for the processor of this machine, one of `processors`."""
+    if _NEWER not in processors():  # a container of another platform sees the flags of the machine that emulates it
+        return ()
     try:
         text = CPUINFO.read_text()
     except OSError:

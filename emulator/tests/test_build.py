@@ -102,10 +102,12 @@ def test_a_compiler_that_fails_is_one_line(compiler, tmp_path, monkeypatch):
     assert "\n" not in str(error.value)
 
 
-def test_a_wheel_for_another_processor_has_no_flags_of_this_one(monkeypatch):
-    """As in `.ci/wheels`, which compiles for arm64 on x86-64."""
+def test_another_platform_has_no_flags_of_this_processor(tmp_path, monkeypatch):
+    """`.ci/wheels` compiles for arm64 on x86-64, and an emulated arm64 shows the flags of the x86-64 below it."""
     monkeypatch.setattr(build.sysconfig, "get_platform", lambda: "linux-aarch64")
-    assert build.processors() == ((),)
+    monkeypatch.setattr(build, "CPUINFO", tmp_path / "cpuinfo")
+    build.CPUINFO.write_text("flags\t\t: fpu sse2 abm avx2 bmi1 bmi2 f16c fma movbe\n")
+    assert build.processors() == ((),) and build.processor_flags() == ()
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="one library serves all processors")
