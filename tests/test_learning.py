@@ -14,8 +14,9 @@ from gunreal.records import metrics
 
 TASKS = "pc,vr,rp"
 ROOT = Path(__file__).parents[1]
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "tests" / "support")}  # has recall_functional
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "tests" / "support")}  # has recall
 SMALL = ("--frame_size", "20", "--frame_stack", "1", "--hidden", "32")
+RECALL = ("--env", "recall:Recall", "--env_args", "wait=1,shown=1", *SMALL, "--entropy", "0.01")
 CATCH = ("--env", "gunreal/Catch-v0", "--env_args", "rows=4,columns=3", *SMALL)
 
 
@@ -30,7 +31,9 @@ def evaluated(run):
     """The mean score of 100 episodes of the most probable actions."""
     flags = ["--episodes", "100", "--policy", "argmax", "--json"]
     command = [sys.executable, "-m", "gunreal.evaluate", str(run.path), *flags]
-    return json.loads(subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True).stdout)["mean"]
+    return json.loads(
+        subprocess.run(command, check=True, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True).stdout
+    )["mean"]
 
 
 @pytest.mark.learns
@@ -57,32 +60,31 @@ def test_catch_is_solved(tmp_path, steps, flags):
 )
 def test_device_runs_solve_recall(tmp_path, steps, flags):
     """On JAX, with tasks. Chance has a mean of 0."""
-    common = ("--runner", "device", "--env", "recall_functional:make", "--agents", "16", "--metrics_seconds", "1")
+    common = ("--runner", "device", "--env", "recall:functional", "--agents", "16", "--metrics_seconds", "1")
     run = train(tmp_path, "recall", *common, *SMALL, "--steps", str(steps), *flags)
     assert run.metrics[-1]["score_mean"] >= 0.9  # of an optimum of 1
 
 
 @pytest.mark.learns
 @pytest.mark.timeout(600)
-def test_two_nodes_solve_catch(tmp_path):
-    """With tasks. Chance has a mean of -1/3."""
+def test_two_nodes_solve_recall(tmp_path):
+    """On JAX, with memory and with tasks. Chance has a mean of 0."""
+    pytest.importorskip("jax")
     if importlib.util.find_spec("ray") is None:  # not imported: that would fix its authentication for this process
         pytest.skip("needs Ray")
-    of_nodes = "--runner cluster --nodes 2 --agents 8 --agents_per_process 8 --min_batch 160"
-    flags = (*CATCH, *of_nodes.split(), "--tasks", "vr,rp", "--entropy", "0.01", "--steps", "16000")
+    of_nodes = "--runner cluster --nodes 2 --agents 8 --agents_per_process 8 --min_batch 160 --backend jax"
+    flags = (*RECALL, *of_nodes.split(), "--network", "lstm", "--tasks", "vr,rp", "--steps", "16000")
     run = train(tmp_path, "cluster", *flags)
     assert run.metrics[-1]["score_mean"] >= 0.9
 
 
 @pytest.mark.learns
 @pytest.mark.timeout(600)
-def test_memory_solves_catch_with_a_delay_and_nothing_else_does(tmp_path):
-    """Who doesn't remember the ball catches one of three: a mean of -1/3. Little entropy has the policy settle for that
-    before the memory works."""
-    flags = [*CATCH, "--env_args", "delay=4", "--entropy", "0.1", "--steps"]
-    lstm = ("--network", "lstm", "--hidden", "64", "--tasks", TASKS)
-    assert evaluated(train(tmp_path, "lstm", *flags, "60000", *lstm)) >= 0.95
-    assert evaluated(train(tmp_path, "forgetful", *flags, "20000")) <= 0.1
+def test_memory_solves_recall_and_nothing_else_does(tmp_path):
+    """Chance has a mean of 0."""
+    flags = (*RECALL, "--agents", "16", "--steps", "20000")
+    assert evaluated(train(tmp_path, "lstm", *flags, "--network", "lstm", "--tasks", TASKS)) >= 0.95
+    assert evaluated(train(tmp_path, "forgetful", *flags)) <= 0.4
 
 
 @pytest.mark.learns

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("jax")
 import jax  # noqa: E402
-import recall_functional  # noqa: E402
+import recall  # noqa: E402
 from device_runs import keras_on_jax  # noqa: E402
 
 from gunreal.acting.pool import Member  # noqa: E402
@@ -83,7 +83,7 @@ def as_rings(loop, config, spec, tasks, learner):
 )
 def test_the_weights_after_an_update_are_the_same(objective, options, kinds):
     config = Config(
-        env="recall_functional:make",
+        env="recall:functional",
         runner="device",
         backend="jax",
         agents=AGENTS,
@@ -103,7 +103,7 @@ def test_the_weights_after_an_update_are_the_same(objective, options, kinds):
         tasks=[kind.name for kind in kinds],
     )
     config = on_this_machine(config)
-    env, tasks = recall_functional.make(shown=2), tuple(map(told, kinds))
+    env, tasks = recall.functional(shown=2), tuple(map(told, kinds))
     spec = Spec((1, 20, 20), 2, "uint8", 2, config.t_max, config.discount, config.reward_clip, state=2 * config.hidden)
     learner, other = (build_learner(config, spec, tasks) for _ in range(2))
     convert = frames(config, spec, env.observation_space)

@@ -1,0 +1,47 @@
+"""Recall: the smallest thing to learn from images. A light on the left or on the right says which action will pay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from gunreal.envs.functional import Batched
+from gunreal.envs.game import Game
+
+PIXELS = 20
+
+
+class Recall(Game):
+    """Episodes of `wait + 1` steps, the last of which pays 1 for the action of the light's side and -1 otherwise.
+
+    The light is in the first `shown` frames. If the last frame lacks it, an agent without memory is at chance, 0.
+    """
+
+    observation_space = gymnasium.spaces.Box(0, 255, (PIXELS, PIXELS, 1), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+    actions = ("left", "right")
+
+    def __init__(self, wait: int = 2, shown: int = 100):
+        self.wait, self.shown = wait, shown
+        lit = np.zeros((3, PIXELS, PIXELS, 1), np.uint8)  # left, right, neither
+        lit[0, :, : PIXELS // 2] = lit[1, :, PIXELS // 2 :] = 255
+        super().__init__({"starts": [0, 1], "lit": lit}, None)
+
+    def start(self, place):
+        return 0, place
+
+    def advance(self, tables, state, action):
+        time, side = state
+        last = time == self.wait
+        return (time + 1, side), last * (2.0 * (action == side) - 1), last, False
+
+    def draw(self, tables, state):
+        time, side = state
+        return tables["lit"][side + (time >= self.shown) * (2 - side)]
+
+
+def functional(**options: Any) -> Batched:
+    """The same for device runs."""
+    return Recall(**options).functional()
