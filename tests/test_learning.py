@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import gunreal
-from gunreal.records import metrics
 
 TASKS = "pc,vr,rp"
 ROOT = Path(__file__).parents[1]
@@ -40,10 +39,12 @@ def evaluated(run):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("steps", "flags"),
-    [(30_000, ()), (40_000, ("--objective", "a3c"))],
-    ids=["base", "a3c"],
+    [(30_000, ()), (40_000, ("--objective", "a3c")), (20_000, ("--backend", "jax", "--tasks", TASKS))],
+    ids=["base", "a3c", "jax"],
 )
 def test_catch_is_solved(tmp_path, steps, flags):
+    if "jax" in flags:
+        pytest.importorskip("jax")
     run = train(tmp_path, "catch", *CATCH, "--entropy", "0.01", "--steps", str(steps), *flags)
     assert evaluated(run) >= 0.95  # of an optimum of 1
 
@@ -118,14 +119,3 @@ def test_an_installed_plugin_trains_by_its_name(tmp_path):
     losses = [line["loss_inverse"] for line in run.metrics if line["loss_inverse"] is not None]
     assert run.metrics[-1]["stopped_by"] == "steps"
     assert 0 < losses[-1] < 1.2  # it started at ln 3 = 1.10
-
-
-@pytest.mark.timeout(300)
-def test_jax_trains_all_tasks(tmp_path):
-    pytest.importorskip("jax")
-    flags = ["--tasks", TASKS, "--backend", "jax", "--agents", "4", "--min_batch", "40", "--hidden", "64"]
-    run = train(tmp_path, "jax", "--env", "gunreal/Catch-v0", "--steps", "2000", *flags)
-    last = metrics.read(run.path / metrics.FILE)[-1]
-    assert last["stopped_by"] == "steps"
-    assert last["trained"] >= 1500
-    assert last["skipped"] == 0
