@@ -30,9 +30,8 @@ def evaluated(run):
     """The mean score of 100 episodes of the most probable actions."""
     flags = ["--episodes", "100", "--policy", "argmax", "--json"]
     command = [sys.executable, "-m", "gunreal.evaluate", str(run.path), *flags]
-    return json.loads(
-        subprocess.run(command, check=True, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True).stdout
-    )["mean"]
+    done = subprocess.run(command, check=True, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
+    return json.loads(done.stdout)["mean"]
 
 
 @pytest.mark.learns
