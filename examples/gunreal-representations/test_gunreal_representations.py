@@ -142,25 +142,28 @@ def test_drac_is_the_regularization_of_the_paper():
 
 def test_rnd_is_the_error_of_the_paper_and_its_moments_are_those_of_all_frames():
     """Sections 2.2 and 2.4. The moments of two batches are those of their union."""
-    frames = [RNG.integers(0, 256, (2, 4, 1, 2, 3), np.uint8) for _ in range(2)]
-    outputs, random = normal(2, 4, 5), normal(6, 5)
-    task = Rnd(units=5, reward=0.5)
-    state = {**task.state(Spec((1, 2, 3), 2, "uint8", 3)), "random": random}
-    for frame in frames:
-        before = state
-        batch = {"frame": frame, "mask": MASK, "state": state}
-        loss, _, new = task.loss(outputs, batch)
-        state = {**state, **{name: np.asarray(x) for name, x in new.items()}}
-    rows = np.concatenate([frame.reshape(2, 4, 6)[MASK > 0] for frame in frames]).astype(np.float64)
-    assert state["pixel_count"] == len(rows) == 14
-    np.testing.assert_allclose(state["pixel_mean"], rows.mean(axis=0), rtol=1e-4)
-    np.testing.assert_allclose(state["pixel_variance"], rows.var(axis=0), rtol=1e-4)
-    normalized = ((rows[7:] - before["pixel_mean"]) / np.sqrt(before["pixel_variance"])).clip(-5, 5)
-    errors = ((outputs[MASK > 0] - np.maximum(normalized @ random, 0)) ** 2).mean(axis=1)
-    assert number(loss) == pytest.approx(errors.mean(), rel=1e-4)
-    stacked = np.concatenate([np.zeros_like(frames[1]), frames[1]], axis=2)[MASK > 0]
-    bonus = np.asarray(task.bonus(outputs[MASK > 0][:, None], stacked, before))
-    np.testing.assert_allclose(bonus, 0.5 * errors / np.sqrt(before["error_variance"]), rtol=1e-4)
+    spec, task = Spec((1, 2, 3), 2, "uint8", 3), Rnd(units=5, hidden=7, reward=0.5)
+    state, head = task.state(spec), task.head(spec)
+    head(np.zeros((2, 4, 8), np.float32))
+    (w, b, v, c), rows = ([np.asarray(x) for x in head.trainable_weights], [])
+    for observations in RNG.integers(0, 256, (2, 2, 4, 2, 2, 3), np.uint8):  # of two stacked frames
+        errors = head(np.zeros((2, 4, 8), np.float32), net=SimpleNamespace(observations=observations, state=state))
+        rows.append(observations[:, :, 1].reshape(2, 4, 6)[MASK > 0].astype(np.float64))
+        mean, variance, _ = np.asarray(state["pixels"])
+        normal = ((rows[-1] - mean) / np.sqrt(np.maximum(variance, 1))).clip(-5, 5)
+        found = np.maximum(normal @ w + b, 0) @ v + c
+        slow = ((found - np.maximum(normal @ np.asarray(state["random"]), 0)) ** 2).mean(axis=1)
+        np.testing.assert_allclose(np.asarray(errors)[MASK > 0], slow, rtol=1e-4)
+        bonus = task.bonus(errors[:, :1], None, {**state, "error": np.float32([0, 4, 1])})
+        np.testing.assert_allclose(bonus, 0.25 * np.asarray(errors)[:, 0], rtol=1e-4)
+        loss, _, new = task.loss(errors, {"frame": observations[:, :, 1:], "mask": MASK, "state": state})
+        assert number(loss) == pytest.approx(slow.mean(), rel=1e-4)
+        state = {**state, **new}
+    mean, variance, count = np.asarray(state["pixels"])
+    rows = np.concatenate(rows)
+    assert (count == len(rows)).all()
+    np.testing.assert_allclose(mean, rows.mean(axis=0), rtol=1e-4)
+    np.testing.assert_allclose(variance, rows.var(axis=0), rtol=1e-4)
 
 
 def test_kickstarting_is_the_cross_entropy_of_the_paper_and_ends():

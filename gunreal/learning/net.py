@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -31,7 +31,7 @@ class AverageNet:
 
 
 class Net:
-    """The network as the head of one task sees it during an update.
+    """The network as the head of one task sees it during an update, and for a bonus.
 
     Attributes:
       observations: what the features were computed from, `[B, T, *spec.observation]` of dtype `spec.dtype`.
@@ -39,6 +39,7 @@ class Net:
         those of `observations`, and their dtype may be another one. A recurrent network starts from the same past.
       policy_value: function that computes the policy and the value from "hidden" features, see `Network.policy_value`.
       average: the moving averages, or None for a task without any.
+      state: the arrays of the task that gradients do not train, as in `batch["state"]`.
     """
 
     def __init__(
@@ -47,12 +48,13 @@ class Net:
         features: Callable[[Any], Any],
         policy_value: Callable[[Any], dict[str, Any]],
         average: AverageNet | None,
+        state: Mapping[str, Any],
         seed: str,
         version: Any,
     ):
         """`seed` and `version`, the number of updates, determine the `draws`."""
         self.observations, self.features, self.policy_value = observations, features, policy_value
-        self.average = average
+        self.average, self.state = average, state
         self._seed, self._version, self._calls = seed, version, 0
 
     def draws(self, *shape: int) -> Any:

@@ -180,16 +180,18 @@ class Network:
             features = features._replace(hidden=hidden)
         if head in ("base", "bonus"):
             outputs = self.policy_value(features.hidden)
-            bonus = [self._bonus(observations, features)] if head == "bonus" else []
+            bonus = [self._bonus(observations, past, features)] if head == "bonus" else []
             return outputs["logits"][:, 0], outputs["value"][:, 0], *bonus, *state
         task = next(task for task in self.tasks if task.name == head)
         return (heads.bootstrap(task, self.task_outputs(task, features)),)
 
-    def _bonus(self, observations: Any, features: Features) -> Any:
-        tasks = [task for task in self.tasks if task.bonus is not None]
-        return sum(
-            heads.bonus(task, self.task_outputs(task, features), observations, self._state(task)) for task in tasks
-        )
+    def _bonus(self, observations: Any, past: Past | None, features: Features) -> Any:
+        """The sum of the bonuses of all tasks `[N]`. Their heads see sequences of one step."""
+        part, total = {"observations": ops.expand_dims(observations, 1), "past": past}, 0
+        for task in (task for task in self.tasks if task.bonus is not None):
+            outputs = self.task_outputs(task, features, net=self._net(task, part, 0))
+            total += heads.bonus(task, outputs, observations, self._state(task))
+        return total
 
     def _state(self, task: LearnedTask) -> dict[str, Any]:
         return {name: ops.convert_to_tensor(array.value) for name, array in self._states[task.name].items()}
@@ -318,7 +320,7 @@ class Network:
         return changed
 
     def _net(self, task: LearnedTask, part: Mapping[str, Any], version: Any) -> Net:
-        length, name, past = self.lengths[task.name], task.name, part.get("past")
+        length, name, past = part["observations"].shape[1], task.name, part.get("past")
 
         def features(observations: Any, fused: bool = True) -> Any:
             if tuple(observations.shape[1:]) != (length, *self.spec.observation):
@@ -336,7 +338,7 @@ class Network:
             # A function that is compiled in a scope would keep the values of that scope.
             average = AverageNet(scope, functools.partial(features, fused=False), self._heads[name])
         seen = ops.convert_to_tensor(part["observations"])
-        return Net(seen, features, self.policy_value, average, f"{self._seed}/{name}", version)
+        return Net(seen, features, self.policy_value, average, self._state(task), f"{self._seed}/{name}", version)
 
     def parts(self, batch: Mapping[str, Any]) -> list[str]:
         """The names of the parts of a batch that have observations, in the order of the network."""

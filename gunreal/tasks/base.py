@@ -128,8 +128,9 @@ class AuxiliaryTask:
 
         If the layer's `call` has a `batch` argument, it receives the batch of `loss`. Predictions can then depend on
         the targets, such as the actions taken. If it has a `net` argument, it receives a `gunreal.learning.net.Net`:
-        the observations, the features of other observations, the policy and the value, random numbers and averages.
-        Both are None while the layer is built, for bootstraps and for bonuses, so create all weights in `build`.
+        the observations, the features of other observations, the policy and the value, random numbers, averages and
+        the arrays of `state`. Both are None while the layer is built and for bootstraps, and the batch also for
+        bonuses, so create all weights in `build`.
 
         Return None to reuse the outputs of the actor-critic. They are a dict with "logits" `[B, T, A]`, "value"
         `[B, T]` and "scale", the standard deviation of the returns. Divide value errors by "scale".

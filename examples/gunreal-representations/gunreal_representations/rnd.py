@@ -12,18 +12,22 @@ from gunreal.tasks import AuxiliaryTask, pad
 class Rnd(AuxiliaryTask):
     """Predicts random features of the newest frame. The error is a reward, because it is large for new frames.
 
-    Running moments normalize the frames, and the errors for the reward. Unlike in the paper, the predictor shares the
-    torso of the policy, and one value learns both rewards.
+    Running moments normalize the frames, and the errors for the reward. The predictor learns slowly, so that a frame
+    stays new for a while. Unlike in the paper, one value learns both rewards.
 
     Options:
       reward: factor of the reward.
       units: number of random features.
+      hidden: units of the predictor's hidden layer.
     """
 
     name = "rnd"
-    weight: float = 0.1
-    reward: float = 0.1
+    trains_torso = False
+    rate = 0.1
+    weight: float = 1.0
+    reward: float = 1.0
     units: int = 64
+    hidden: int = 128
 
     def targets(self, replay, sequences, bootstraps):
         return {"frame": pad(replay.get("frame", sequences.first, replay.spec.t_max), sequences.length)}
@@ -32,32 +36,37 @@ class Rnd(AuxiliaryTask):
         import numpy as np
         from keras import initializers
 
-        size, shapes = math.prod(spec.frame), {"pixel": (math.prod(spec.frame),), "error": ()}
-        state = {"random": initializers.Orthogonal(2**0.5)((size, self.units))}
-        for name, shape in shapes.items():
-            state |= {f"{name}_mean": np.zeros(shape, "f4"), f"{name}_variance": np.ones(shape, "f4")}
-            state[f"{name}_count"] = np.zeros((), "f4")
-        return state
+        unknown, size = np.array([0, 1, 0], "f4"), math.prod(spec.frame)  # the mean, the variance and the count
+        random = initializers.Orthogonal(2**0.5)((size, self.units))
+        return {"random": random, "pixels": unknown[:, None].repeat(size, 1), "error": unknown}
 
     def head(self, spec):
-        from keras import layers
+        from keras import Sequential, layers, ops
 
-        return layers.Dense(self.units)
+        hidden, units, size = self.hidden, self.units, math.prod(spec.frame)
+
+        class Error(layers.Layer):
+            def build(self, shape):
+                self.predictor = Sequential([layers.Dense(hidden, activation="relu"), layers.Dense(units)])
+                self.predictor.build((None, size))
+
+            def call(self, x, net=None):
+                if net is None:
+                    return x[..., 0]
+                frames = ops.reshape(net.observations, (-1, math.prod(spec.observation)))[:, -size:]
+                mean, variance, _ = ops.unstack(net.state["pixels"])
+                normal = (ops.cast(frames, "float32") - mean) * ops.rsqrt(ops.maximum(variance, 1.0))
+                normal = ops.clip(normal, -5.0, 5.0)
+                wanted = ops.relu(ops.matmul(normal, net.state["random"]))
+                error = ops.mean(ops.square(self.predictor(normal) - wanted), axis=-1)
+                return ops.reshape(error, ops.shape(x)[:-1])
+
+        return Error()
 
     def bonus(self, outputs, observations, state):
         from keras import ops
 
-        pixels = ops.reshape(observations, (-1, math.prod(observations.shape[1:])))
-        newest = ops.cast(pixels[:, -state["random"].shape[0] :], "float32")
-        return self.reward * self.error(outputs[:, 0], newest, state) * ops.rsqrt(state["error_variance"])
-
-    def error(self, outputs, pixels, state):
-        from keras import ops
-
-        deviation = ops.sqrt(ops.maximum(state["pixel_variance"], 1e-2))
-        normal = ops.clip((pixels - state["pixel_mean"]) / deviation, -5.0, 5.0)
-        wanted = ops.relu(ops.matmul(normal, state["random"]))
-        return ops.mean(ops.square(outputs - wanted), axis=-1)
+        return self.reward * outputs[:, 0] * ops.rsqrt(state["error"][1])
 
     def loss(self, outputs, batch):
         from keras import ops
@@ -65,11 +74,13 @@ class Rnd(AuxiliaryTask):
         from gunreal.learning.normalizer import Moments, merge, moments
         from gunreal.tasks import masked_mean
 
-        state, mask, new = batch["state"], ops.reshape(batch["mask"], (-1,)), {}
+        state, mask = batch["state"], ops.reshape(batch["mask"], (-1,))
+
+        def merged(name, seen, most):
+            found = merge(Moments(*ops.unstack(state[name])), moments(seen, mask, (0,)), most, ops)
+            return ops.stack([ops.broadcast_to(x, state[name].shape[1:]) for x in found])
+
         pixels = ops.cast(ops.reshape(batch["frame"], (-1, state["random"].shape[0])), "float32")
-        error = self.error(ops.reshape(outputs, (-1, self.units)), pixels, state)
-        for name, seen in (("pixel", pixels), ("error", error)):
-            known = Moments(*(state[f"{name}_{part}"] for part in Moments._fields))
-            merged = merge(known, moments(seen, mask, (0,)), math.inf, ops)
-            new |= {f"{name}_{part}": array for part, array in merged._asdict().items()}
-        return masked_mean(error, mask), {"seen": new["pixel_count"]}, new
+        error = ops.reshape(outputs, (-1,))
+        new = {"pixels": merged("pixels", pixels, math.inf), "error": merged("error", error, 4000.0)}
+        return masked_mean(outputs, batch["mask"]), {"deviation": ops.sqrt(new["error"][1])}, new
