@@ -41,7 +41,6 @@ from measuring.machine import machine
 from gunreal.config import plugins
 from gunreal.config.schema import Config, ConfigError
 from gunreal.learning import devices
-from gunreal.records import curves
 from gunreal.tasks.registry import TASK
 from gunreal.train import prepare
 
@@ -67,9 +66,6 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:
     )
     parser.add_argument("--rounds", type=int, default=3, help="number of rounds; the medians are shown (default: 3)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="file for the numbers of all rounds (default: none)")
-    parser.add_argument(
-        "--png", type=Path, metavar="FILE", help="file for the figure; needs matplotlib (default: none)"
-    )
     parser.add_argument("--tune", action="store_true", help="search for the settings with the highest training rate")
     parser.add_argument(
         "--lag", type=float, default=10.0, help="highest mean policy lag with --tune, in updates (default: 10)"
@@ -87,8 +83,8 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Config]:
 def _check(options: argparse.Namespace, config: Config, resumed: bool) -> None:
     for name in ("seconds", "rounds", "lag"):
         check_positive(name, getattr(options, name))
-    if options.tune and (options.task_sets or options.json or options.png):
-        raise ConfigError("--tune searches for one set of tasks; leave out --task_sets, --json and --png")
+    if options.tune and (options.task_sets or options.json):
+        raise ConfigError("--tune searches for one set of tasks; leave out --task_sets and --json")
     if resumed:
         raise ConfigError(
             "--resume is not supported here; use --config runs/NAME/config.toml to measure a run's settings"
@@ -96,11 +92,7 @@ def _check(options: argparse.Namespace, config: Config, resumed: bool) -> None:
     if config.scheduler != "off":
         raise ConfigError("--scheduler can't be measured here; leave it out, or set --scheduler off")
     check_processes(config)
-    check_writable(*([options.toml] if options.tune else [options.json, options.png]))
-    if options.png:
-        curves.check_matplotlib()
-        if options.png.suffix != ".png":
-            raise ConfigError(f"--png {options.png}: the name must end with .png")
+    check_writable(options.toml if options.tune else options.json)
 
 
 def variants(config: Config, task_sets: str) -> dict[str, Config]:
@@ -154,8 +146,6 @@ def benchmark(options: argparse.Namespace, config: Config) -> int:
     if options.json:
         whole = {"about": about | {"title": title}, "sets": results, "rounds": rows}
         options.json.write_text(json.dumps(whole, indent=1) + "\n")
-    if options.png:
-        summary.draw(results, about["cores"], title, options.png)
     return 0
 
 

@@ -1,12 +1,10 @@
-"""Verifies and measures everything that needs a GPU, in less than ten minutes, and writes one JSON and one page.
+"""Verifies and measures the emulator on a GPU, in less than ten minutes, and writes one JSON and one page.
 
   python tools/gpu.py --json gpu.json --page gpu.md
   python tools/gpu.py --dry
 
-It compares the emulator on the GPU with that on the CPU for all games in one batch, and measures
-  emulator      frames per second by number of consoles and by game, and the occupancy of the GPU
-  whole system  environments, predictions, training, and acting and training together, as in tools/benchmark.py
-  device runs   training with --runner device, by number of agents
+It compares the emulator on the GPU with that on the CPU for all games in one batch, and measures frames per second by
+number of consoles and by game, and the occupancy of the GPU.
 
 A part that fails is reported, and the others follow. What does not fit into --minutes is left out and named. With
 --dry, the CPU takes the place of the GPU in small measurements, which tests everything but the GPU itself.
@@ -16,10 +14,7 @@ Exit codes: 0 on success, 1 if a part failed or a game differs, 2 for bad input 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -28,22 +23,15 @@ from pathlib import Path
 from typing import Any
 
 from common.command_line import Parser, check_positive, check_writable, say
-from emulation import gpu_page
 from gunreal_emulator import EmulatorUnavailable, UnknownGame
 from gunreal_emulator import games as all_games
 from gunreal_emulator.device_engine import find_device
 from gunreal_emulator.games import find_game
-from measuring import measure
-from measuring.machine import machine
-from measuring.training_rate import training_rate
+from measuring.machine import machine, nvidia_smi
 
-from gunreal.config.schema import Config, ConfigError
-from gunreal.train import prepare
+from gunreal.config.schema import ConfigError
 
 SIZES, SAMPLE = (256, 1024, 4096, 16384, 32768), ("breakout", "ms_pacman", "montezuma_revenge", "seaquest")
-DEVICE_AGENTS = (4096, 256, 32768)
-DEVICE_RUN = {"objective": "a3c", "t_max": 16}  # 16 groups of agents. A batch of all, as PPO's, would not fit
-TASK_SETS = {"base": (), "pc,vr,rp": ("pc", "vr", "rp")}
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -54,8 +42,6 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--page", type=Path, default=Path("gpu.md"), help="file for the page (default: %(default)s)")
     parser.add_argument("--games", default="all", help="games to verify: all, or comma-separated names (default: all)")
-    parser.add_argument("--env", default="ALE/Pong-v5", help="environment of the whole system (default: %(default)s)")
-    parser.add_argument("--backend", default="jax", help="backend of the whole system (default: %(default)s)")
     parser.add_argument("--minutes", type=float, default=9.5, help="time for all parts (default: %(default)s)")
     parser.add_argument("--dry", action="store_true", help="small measurements on the CPU instead")
     options = parser.parse_args(argv)
@@ -79,28 +65,6 @@ def rates(dry: bool) -> Iterator[dict[str, Any]]:
     for size in sizes[:1] if dry else sizes[1:3]:
         for lanes in (4, 16, 32) if dry else (1, 2, 4, 8, 16, 32):
             yield {"games": ["pong"], "consoles": size, "observations": True, "lanes": lanes}
-
-
-def systems(options: argparse.Namespace) -> dict[str, Config]:
-    """Returns the configurations of the whole system, which have been checked."""
-    if options.backend not in ("jax", "tensorflow"):
-        raise ConfigError(f"--backend is {options.backend}, but must be jax or tensorflow")
-    config = Config(env=options.env, backend=options.backend, steps=10**9, name="")
-    if options.dry:
-        config = dataclasses.replace(config, agents=4, agents_per_process=2, min_batch=40)
-    found = {name: dataclasses.replace(config, tasks=tasks) for name, tasks in TASK_SETS.items()}
-    for config in found.values():
-        prepare(config)
-    return found
-
-
-def gpu_name() -> str:
-    """Returns the name of the GPU, its driver and its clock, or the reason why they are unknown."""
-    query = ["nvidia-smi", "--query-gpu=name,driver_version,clocks.max.sm,memory.total", "--format=csv,noheader"]
-    try:
-        return subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError) as error:
-        return f"unknown ({error})"
 
 
 class Report:
@@ -134,55 +98,69 @@ class Report:
         self._json.write_text(json.dumps({"about": self.about, "parts": self.parts}, indent=1) + "\n")
         self._page.write_text(self.page())
 
-    def page(self) -> str:
-        """Returns the page in Markdown."""
-        return gpu_page.page(self.about, list(self.parts.values()))
-
     def failed(self) -> bool:
         """Whether a part failed or a game differs."""
         return any("error" in part or any(part.get("differences", {}).values()) for part in self.parts.values())
 
+    def page(self) -> str:
+        """Returns the page in Markdown: a row of a table for each rate, and a sentence for each other part."""
+        about = ", ".join(f"{name} {version}" for name, version in self.about["versions"].items())
+        texts = [f"# GPU\n\nMeasured on {self.about['date']} on {self.about['device']}, with {about}."]
+        rows = ["| games | consoles | consoles per warp | observations | frames/s | agent steps/s | states, MiB |"]
+        rows.append("|" + "---|" * 7)
+        for name, part in self.parts.items():
+            if "games" in part:
+                numbers = [f"{part[key]:,.0f}" for key in ("frames", "steps", "mebibytes") if "error" not in part]
+                cells = [", ".join(part["games"]), f"{part['consoles']:,}", str(part.get("lanes", "chosen"))]
+                cells += ["yes" if part["observations"] else "no", *(numbers or [part["error"], "", ""])]
+                rows.append(f"| {' | '.join(cells)} |")
+            else:
+                texts.append(f"**{name}**: " + (part.get("error") or _words(part)))
+        return "\n\n".join([*texts, "\n".join(rows)]) + "\n"
 
-def run(report: Report, options: argparse.Namespace, device: Any, configs: dict[str, Config]) -> None:
+
+def _words(part: dict[str, Any]) -> str:
+    if "differences" not in part:
+        return ", ".join(f"{value:,} {name}" for name, value in part.items())
+    differ = [f"; {game}: {where}" for game, where in part["differences"].items() if where]
+    return (
+        f"{len(part['differences']) - len(differ)} of {len(part['differences'])} games are equal to those on the CPU "
+        f"over {part['frames']:,} frames in one batch, with {part['ends']:,} ends of episodes and {part['rewards']:,} "
+        f"steps with a reward, in {part['seconds']:.0f} seconds{''.join(differ)}"
+    )
+
+
+def run(report: Report, options: argparse.Namespace, device: Any) -> None:
     """Verifies and measures all parts."""
     from emulation import device as emulator
 
-    consoles, steps, seconds, road = (2, 20, 2.0, "jax") if options.dry else (32, 250, 6.0, "cuda")
+    consoles, steps, seconds, road = (2, 20, 0.7, "jax") if options.dry else (32, 250, 2.0, "cuda")
     spread = 8 if options.dry else emulator.SPREAD
-    report.add("equality", lambda: emulator.compare(options.games, consoles, steps, road), kind="verify")
+    report.add("equality", lambda: emulator.compare(options.games, consoles, steps, road))
     if not options.dry:
-        report.add("occupancy", lambda: emulator.occupancy(device), kind="occupancy")
-    for of in rates(options.dry):  # before the parts with processes of their own, which may take all of the time
+        report.add("occupancy", lambda: emulator.occupancy(device))
+    for of in rates(options.dry):
         details = "" if of["observations"] else " without observations"
         details += f", {of['lanes']} for each warp" if "lanes" in of else ""
-        work = partial(emulator.rate, seconds=seconds / 3, spread=spread, **of)
-        report.add(f"{', '.join(of['games'])}, {of['consoles']} consoles{details}", work, 10, kind="rate", **of)
-    for agents in (8,) if options.dry else DEVICE_AGENTS:
-        fields = {"runner": "device", "env": options.env, "agents": agents, **DEVICE_RUN}
-        work = partial(training_rate, fields, seconds / 3, 300.0 if options.dry else 90.0)
-        report.add(f"device run, {agents} agents", work, 45, kind="device", agents=agents)
-    for name, config in configs.items():
-        work = partial(measure.row, config, seconds)
-        report.add(f"whole system, {name}", work, 30 + 12 * seconds, kind="system", tasks=name)
+        work = partial(emulator.rate, seconds=seconds, spread=spread, **of)
+        report.add(f"{', '.join(of['games'])}, {of['consoles']} consoles{details}", work, 10, **of)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 on success, 1 if a part failed or a game differs, 2 for bad input or without a GPU."""
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # leaves memory to the processes of the system
     try:
         options = parse(sys.argv[1:] if argv is None else argv)
         device = find_device("jax" if options.dry else "cuda")
         from gunreal_emulator import ffi
 
         ffi.compiled("" if options.dry else ffi.architecture(device))
-        configs = systems(options)
     except (ConfigError, UnknownGame, EmulatorUnavailable) as error:
         print(f"gpu.py: {error}", file=sys.stderr)
         return 2
-    place = {"date": time.strftime("%Y-%m-%d"), "device_kind": device.device_kind,
-             "device": "the CPU instead of a GPU" if options.dry else gpu_name()}  # fmt: skip
-    report = Report(machine() | place, options.json, options.page, options.minutes)
-    run(report, options, device, configs)
+    gpu = ", driver ".join([device.device_kind, *nvidia_smi("driver_version")[:1]])
+    about = {"date": time.strftime("%Y-%m-%d"), "device": "the CPU instead of a GPU" if options.dry else gpu}
+    report = Report(machine() | about, options.json, options.page, options.minutes)
+    run(report, options, device)
     print("\n" + report.page())
     return 1 if report.failed() else 0
 

@@ -90,7 +90,7 @@ PICTURES: dict[str, tuple[Callable[[Any], None], float]] = {  # and their height
     "maze-ppo": (maze, 3.6),
     "tasks": (tasks, 3.6),
     "atari": (atari, 3.6),
-    "atari-short": (bars("atari-short.csv", "system", "IQM after 0.1M steps", "human-normalized IQM"), 2.4),
+    "atari-short": (bars("atari-short.csv", "setting", "IQM after 0.1M steps", "human-normalized IQM"), 2.4),
     "speed": (bars("speed.csv", "system", "agent steps per second", "agent steps per second on two cores"), 2.4),
     "emulator": (bars("emulator-speed.csv", "game", "gunreal / ale-py", "times the agent steps of ale-py"), 5),
 }

@@ -52,9 +52,8 @@ def test_a_failed_measurement_says_why(monkeypatch, capsys):
 
 @pytest.mark.timeout(300)
 def test_it_measures_base_and_tasks(tmp_path):
-    pytest.importorskip("matplotlib")
-    out, png = tmp_path / "summary.json", tmp_path / "summary.png"
-    words = ["--rounds", "1", "--seconds", "1", "--json", out, "--png", png, "--hidden", "32", *CATCH]
+    out = tmp_path / "summary.json"
+    words = ["--rounds", "1", "--seconds", "1", "--json", out, "--hidden", "32", *CATCH]
     words += ["--replay_size", "20000"]  # not full at the end, however fast the machine is
     command = [sys.executable, TOOLS / "benchmark.py", *words]
     text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -75,7 +74,6 @@ def test_it_measures_base_and_tasks(tmp_path):
         assert f"{row['pps']:,.0f}" in text
     pc, base = (found["sets"][name]["bytes"]["gathered_train"] for name in ("pc,vr,rp", "base"))
     assert pc > 3 * base  # three passes' worth of frames
-    assert png.stat().st_size > 10_000
 
 
 @pytest.mark.timeout(120)

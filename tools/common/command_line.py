@@ -33,11 +33,6 @@ class Parser(Arguments):
         return options, *flags.from_flags([self.prog, *rest])
 
 
-def folder(text: str) -> Path:
-    """The path that an option names. A shell does not expand the `~` of `--logdir=~/runs`."""
-    return Path(os.path.expanduser(text))
-
-
 def check_positive(name: str, value: float) -> None:
     """Raises ConfigError unless the value of an option is finite and positive."""
     if not (math.isfinite(value) and value > 0):

@@ -1,16 +1,12 @@
-"""Summarizes measurements: medians over rounds, a table and a figure."""
+"""Summarizes measurements: medians over rounds, and a table."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 Row = Mapping[str, Any]
-# The colors of Okabe and Ito (2008), which are safe for color-blind readers. Gray is unused time.
-COLORS = {"environments": "#E69F00", "predictions": "#0072B2", "training": "#D55E00", "system": "#009E73"}
-COLORS |= {"framework": "#56B4E9", "unused": "#D0D0D0", "server": "#CC79A7"}
 _PARTS = {"env": "environments", "predict": "predictions", "train": "training"}
 _ROLES = {
     "agents": "agent processes",
@@ -19,11 +15,6 @@ _ROLES = {
     "trainer": "trainer threads",
     "base": "base predictor threads",
 }
-_SHARED = (  # kinds of work that appear in both bars: the parts alone, and the whole system
-    ("environments; agent processes", "environments", "env"),
-    ("predictions; predictor threads", "predictions", "predict"),
-    ("training; trainer threads", "training", "train"),
-)
 
 
 def medians(rows: Sequence[Row]) -> dict[str, Any]:
@@ -145,83 +136,3 @@ def _profile(name: str, row: Row) -> list[str]:
 
 def _place(name: str) -> str:
     return f"{name} (waiting)" if name == "queues.get" else name
-
-
-def draw(results: Mapping[str, Row], cores: int, about: str, out: Path) -> None:
-    """Draws the rates with the limit, and the CPU time per agent step.
-
-    Raises:
-      OSError: the file can't be written.
-    """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    with pyplot.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
-        figure, (left, right) = pyplot.subplots(1, 2, figsize=(13, 2.2 + 1.3 * len(results)), layout="constrained")
-        try:
-            _draw_rates(left, results)
-            _draw_times(right, results, cores)
-            for axes, side, columns in ((left, "left", 4), (right, "right", 3)):
-                lines = axes.get_legend_handles_labels()
-                figure.legend(*lines, loc=f"outside lower {side}", ncols=columns, frameon=False)
-            figure.suptitle(about, fontsize=9)
-            figure.savefig(out, dpi=150)
-        finally:
-            pyplot.close(figure)
-
-
-def _draw_rates(axes: Any, results: Mapping[str, Row]) -> None:
-    kinds = _PARTS | {"pps": "system"}
-    top = len(results) * (len(kinds) + 1)
-    ticks = []
-    for place, (name, row) in enumerate(results.items()):
-        start = top - place * (len(kinds) + 1)
-        ticks.append((start - 1.5, name))
-        for line, (key, kind) in enumerate(kinds.items()):
-            axes.barh(start - line, row[key], 0.8, color=COLORS[kind], label="" if place else kind)
-            text = f"{row[key]:,.0f}" + (f": {row['share']:.2f} of the limit" if key == "pps" else "")
-            end = max(row[key], row["limit"]) if key == "pps" else row[key]
-            axes.text(end, start - line, f" {text}", va="center")
-        axes.plot([row["limit"]] * 2, [start + 0.5, start - 3.5], color="black", linewidth=1.5, linestyle=":")
-        axes.text(row["limit"], start + 0.55, f"limit {row['limit']:,.0f}", ha="center", va="bottom", fontsize=8)
-    axes.set_yticks([y for y, _ in ticks], [name for _, name in ticks])
-    axes.set(xlabel="agent steps per second", title="Rates of the parts alone and of the whole system")
-    axes.set_xlim(0, 1.25 * max(row[key] for row in results.values() for key in kinds))
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-
-
-def _draw_times(axes: Any, results: Mapping[str, Row], cores: int) -> None:
-    ticks, seen = [], set[str]()
-    for place, (name, row) in enumerate(results.items()):
-        bars = {f"{name}: parts alone": _alone(row), f"{name}: whole system": _spent(row)}
-        for line, (label, parts) in enumerate(bars.items()):
-            y, start = -3.0 * place - line, 0.0
-            ticks.append((y, label))
-            for part, (kind, milliseconds) in parts.items():
-                axes.barh(y, milliseconds, 0.8, start, color=COLORS[kind], label="" if part in seen else part)
-                seen.add(part)
-                start += milliseconds
-            used = start - parts.get(_ROLES["unused"], ("", 0.0))[1]
-            axes.text(start, y, f" {used:.2f} ms used", va="center")
-    axes.set_yticks([y for y, _ in ticks], [label for _, label in ticks])
-    axes.set(xlabel=f"CPU milliseconds per agent step, on all {cores} cores", title="CPU time per agent step")
-    axes.margins(x=0.12)
-
-
-def _alone(row: Row) -> dict[str, tuple[str, float]]:
-    """Returns the CPU time of each part alone: label -> (name of the color, milliseconds)."""
-    return {label: (kind, row["alone_cpu_ms"][key]) for label, kind, key in _SHARED}
-
-
-def _spent(row: Row) -> dict[str, tuple[str, float]]:
-    """Returns the CPU time of the whole system by process and thread: label -> (name of the color, milliseconds)."""
-    cpu = dict(row["cpu_ms"])
-    threads = {"env": cpu.pop("agents"), "train": cpu.pop("trainer", 0.0)}
-    threads["predict"] = sum(cpu.pop(name, 0.0) for name in row["predictions"])
-    parts = {label: (kind, threads[key]) for label, kind, key in _SHARED}
-    framework, unused = cpu.pop("framework", 0.0), cpu.pop("unused")
-    parts[_ROLES["framework"]] = ("framework", framework)
-    parts["rest of the server"] = ("server", sum(cpu.values()))
-    return parts | {_ROLES["unused"]: ("unused", unused)}

@@ -45,83 +45,65 @@ class Contestant(NamedTuple):
         return [self.python, str(PROGRAM), self.name, "--settings", json.dumps(self.settings)]
 
 
-def add_options(parser: Any, names: Sequence[str], option: str, driver: str) -> None:
-    """Adds the options that select the systems, and lists the systems in the epilog.
-
-    Args:
-      parser: the parser.
-      names: the available systems.
-      option: the name of the option that lists them.
-      driver: the field of `Peer` that trains them: "drive" or "learn".
-    """
-    lines = [f"  {name:<14} {PEERS[name].title}; settings: {describe_settings(name, driver)}" for name in names]
+def add_options(parser: Any) -> None:
+    """Adds the options that select the systems, and lists the systems in the epilog."""
+    lines = [f"  {name:<14} {peer.title}; settings: {describe_settings(peer)}" for name, peer in PEERS.items()]
     parser.epilog = "systems:\n" + "\n".join(lines)
     parser.add_argument(
-        f"--{option}", default="", metavar="A,B", help="comma-separated systems, such as sb3:envs=16 (default: all)"
+        "--peers", default="", metavar="A,B", help="comma-separated systems, such as sb3:envs=16 (default: all)"
     )
     parser.add_argument(
         "--python",
         action="append",
         default=[],
         metavar="NAME=PATH",
-        help="interpreter of a system, or of all systems with this prefix, such as sb3 (default: this interpreter)",
+        help="interpreter of a system, such as sb3 (default: this interpreter)",
     )
 
 
-def parse(
-    labels: str, pythons: Sequence[str], rest: Sequence[str], names: Sequence[str], driver: str
-) -> list[Contestant]:
+def parse(labels: str, pythons: Sequence[str], rest: Sequence[str]) -> list[Contestant]:
     """Returns the systems to compare.
 
     Args:
-      labels: comma-separated systems with settings. An empty string stands for all of `names`.
+      labels: comma-separated systems with settings. An empty string stands for all systems.
       pythons: interpreters as NAME=PATH.
       rest: training flags for all gunreal systems.
-      names: the available systems.
-      driver: the field of `Peer` that trains them: "drive" or "learn".
 
     Raises:
       ConfigError: a system, a setting or an interpreter is invalid.
     """
-    found = dict(_interpreter(text, names) for text in pythons)
-    chosen = labels.split(",") if labels else list(names)
+    found = dict(_interpreter(text) for text in pythons)
+    chosen = labels.split(",") if labels else list(PEERS)
     if twice := [label for label in chosen if chosen.count(label) > 1]:
         raise ConfigError(f"{twice[0]} is listed twice; remove one")
-    return [_contestant(label, found, rest, names, driver) for label in chosen]
+    return [_contestant(label, found, rest) for label in chosen]
 
 
-def describe_settings(name: str, driver: str) -> str:
+def describe_settings(peer: Peer) -> str:
     """Describes the settings of a system and their defaults in words."""
-    peer = PEERS[name]
     if peer.is_ours:
         return "any training flag"
-    return ", ".join(f"{key}={value:d}" for key, value in settings(getattr(peer, driver)).items())
+    return ", ".join(f"{key}={value:d}" for key, value in settings(peer.drive).items())
 
 
-def _family(name: str) -> str:
-    return name.partition("-")[0]
-
-
-def _known(name: str, names: Sequence[str]) -> str:
-    if name not in names:
-        hint = close_match(name, names) or f"; available: {', '.join(names)}"
+def _known(name: str) -> str:
+    if name not in PEERS:
+        hint = close_match(name, PEERS) or f"; available: {', '.join(PEERS)}"
         raise ConfigError(f"unknown system {name!r}{hint}")
     return name
 
 
-def _interpreter(text: str, names: Sequence[str]) -> tuple[str, str]:
+def _interpreter(text: str) -> tuple[str, str]:
     name, _, path = text.partition("=")
     python = shutil.which(os.path.expanduser(path))
     if python is None:
         raise ConfigError(f"--python {text}: interpreter not found; use --python {name}=/path/bin/python")
-    return _known(name, (*names, *map(_family, names))), python
+    return _known(name), python
 
 
-def _contestant(
-    label: str, pythons: Mapping[str, str], rest: Sequence[str], names: Sequence[str], driver: str
-) -> Contestant:
+def _contestant(label: str, pythons: Mapping[str, str], rest: Sequence[str]) -> Contestant:
     name, *words = label.split(":")
-    peer = PEERS[_known(name, names)]
+    peer = PEERS[_known(name)]
     if peer.flags is not None:
         flags = [*peer.flags, *rest, *(f"--{word}" for word in words)]
         _, extras = from_flags([name, *flags])  # raises ConfigError before anything starts
@@ -129,24 +111,19 @@ def _contestant(
             raise ConfigError("--resume can't be used here; leave it out, and give the settings as flags")
         chosen: dict[str, Any] = {"flags": flags}
     else:
-        chosen, default = {}, settings(getattr(peer, driver))
+        chosen, default = {}, settings(peer.drive)
         for word in words:
             key, _, value = word.partition("=")
             try:
                 chosen[key] = type(default[key])(int(value))
             except (KeyError, ValueError):
-                known = describe_settings(name, driver)
-                hint = f"its settings are whole numbers: {known}" if known else f"{name} has no settings"
+                hint = f"its settings are whole numbers: {describe_settings(peer)}"
                 raise ConfigError(f"{label}: invalid setting {word!r}; {hint}") from None
-    return Contestant(label, name, chosen, pythons.get(name) or pythons.get(_family(name), sys.executable))
+    return Contestant(label, name, chosen, pythons.get(name, sys.executable))
 
 
-def describe(contestant: Contestant, driver: str) -> dict[str, Any]:
+def describe(contestant: Contestant) -> dict[str, Any]:
     """Returns the `versions` of the system's packages and all its `settings`.
-
-    Args:
-      contestant: the system.
-      driver: the field of `Peer` that trains it.
 
     Raises:
       Failed: the system can't be imported. The message is the reason.
@@ -158,14 +135,8 @@ def describe(contestant: Contestant, driver: str) -> dict[str, Any]:
         versions = json.loads(probe.stdout.strip().rpartition("\n")[2])
     except ValueError:
         raise Failed(f"{contestant.python} does not answer like a Python interpreter; check --python") from None
-    default = {} if contestant.peer.is_ours else settings(getattr(contestant.peer, driver))
+    default = {} if contestant.peer.is_ours else settings(contestant.peer.drive)
     return {"versions": versions, "settings": default | contestant.settings}
-
-
-def title(contestant: Contestant) -> str:
-    """Returns the name of a system in tables and legends."""
-    _, *words = contestant.label.split(":")
-    return " ".join([contestant.peer.title, *words])
 
 
 def absence(contestant: Contestant, error: Failed) -> str:

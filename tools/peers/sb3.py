@@ -1,11 +1,10 @@
-"""Drivers for Stable-Baselines3 2.x, which they import when they are called."""
+"""The driver for Stable-Baselines3 2.x, which it imports when it is called."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-from peers.curve import Curve
 from peers.progress import CORES, Progress
 
 
@@ -64,76 +63,6 @@ def drive(
     env.close()
 
 
-def learn_a2c(curve: Curve, game: str, seed: int, *, envs: int = 16, processes: bool = True) -> None:
-    """Trains A2C with the Atari settings of rl-baselines3-zoo (hyperparams/a2c.yml).
-
-    Args:
-      curve: receives the learning curve.
-      game: name of the game, as in `ALE/NAME-v5`.
-      seed: random seed.
-      envs: number of environments.
-      processes: whether to use SubprocVecEnv, which is faster than the zoo's DummyVecEnv.
-    """
-    _rest_when_idle()
-    from stable_baselines3 import A2C
-    from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
-
-    policy = {"optimizer_class": RMSpropTFLike, "optimizer_kwargs": {"eps": 1e-5}}
-    _learn(A2C, curve, game, seed, envs, processes, ent_coef=0.01, vf_coef=0.25, policy_kwargs=policy)
-
-
-def learn_ppo(curve: Curve, game: str, seed: int, *, envs: int = 8, processes: bool = True) -> None:
-    """Trains PPO with the Atari settings of rl-baselines3-zoo (hyperparams/ppo.yml).
-
-    The learning rate and the clip range fall linearly to 0. The arguments are those of `learn_a2c`.
-    """
-    _rest_when_idle()
-    from stable_baselines3 import PPO
-
-    _learn(
-        PPO,
-        curve,
-        game,
-        seed,
-        envs,
-        processes,
-        n_steps=128,
-        n_epochs=4,
-        batch_size=256,
-        learning_rate=lambda left: 2.5e-4 * left,
-        clip_range=lambda left: 0.1 * left,
-        vf_coef=0.5,
-        ent_coef=0.01,
-    )
-
-
 def _rest_when_idle() -> None:
     """Makes idle threads of PyTorch sleep instead of spin, which leaves more CPU time for environments."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-
-
-def _learn(algorithm: Any, curve: Curve, game: str, seed: int, envs: int, processes: bool, **settings: Any) -> None:
-    """Trains with Stable-Baselines3's Atari wrappers. Episodes end with a life, but scores are those of whole games."""
-    from stable_baselines3.common.callbacks import BaseCallback
-    from stable_baselines3.common.env_util import make_atari_env
-    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecFrameStack, VecTransposeImage
-
-    class Report(BaseCallback):
-        def _on_step(self) -> bool:
-            for info in self.locals["infos"]:
-                if "episode" in info:
-                    curve.episode(info["episode"]["r"])
-            return curve.report(self.num_timesteps)
-
-    games = make_atari_env(
-        f"ale_py:{game}NoFrameskip-v4",
-        envs,
-        seed=seed,
-        vec_env_cls=SubprocVecEnv if processes else DummyVecEnv,
-        vec_env_kwargs={"start_method": "fork"} if processes else {},
-    )
-    env = VecTransposeImage(VecFrameStack(games, 4))
-    model = algorithm("CnnPolicy", env, seed=seed, device="cpu", **settings)
-    curve.start()
-    model.learn(curve.steps, callback=Report(), log_interval=10**9)
-    env.close()

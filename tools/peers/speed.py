@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import statistics
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from common.command_line import say
 from measuring.gauge import Failed, Gauge
 
 from peers.contestants import Contestant, absence, describe
@@ -27,7 +27,7 @@ def measure(contestant: Contestant, warmup: float, seconds: float) -> dict[str, 
 
 
 def compare(contestants: Sequence[Contestant], rounds: int, warmup: float, seconds: float) -> dict[str, dict[str, Any]]:
-    """Measures the systems in rounds, and prints each measurement to standard error.
+    """Measures the systems in rounds, and prints each measurement.
 
     Returns:
       For each label, `versions`, `settings` and `rounds`, or the reason why the system is `absent` or has `failed`.
@@ -39,7 +39,7 @@ def compare(contestants: Sequence[Contestant], rounds: int, warmup: float, secon
             "is_ours": contestant.peer.is_ours,
         }
         try:
-            row |= describe(contestant, "drive") | {"rounds": []}
+            row |= describe(contestant) | {"rounds": []}
         except Failed as error:
             row["absent"] = absence(contestant, error)
     for number in range(rounds):
@@ -103,8 +103,3 @@ def table(results: Mapping[str, Mapping[str, Any]], best: str | None) -> str:
                 f"{label}: other programs used {median['others']:.0%} of the cores; measure on an idle machine"
             )
     return "\n".join([*lines, *notes])
-
-
-def say(text: str) -> None:
-    """Prints a line of progress to standard error."""
-    print(text, file=sys.stderr, flush=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import Any, NamedTuple
 
-from peers import cleanrl, ours, sample_factory, sb3
+from peers import ours, sample_factory, sb3
 
 
 class Peer(NamedTuple):
@@ -21,8 +21,7 @@ class Peer(NamedTuple):
       modules: modules that it needs.
       packages: packages whose versions are reported.
       install: command that installs it, as the end of an error message.
-      drive: driver for speed measurements, which trains on Pong until it is stopped, or None.
-      learn: driver for learning curves, which trains on a game for a number of steps, or None.
+      drive: driver, which trains on Pong until it is stopped.
       flags: training flags if the system is gunreal, otherwise None.
     """
 
@@ -30,8 +29,7 @@ class Peer(NamedTuple):
     modules: tuple[str, ...]
     packages: tuple[str, ...]
     install: str
-    drive: Callable[..., None] | None = None
-    learn: Callable[..., None] | None = None
+    drive: Callable[..., None]
     flags: tuple[str, ...] | None = None
 
     @property
@@ -45,44 +43,28 @@ _OURS = Peer(
     ("gunreal", "ale_py"),
     ("gunreal", "tensorflow", "tensorflow-cpu", "jax", "ale-py"),
     "pip install -e .",
-    drive=ours.drive,
+    ours.drive,
     flags=(),
-)
-_SB3 = Peer(
-    "Stable-Baselines3 A2C",
-    ("stable_baselines3", "ale_py", "cv2"),
-    ("stable-baselines3", "torch", "gymnasium", "ale-py", "numpy"),
-    "pip install torch stable-baselines3 ale-py opencv-python-headless",
-)
-_CLEANRL = Peer(
-    "CleanRL",
-    ("cleanrl.pqn_atari_envpool",),
-    ("cleanrl", "torch", "envpool", "gym", "numpy"),
-    "pip install --no-deps git+https://github.com/vwxyzjn/cleanrl@fe8d8a0 and pip install torch tensorboard tyro "
-    "envpool==0.8.4 gym==0.23.1 'numpy<2', in an environment of its own with Python 3.10",
-)
-_SF = Peer(
-    "Sample Factory APPO",
-    ("sample_factory", "sf_examples", "envpool", "shimmy", "ale_py"),
-    ("sample-factory", "torch", "envpool", "gymnasium", "ale-py", "numpy"),
-    "pip install torch sample-factory envpool==0.8.4 'shimmy<2' ale-py==0.10.1, in an environment of its own (it "
-    "needs numpy<2, gymnasium<1)",
-    drive=sample_factory.drive,
-    learn=sample_factory.learn,
 )
 PEERS = {
     "gunreal": _OURS,
     "gunreal-tasks": _OURS._replace(title="gunreal, pc,vr,rp", flags=("--tasks=pc,vr,rp",)),
-    "sb3": _SB3._replace(drive=sb3.drive),
-    "sb3-a2c": _SB3._replace(learn=sb3.learn_a2c),
-    "sb3-ppo": _SB3._replace(title="Stable-Baselines3 PPO", learn=sb3.learn_ppo),
-    "sf": _SF,
-    "sf-envpool": _SF._replace(title="Sample Factory APPO, EnvPool", drive=None, learn=sample_factory.learn_envpool),
-    "cleanrl-ppo": _CLEANRL._replace(title="CleanRL PPO", learn=cleanrl.learn_ppo),
-    "cleanrl-pqn": _CLEANRL._replace(title="CleanRL PQN", learn=cleanrl.learn_pqn),
+    "sb3": Peer(
+        "Stable-Baselines3 A2C",
+        ("stable_baselines3", "ale_py", "cv2"),
+        ("stable-baselines3", "torch", "gymnasium", "ale-py", "numpy"),
+        "pip install torch stable-baselines3 ale-py opencv-python-headless",
+        sb3.drive,
+    ),
+    "sf": Peer(
+        "Sample Factory APPO",
+        ("sample_factory", "sf_examples", "envpool", "shimmy", "ale_py"),
+        ("sample-factory", "torch", "envpool", "gymnasium", "ale-py", "numpy"),
+        "pip install torch sample-factory envpool==0.8.4 'shimmy<2' ale-py==0.10.1, in an environment of its own (it "
+        "needs numpy<2, gymnasium<1)",
+        sample_factory.drive,
+    ),
 }
-LEARNING = tuple(name for name, peer in PEERS.items() if peer.learn or peer.is_ours)
-SPEED = tuple(name for name, peer in PEERS.items() if peer.drive)
 
 
 def settings(driver: Callable[..., None]) -> dict[str, Any]:
