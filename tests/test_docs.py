@@ -263,6 +263,14 @@ def test_the_metrics_page_explains_every_key():
     assert shown <= explained
 
 
+def test_the_architecture_page_describes_every_file():
+    page = generated().on_page_markdown("<!-- generated: files -->")
+    described = re.findall(r"^\| `(\w+\.py)` \| \S", page, re.M)
+    folders = ROOT / "gunreal", ROOT / "emulator" / "gunreal_emulator"
+    files = [path.name for folder in folders for path in folder.rglob("*.py") if path.name != "__init__.py"]
+    assert sorted(described) == sorted(files)
+
+
 def test_the_commands_page_has_the_help_of_every_command():
     page = generated().on_page_markdown((ROOT / "docs" / "commands.md").read_text())
     for name in COMMANDS:

@@ -8,6 +8,8 @@ needs no change of the page.
 
 from __future__ import annotations
 
+import ast
+import configparser
 import contextlib
 import csv
 import dataclasses
@@ -80,6 +82,30 @@ def commands() -> str:
     return "\n\n".join(f"## gunreal {name}\n\n```text\n{_help(name)}\n```" for name in COMMANDS)
 
 
+def files() -> str:
+    """A heading and a table for each package of the library and for the emulator, with the first text of each file."""
+    settings = configparser.ConfigParser()
+    settings.read(DOCS.parent / "setup.cfg")
+    layers = settings["importlinter:contract:packages"]["layers"].split()
+    library, emulator = DOCS.parent / "gunreal", DOCS.parent / "emulator" / "gunreal_emulator"
+    packages = [library, *(library / name for name in layers if (library / name).is_dir()), emulator]
+    return "\n\n".join(map(_package, packages))
+
+
+def _package(folder: Path) -> str:
+    rows = [
+        {"file": f"`{path.name}`", "contents": _about(path)}
+        for path in sorted(folder.glob("*.py"))
+        if path.name != "__init__.py"
+    ]
+    return f"### {folder.name}\n\n{_about(folder / '__init__.py')}\n\n{_rows(rows, ['file', 'contents'])}"
+
+
+def _about(path: Path) -> str:
+    """The first paragraph of a file's docstring."""
+    return " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n\n")[0].split())
+
+
 def _help(command: str) -> str:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
@@ -112,5 +138,6 @@ def _escaped(text: str) -> str:
 GENERATORS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "configuration": configuration,
+    "files": files,
     "metrics": metrics_table,
 }
