@@ -101,9 +101,9 @@ def help_of(tool: str) -> str:
 
 
 @cache
-def generated():
-    path = ROOT / "docs" / "hooks" / "generated.py"
-    spec = importlib.util.spec_from_file_location("generated", path)
+def generated(hook: str = "generated"):
+    path = ROOT / "docs" / "hooks" / f"{hook}.py"
+    spec = importlib.util.spec_from_file_location(hook, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -247,6 +247,12 @@ def test_the_readme_is_short():
 def test_links_and_pictures_of_the_readme_are_there():
     links = re.findall(r"\]\(([^)#]+)", (ROOT / "README.md").read_text())
     assert links and not [link for link in links if "://" not in link and not (ROOT / link).exists()]
+
+
+def test_every_diagram_has_its_picture():
+    diagrams = generated("diagrams")
+    wanted = {diagrams.picture(text) for page in PAGES for text in diagrams.BLOCK.findall(page.read_text())}
+    assert wanted == set(diagrams.FOLDER.glob("*.svg"))
 
 
 def test_the_configuration_page_has_every_field():
