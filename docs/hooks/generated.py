@@ -59,7 +59,8 @@ def _rows(rows: list[dict[str, str]], columns: list[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    return f"`{text}`" if text.startswith("--") else text.replace("|", "\\|")
+    text = f"`{text}`" if text.startswith("--") else text.replace("|", "\\|")
+    return re.sub(r"`--[^`]*`", lambda flags: flags[0].replace(" --", "` `--"), text)  # a line breaks between flags
 
 
 def configuration() -> str:
