@@ -93,7 +93,8 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
         warn(reason)
     recorded = recorded_fields(tasks, spec)
     if ignored := [name for name in raw.ignored if name not in recorded]:
-        warn(f"learns from {raw.key!r}, and not from the other observations: {', '.join(ignored)}")
+        used = " and ".join(map(repr, (raw.key, *raw.vectors)))
+        warn(f"learns from {used}, and not from the other observations: {', '.join(ignored)}")
     return Prepared(spec, tasks, raw, _complete(config, spec, tasks))
 
 

@@ -54,12 +54,12 @@ def test_catch_is_solved(tmp_path, steps, flags):
     ("steps", "flags"),
     [
         (20_000, ("--tasks", TASKS, "--network", "lstm", "--env_args", "shown=1", "--entropy", "0.01")),
-        (16_000, ("--tasks", "vr,rp", "--objective", "dqn", "--replay_size", "200")),
+        (16_000, ("--tasks", "vr,rp", "--objective", "dqn", "--replay_size", "200", "--env_args", "shown=0,told=true")),
     ],
     ids=["lstm", "dqn"],
 )
 def test_device_runs_solve_recall(tmp_path, steps, flags):
-    """On JAX, with tasks. Chance has a mean of 0."""
+    """On JAX, with tasks, from images and from numbers beside them. Chance has a mean of 0."""
     common = ("--runner", "device", "--env", "recall:functional", "--agents", "16", "--metrics_seconds", "1")
     run = train(tmp_path, "recall", *common, *SMALL, "--steps", str(steps), *flags)
     assert run.metrics[-1]["score_mean"] >= 0.9  # of an optimum of 1

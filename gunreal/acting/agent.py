@@ -189,6 +189,8 @@ class Worker:
             arrays["reward"][agents, before] = step.reward
             arrays["flags"][agents, before] |= ends
         arrays["frame"][agents, now] = step.frame
+        if self.layout.spec.vectors:
+            arrays["vector"][agents, now] = step.vector
         arrays["flags"][agents, now] = was_reset * FIRST | done * RESET
         arrays["age"][agents, now] = np.where(was_reset, 0, age)
         for name, field in self.layout.extra.items():

@@ -33,6 +33,7 @@ class Transition(NamedTuple):
       reward: the raw reward of the action.
       terminated: whether the action terminated the episode.
       truncated: whether it truncated the episode.
+      vector: the numbers beside the frame, float32 `[spec.vectors]`, or None.
     """
 
     number: int
@@ -41,6 +42,7 @@ class Transition(NamedTuple):
     reward: float
     terminated: bool
     truncated: bool
+    vector: Any = None
 
 
 class Episode(NamedTuple):
@@ -88,7 +90,7 @@ def play(
       sample: whether to sample actions from the policy instead of taking the most probable one.
       max_steps: maximum length of an episode, in agent steps.
       watch: function called with each observation `[*spec.observation]` of episode 0, the score so far, and the past
-        of a recurrent network (otherwise None).
+        (None if the network needs none).
       keep: function called with each step of all episodes.
       on_step: function called after each step of an environment.
 
@@ -161,8 +163,9 @@ def _play(
 
 def check_interface(config: Config, env: VectorEnv, spec: Spec) -> None:
     """Raises ConfigError if an environment has other frames or actions than in training."""
-    for name in ("frame", "dtype", "num_actions"):
-        if (found := getattr(env, name)) != (trained := getattr(spec, name)):
+    given = {name: getattr(env, name) for name in ("frame", "dtype", "num_actions")} | {"vectors": env.raw.numbers}
+    for name, found in given.items():
+        if found != (trained := getattr(spec, name)):
             message = f"{config.env} has {name} {found} instead of {trained} as in training"
             raise ConfigError(f"{message}; install the version of the environment that the run was trained in")
 
@@ -202,12 +205,13 @@ class _Player:
     def _advance(self, action: int, reset: bool) -> bool:
         step = self._env.step(np.array([action], np.int32), np.array([reset]), np.array([self._episode_seed], np.int64))
         reward = float(step.reward[0])
-        self.memory.see(step.frame[0], reward)
+        vector = step.vector[0] if self._env.raw.vectors else None
+        self.memory.see(step.frame[0], reward, vector)
         self._score += reward
         if self._watch and self._number == 0:
             self._watch(self.memory.observation, self._score, self.memory.past)
         terminated, truncated = bool(step.terminated[0]), bool(step.truncated[0])
         if self._keep:
             told = -1 if reset else int(action)
-            self._keep(Transition(self._number, told, step.frame[0].copy(), reward, terminated, truncated))
+            self._keep(Transition(self._number, told, step.frame[0].copy(), reward, terminated, truncated, vector))
         return terminated or truncated

@@ -23,7 +23,7 @@ class Memory:
 
     Attributes:
       observation: the newest frames, `[*spec.observation]`, once `see` has been called.
-      past: the past of a recurrent network, otherwise None.
+      past: the past, or None if the network needs none.
       logits: the logits of the last action's policy, `[num_actions]`, once `decide` has been called.
       value: the value that was predicted with them.
       is_new: whether no frame of the episode has been seen yet.
@@ -46,14 +46,19 @@ class Memory:
         self.rng, self.is_new = np.random.default_rng([seed, number, 0, seeds.EVALUATION]), True
         return int(self.rng.integers(2**31))
 
-    def see(self, frame: np.ndarray, reward: float) -> None:
-        """Adds a frame `[*spec.frame]` and the raw reward that came with it. The first frame has no reward."""
-        if self.is_new:
-            self.observation = np.concatenate([frame] * self._spec.stack)
-            self.past, self.is_new = blank_past(self._spec, 1), False
-            return
-        self.observation = np.concatenate((self.observation[len(frame) :], frame))
-        if self.past:
+    def see(self, frame: np.ndarray, reward: float, vector: np.ndarray | None = None) -> None:
+        """Adds a frame `[*spec.frame]` and the raw reward that came with it. The first frame has no reward.
+
+        `vector` is the frame's, float32 `[spec.vectors]`.
+        """
+        is_first, self.is_new = self.is_new, False
+        if is_first:
+            self.observation, self.past = np.concatenate([frame] * self._spec.stack), blank_past(self._spec, 1)
+        else:
+            self.observation = np.concatenate((self.observation[len(frame) :], frame))
+        if self.past and self._spec.vectors:
+            self.past.vector[:] = vector
+        if self.past and not is_first:
             self.past.last_reward[:] = clip_rewards(np.asarray(reward, np.float32), self._spec.reward_clip)
 
 
@@ -68,11 +73,12 @@ def stacked(spec: Spec, observation: Any) -> tuple[np.ndarray, tuple[int, ...]]:
       The batch `[n, *spec.observation]` of dtype `spec.dtype`, and its shape without the observations, `()` or `(n,)`.
 
     Raises:
-      ValueError: the observation has the wrong shape or type, or the network is recurrent.
+      ValueError: the observation has the wrong shape or type, or the network needs a past.
     """
     observation = np.asarray(observation)
-    if spec.state:
-        raise ValueError("a recurrent network needs a past; use run.policy(), which carries it")
+    if spec.state or spec.vectors:
+        needed = "recurrent network needs a past" if spec.state else "network for images and vectors needs both"
+        raise ValueError(f"a {needed}; use run.policy(), which carries it")
     lead = observation.ndim - len(spec.observation)
     fits = lead in (0, 1) and observation.shape[lead:] == spec.observation
     if not (fits and np.can_cast(observation.dtype, spec.dtype, "same_kind")):
@@ -100,7 +106,7 @@ def decide(learner: Learner, memories: Sequence[Memory], sample: bool) -> list[i
     for i, memory in enumerate(memories):
         action = int(sample_actions(logits[i : i + 1], memory.rng)[0][0] if sample else logits[i].argmax())
         memory.logits, memory.value = logits[i], float(values[i])
-        if memory.past:
+        if memory.past and states:
             memory.past.state[0], memory.past.last_action[:] = states[0][i], action
         actions.append(action)
     return actions
@@ -190,8 +196,12 @@ class Policy:
             raise ValueError("the recurrent network takes the last reward too; use act(observation, reward)")
         rewards = np.broadcast_to(np.asarray(0.0 if reward is None else reward, np.float32), len(self._memories))
         frames = [self._frame(entry) for entry in entries]  # all of them first, so that an error changes nothing
-        for memory, frame, last in zip(self._memories, frames, rewards.tolist(), strict=True):
-            memory.see(frame, last)
+        each = [observation]
+        if self.num_envs is not None:
+            each = [{key: observation[key][i] for key in self._raw.vectors} for i in range(len(frames))]
+        vectors = [self._raw.vector(self._config.env, one) for one in each]
+        for memory, frame, last, vector in zip(self._memories, frames, rewards.tolist(), vectors, strict=True):
+            memory.see(frame, last, vector)
         actions = [self._raw.first_action + action for action in decide(self._learner, self._memories, self.sample)]
         return actions[0] if self.num_envs is None else np.array(actions, np.int64)
 

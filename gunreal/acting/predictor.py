@@ -37,7 +37,7 @@ class _Rows:
         return self.parts[0][0].segment.layout.spec
 
     def inputs(self) -> tuple[np.ndarray, Past | None]:
-        """The inputs of the network: observations, and the past for a recurrent network."""
+        """The inputs of the network: observations, and the past if it needs one."""
         out = empty_observations(self.spec, self.count)
         start = 0
         for member, _, agents, steps in self.parts:

@@ -15,7 +15,7 @@ from gunreal.config.plugins import calling
 from gunreal.config.schema import Config
 from gunreal.envs.make import restore
 from gunreal.envs.step import Step, VectorEnv
-from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Past, Replay, observations, past
+from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Past, Replay, inputs, observations, past
 from gunreal.experience.sequences import Sequences, steps_and_mask
 from gunreal.experience.spec import Spec
 from gunreal.learning.learner import Learner
@@ -152,6 +152,8 @@ class Session:
         row |= {"age": np.uint8(min(index, 255)), "flags": np.uint8((index == 0) * FIRST | is_last * RESET)}
         if self._spec.state:
             row["state"] = self._rows[-1]["after"] if index else np.zeros(self._spec.state, np.float32)
+        if self._spec.vectors:
+            row["vector"] = step.vector[0]
         for name, field in self._fields.items():
             value = step.extra[field.key]
             row[name] = (value if field.convert is None else field.convert(value))[0]
@@ -179,17 +181,14 @@ class Session:
     def _inputs(self) -> tuple[np.ndarray, Past | None]:
         """The inputs of the network for the present step."""
         steps = np.array([[self._at]])
-        known = past(self._read, self._spec, steps) if self._spec.state else None
-        return observations(self._read, self._spec, steps)[0], known
+        return observations(self._read, self._spec, steps)[0], past(self._read, self._spec, steps)
 
     def _look(self) -> dict[str, dict[str, Any]]:
         """What each task shows of the present step. Their losses go to the curves."""
         batch: dict[str, dict[str, Any]] = {}
         for task in self._tasks:
             steps, part = self._part(task)
-            batch[task.name] = part | {"observations": observations(self._read, self._spec, steps)}
-            if self._spec.state and task.features != "conv":
-                batch[task.name]["past"] = past(self._read, self._spec, steps)
+            batch[task.name] = part | inputs(self._read, self._spec, steps)
         looked, shown = self._learner.look(batch), {}
         for task in self._tasks:
             if batch[task.name]["mask"].any():

@@ -27,6 +27,7 @@ class Facts(NamedTuple):
     Attributes:
       is_image: whether the environment is learned from as images.
       image_key: the entry of its `Dict` observation that is learned from.
+      vector_keys: the entries that are learned from beside it, separated by commas.
       emulator: the emulator that has opened it.
       cores: number of cores that a process may use.
       memory: number of bytes that a run may use.
@@ -37,6 +38,7 @@ class Facts(NamedTuple):
 
     is_image: bool | None = None
     image_key: str | None = None
+    vector_keys: str | None = None
     emulator: str | None = None
     cores: int | None = None
     memory: int | None = None
@@ -108,6 +110,7 @@ def _reducers(config: Config, facts: Facts) -> int | None:
 _RULES: dict[str, Callable[[Config, Facts], Any]] = {
     "reward_clip": lambda config, facts: 1.0 if config.env.startswith("ALE/") else 0.0,
     "image_key": lambda config, facts: None if config.runner == "device" else facts.image_key,
+    "vector_keys": lambda config, facts: None if config.runner == "device" else facts.vector_keys,
     "emulator": lambda config, facts: facts.emulator,
     "network": _network,
     "device_batches": _device_batches,

@@ -41,6 +41,12 @@ class Environment(Settings):
     )
     observation: str = field("gray", "Color mode of image observations", choices=("gray", "rgb"), of=("images",))
     image_key: str = field(AUTO, "Entry of a Dict observation to learn from. auto means its image", of=("processes",))
+    vector_keys: str = field(
+        AUTO,
+        "Entries of a Dict observation to learn from beside its image, as in compass,goal. auto means all that are "
+        "vectors or Discrete, and none in DeepMind Lab",
+        of=("processes",),
+    )
     frame_size: int = field(84, "Height and width of a frame, in pixels", low=20, high=512, of=("images",))
     frame_stack: int = field(
         4, "Number of frames in one observation. Vector observations are not stacked", low=1, high=64, of=("images",)

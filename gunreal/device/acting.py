@@ -26,7 +26,7 @@ class Actors(NamedTuple):
       age: steps since the start of the episode, int32 `[N]`.
       ended: whether the current observation is the last one of its episode, bool `[N]`.
       score: sum of the episode's rewards so far, float32 `[N]`.
-      past: recurrent state `[N, spec.state]`, last action and last reward `[N]`, or None.
+      past: recurrent state `[N, spec.state]`, last action and last reward `[N]`, vector `[N, spec.vectors]`, or None.
       key: data of the random key for actions.
     """
 
@@ -73,10 +73,10 @@ class Acting:
         env, observation = self._init(seeds)
         zero = jnp.zeros(count, "float32")
         begun = env, self._frames(observation), jnp.zeros(count, bool), zero
-        env, frame, ended, score = self._spread(begun, of_spread) if self._config.device_spread else begun
+        env, (frame, vector), ended, score = self._spread(begun, of_spread) if self._config.device_spread else begun
         past = None
-        if spec.state:
-            past = Past(jnp.zeros((count, spec.state)), jnp.full(count, -1, "int32"), zero)
+        if spec.state or spec.vectors:
+            past = Past(jnp.zeros((count, spec.state)), jnp.full(count, -1, "int32"), zero, vector)
         age = jnp.zeros(count, "int32")
         return Actors(env, _repeated(frame, spec), age, ended, score, past, jax.random.key_data(key))
 
@@ -87,7 +87,7 @@ class Acting:
         limits = jax.random.randint(of_limits, (count,), 0, self._config.device_spread + 1)
 
         def step(carry: tuple[Any, ...], number: Any) -> tuple[tuple[Any, ...], None]:
-            env, frame, ended, score = carry
+            env, _, ended, score = carry
             actions = jax.random.randint(
                 jax.random.fold_in(key, number), (count,), 0, self._spec.num_actions, dtype="int32"
             )
@@ -132,7 +132,7 @@ class Acting:
         log_mu = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], 1)[:, 0]
         env, observation, reward, terminated, truncated = self._env_step(actors.env, action)
         truncated = truncated & ~terminated
-        frame, ended = self._frames(observation), terminated | truncated
+        (frame, vector), ended = self._frames(observation), terminated | truncated
         flags = FIRST * (actors.age == 0) + RESET * actors.ended + TERMINATED * terminated + TRUNCATED * truncated
         row = {
             "frame": actors.stack[:, -spec.frame[0] :],
@@ -147,9 +147,11 @@ class Acting:
             row["bonus"] = more.pop(0)
         past = None
         if actors.past:
-            row["state"] = actors.past.state
+            row |= {"state": actors.past.state} if spec.state else {}
+            row |= {"vector": actors.past.vector} if spec.vectors else {}
+            state = more[0] if spec.state else actors.past.state
             last_reward = jnp.where(actors.ended, 0.0, clip_rewards(reward, spec.reward_clip))
-            past = Past(more[0], jnp.where(actors.ended, -1, action), last_reward)
+            past = Past(state, jnp.where(actors.ended, -1, action), last_reward, vector)
         newest = _column(actors.ended, frame)
         moved = jnp.concatenate([actors.stack[:, spec.frame[0] :], frame], axis=1)
         stack = jnp.where(newest, _repeated(frame, spec), moved)
@@ -162,7 +164,7 @@ class Acting:
 
 def with_time_axis(past: Past | None) -> Past | None:
     """The past of single steps `[N]` as that of sequences of one step `[N, 1]`."""
-    return past and Past(past.state, past.last_action[:, None], past.last_reward[:, None])
+    return past and Past(past.state, *(x[:, None] for x in past[1:]))
 
 
 def _repeated(frame: Any, spec: Spec) -> Any:

@@ -13,7 +13,7 @@ import jax
 from jax import numpy as jnp
 
 from gunreal.device import rollouts, sequences, store
-from gunreal.experience.replay import RESET, TRUNCATED, Replay
+from gunreal.experience.replay import RESET, TRUNCATED, Past, Replay, past
 from gunreal.experience.sequences import DRAWS, Sequences, uniform_sequences
 from gunreal.experience.spec import Spec
 from gunreal.objectives.dqn import Dqn
@@ -64,9 +64,11 @@ def gather(
     rows = jnp.arange(t_max + 1)
     steps = first[:, None] + jnp.minimum(rows, length[:, None])  # with the state after the sequence
     observations = replay.observations(steps)
+    count, known = steps.size, past(store.read(kept, group), spec, steps)
+    each = known and Past(jnp.zeros((count, 0)), *(x.reshape(count, 1, *x.shape[2:]) for x in known[1:]))
     flat = observations.reshape(-1, *spec.observation)
-    q_online = predict(weights, flat, None)[0].reshape(*steps.shape, -1)
-    q_target = predict(target, flat, None)[0].reshape(*steps.shape, -1)
+    q_online = predict(weights, flat, each)[0].reshape(*steps.shape, -1)
+    q_target = predict(target, flat, each)[0].reshape(*steps.shape, -1)
     best = (q_online if objective.double else q_target).argmax(-1)
     values = jnp.take_along_axis(q_target, best[..., None], -1)[..., 0]
     discount = replay.discounts(first, t_max, spec.discount)
@@ -80,6 +82,8 @@ def gather(
         taken = jnp.take_along_axis(q_online[:, :-1], action[..., None], -1)[..., 0]
         changed = _errors(kept, group, first, jnp.abs(returns - taken), mask)
     acted = jnp.where(mask, kept["version"][steps[:, :-1] % len(kept["version"])], -1)
+    if known:
+        base["past"] = Past(known.state, *(x[:, :-1] for x in known[1:]))
     return {"base": base | {"observations": observations[:, :-1]}}, acted.ravel(), changed
 
 

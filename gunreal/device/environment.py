@@ -15,10 +15,10 @@ from gunreal.envs.catch import Catch
 from gunreal.envs.functional import FunctionalEnv, adapted
 from gunreal.envs.game import Game
 from gunreal.envs.maze import RareGoalMaze
-from gunreal.envs.raw import is_image
+from gunreal.envs.raw import choose, choose_vectors, is_image
 from gunreal.experience.spec import Spec
 
-Frames = Callable[[Any], Any]
+Frames = Callable[[Any], tuple[Any, Any]]
 _OWN: dict[str, type[Game]] = {"gunreal/Catch-v0": Catch, "gunreal/RareGoalMaze-v0": RareGoalMaze}
 
 
@@ -64,13 +64,29 @@ def check_environment(config: Config, env: FunctionalEnv, count: int) -> None:
     names = "state", "observations", "rewards", "terminated", "truncated"
     stepped, seen, *rest = _values(config, "step", names, env.step, state, numbers)
     _check_state(config, state, stepped, count)
-    space = env.observation_space
-    for name, found in zip(("observations", *names[1:]), (first, seen, *rest), strict=True):
-        wanted = (count, *(space.shape or ())) if name == "observations" else (count,)
-        if (shape := getattr(found, "shape", type(found).__name__)) != wanted:
-            raise ConfigError(f"{config.env} returns {name} of shape {shape} for {count} agents; return shape {wanted}")
-        if name == "observations" and is_image(space) and found.dtype != np.uint8:
-            raise ConfigError(f"{config.env} observes uint8 images, but returns {found.dtype}; convert them to uint8")
+    for observed in (first, seen):
+        _check_observations(config, observed, env.observation_space, count)
+    for name, found in zip(names[2:], rest, strict=True):
+        _check_shape(config, name, found, (count,))
+
+
+def _check_observations(config: Config, found: Any, space: spaces.Space, count: int) -> None:
+    """Raises ConfigError if observations do not fit their space."""
+    if isinstance(space, spaces.Dict):
+        if not isinstance(found, dict) or found.keys() != space.keys():
+            raise ConfigError(f"{config.env} observes a Dict of {', '.join(space)}; return a dict with these keys")
+        for key, part in space.items():
+            _check_observations(config, found[key], part, count)
+        return
+    _check_shape(config, "observations", found, (count, *(space.shape or ())))
+    if is_image(space) and found.dtype != np.uint8:
+        raise ConfigError(f"{config.env} observes uint8 images, but returns {found.dtype}; convert them to uint8")
+
+
+def _check_shape(config: Config, name: str, found: Any, wanted: tuple[int, ...]) -> None:
+    if (shape := getattr(found, "shape", type(found).__name__)) != wanted:
+        count = wanted[0]
+        raise ConfigError(f"{config.env} returns {name} of shape {shape} for {count} agents; return shape {wanted}")
 
 
 def _values(
@@ -115,11 +131,28 @@ def _check_state(config: Config, state: Any, stepped: Any, count: int) -> None:
 
 
 def frames(config: Config, spec: Spec, space: spaces.Space) -> Frames:
-    """A function that converts observations `[N, ...]` to frames `[N, *spec.frame]`, as `gunreal.envs.raw` does.
+    """A function that converts observations to frames `[N, *spec.frame]` and vectors `[N, spec.vectors]`.
+
+    It does what `gunreal.envs.raw` does.
 
     Raises:
       ConfigError: the observations need a conversion that exists in NumPy only.
     """
+    from jax import numpy as jnp
+
+    image, key = choose(config, space)
+    to_frame = _converter(config, spec, image)
+    parts = {name: _converter(config, spec, part) for name, part in choose_vectors(config, space, key).items()}
+
+    def convert(x: Any) -> tuple[Any, Any]:
+        frame = to_frame(x if key is None else x[key])
+        vectors = [to_vector(x[name]) for name, to_vector in parts.items()]
+        return frame, jnp.concatenate([jnp.zeros((len(frame), 0), "float32"), *vectors], axis=1)
+
+    return convert
+
+
+def _converter(config: Config, spec: Spec, space: spaces.Space) -> Callable[[Any], Any]:
     from jax import nn
     from jax import numpy as jnp
 
@@ -133,7 +166,7 @@ def frames(config: Config, spec: Spec, space: spaces.Space) -> Frames:
     return lambda x: jnp.reshape(x, (len(x), -1)).astype("float32") / scale
 
 
-def _images(config: Config, spec: Spec, shape: tuple[int, ...]) -> Frames:
+def _images(config: Config, spec: Spec, shape: tuple[int, ...]) -> Callable[[Any], Any]:
     from jax import numpy as jnp
 
     first = len(shape) == 3 and shape[-1] not in (1, 3)

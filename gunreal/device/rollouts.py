@@ -9,7 +9,7 @@ from jax import numpy as jnp
 
 from gunreal.device.acting import Actors, with_time_axis
 from gunreal.device.store import Store, read
-from gunreal.experience.replay import Read, observations, past
+from gunreal.experience.replay import inputs
 from gunreal.experience.rollouts import read_rollouts
 from gunreal.experience.spec import Spec
 from gunreal.learning.task import acting_head
@@ -37,26 +37,14 @@ def gather(
     steps = (store["end"] - spec.t_max + jnp.arange(spec.t_max))[None]
     groups = store["age"].shape[1]
     of_group = jax.tree.map(
-        lambda x: x.reshape(-1, groups, *x.shape[1:])[:, group], (actors.stack, with_time_axis(actors.past))
+        lambda x: x.reshape(len(x) // groups, groups, *x.shape[1:])[:, group],
+        (actors.stack, with_time_axis(actors.past)),
     )
     _, value, *more = predict(weights, *of_group, acting_head(spec))
     rows = read(store, group)
     bonus = more[0] if spec.bonus else None
     base = objective.prepared(objective.part(read_rollouts(spec, rows, steps, value, bonus)))
     return {"base": base | inputs(rows, spec, steps)}
-
-
-def inputs(read: Read, spec: Spec, steps: Any, remembers: bool = True) -> Batch:
-    """The inputs of the network for sequences: "observations" and, for a recurrent network, "past".
-
-    Args:
-      read: access to the rows of the agents.
-      spec: shapes and constants.
-      steps: absolute steps, int `[n, T]`, or `[1, T]` for the same steps of all agents.
-      remembers: whether the recurrence is computed.
-    """
-    found = {"observations": observations(read, spec, steps)}
-    return found | ({"past": past(read, spec, steps)} if spec.state and remembers else {})
 
 
 def minibatch(batch: Batch, taken: Any) -> Batch:

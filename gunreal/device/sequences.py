@@ -10,7 +10,7 @@ from jax import numpy as jnp
 
 from gunreal.config.plugins import calling
 from gunreal.device import rollouts, store
-from gunreal.experience.replay import Read, Replay, observations, past
+from gunreal.experience.replay import Read, Replay, inputs, observations, past
 from gunreal.experience.sequences import DRAWS, Sequences, steps_and_mask
 from gunreal.experience.spec import Spec
 from gunreal.tasks.base import AuxiliaryTask
@@ -46,7 +46,7 @@ def gather(
     for number, task in enumerate(tasks):
         draws = jax.random.uniform(jax.random.fold_in(key, number), (kept["age"].shape[2], DRAWS))
         targets, steps = _targets(task, whole, predict, weights, read, draws)
-        batch[task.name] = targets | rollouts.inputs(read, spec, steps, task.features != "conv")
+        batch[task.name] = targets | inputs(read, spec, steps)
     return batch
 
 
@@ -74,8 +74,8 @@ def _targets(
     bootstraps = None
     if task.bootstrap is not None:
         after = (first + length)[:, None]
-        remembered = past(read, spec, after) if spec.state else None
-        (bootstraps,) = predict(weights, observations(read, spec, after)[:, 0], remembered, task.name)
+        known = past(read, spec, after)
+        (bootstraps,) = predict(weights, observations(read, spec, after)[:, 0], known, task.name)
     sequences = Sequences(first, length)
     steps, mask = steps_and_mask(read, sequences, task.length(spec.t_max))
     with calling(f"task {task.name!r}: targets() in JAX"):

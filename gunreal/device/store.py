@@ -12,10 +12,11 @@ from gunreal.experience.replay import Read
 from gunreal.experience.spec import Spec
 
 # Arrays `[ring, groups, n, ...]` by the names of `gunreal.experience.replay.Replay.get`, with "state" for a recurrent
-# network and "bonus" for tasks that give one. Besides them, "version" int32 `[ring]` is the number of updates before
-# each step, "end" int32 is the absolute number of the next step, and "start" int32 is that of the first step whose
-# stack of frames is complete. DQN with priorities has the latest absolute "error" float32 of each step, and the largest
-# one so far, "peak". Agent `j * groups + g` is number j of group g, so that all devices share each group.
+# network, "vector" beside images and "bonus" for tasks that give one. Besides them, "version" int32 `[ring]` is the
+# number of updates before each step, "end" int32 is the absolute number of the next step, and "start" int32 is that of
+# the first step whose stack of frames is complete. DQN with priorities has the latest absolute "error" float32 of each
+# step, and the largest one so far, "peak". Agent `j * groups + g` is number j of group g, so that all devices share
+# each group.
 Store = dict[str, Any]
 
 
@@ -48,6 +49,8 @@ def blank(spec: Spec, rows: int, groups: int, agents: int, priorities: bool = Fa
         store |= {"error": jnp.zeros(shape, "float32"), "peak": jnp.float32(1)}
     if spec.state:
         store["state"] = jnp.zeros((*shape, spec.state), "float32")
+    if spec.vectors:
+        store["vector"] = jnp.zeros((*shape, spec.vectors), "float32")
     if spec.bonus:
         store["bonus"] = jnp.zeros(shape, "float32")
     return store

@@ -46,8 +46,10 @@ class AtariEnv:
     def __init__(self, config: Config, num_envs: int, extra_keys: Sequence[str] = ()):
         if unknown := set(extra_keys) - set(_EXTRA):
             raise ConfigError(f"{config.env} cannot record {sorted(unknown)}; available: {sorted(_EXTRA)}")
-        if not is_auto(config, "image_key"):
-            raise ConfigError(f"image_key {config.image_key!r}: {config.env} has no Dict observation; leave it out")
+        for name in ("image_key", "vector_keys"):
+            if not is_auto(config, name):
+                given = getattr(config, name)
+                raise ConfigError(f"{name} {given!r}: {config.env} has no Dict observation; leave it out")
         game, options = game_options(config)
         self.num_envs = num_envs
         channels, size = 3 if config.observation == "rgb" else 1, config.frame_size

@@ -20,7 +20,7 @@ class FunctionalEnv(Protocol):
     and both flags False.
 
     Attributes:
-      observation_space: space of one observation, `Box` or `Discrete`.
+      observation_space: space of one observation, `Box`, `Discrete`, or a `Dict` of an image and these.
       action_space: space of one action, `Discrete`. Actions are counted from 0, whatever its start is.
     """
 
@@ -165,5 +165,7 @@ class Played(gymnasium.Env):
         return self._seen(observation), reward, terminated, truncated, {}
 
     def _seen(self, observation: Any) -> Any:
+        if isinstance(self.observation_space, spaces.Dict):
+            return {key: np.asarray(array[0]) for key, array in observation.items()}
         array = np.asarray(observation[0])
         return int(array) if isinstance(self.observation_space, spaces.Discrete) else array

@@ -25,7 +25,7 @@ from gunreal.config.warning import warn
 from gunreal.envs.dmlab_levels import own_name
 from gunreal.envs.flat import flat
 from gunreal.envs.functional import FunctionalEnv, Played, adapted
-from gunreal.envs.raw import Raw, choose, converter, part_of
+from gunreal.envs.raw import Raw, choose, choose_vectors, converter, finite, part_of
 from gunreal.envs.step import Step
 
 _DRAWN_TO_SIZE = ("gunreal/NavMaze", "gunreal/SeekAvoid")  # they draw at the frame size
@@ -47,8 +47,9 @@ class GenericEnv:
             first_action, self.num_actions = _discrete(config, env.action_space)
             space, key = choose(config, env.observation_space)
             names = list(env.observation_space) if isinstance(env.observation_space, spaces.Dict) else []
-            others = tuple(name for name in names if name != key)
-            self.raw = Raw(space, key, first_action, others, _action_names(env, self.num_actions))
+            vectors = choose_vectors(config, env.observation_space, key)
+            others = tuple(name for name in names if name != key and name not in vectors)
+            self.raw = Raw(space, key, first_action, others, _action_names(env, self.num_actions), vectors)
             self.frame, self.dtype, self._convert = converter(config, self.raw.space)
         except BaseException:
             self.close()  # also those that were opened before another one failed
@@ -58,7 +59,7 @@ class GenericEnv:
     def step(self, actions: np.ndarray, reset: np.ndarray, seeds: np.ndarray) -> Step:
         """Steps all copies. See `VectorEnv`."""
         n = self.num_envs
-        frame = np.empty((n, *self.frame), self.dtype)
+        frame, vector = np.empty((n, *self.frame), self.dtype), np.empty((n, self.raw.numbers), np.float32)
         reward, terminated, truncated = np.zeros(n, np.float32), np.zeros(n, bool), np.zeros(n, bool)
         extra: dict[str, list] = {key: [] for key in self._extra_keys}
         for i, env in enumerate(self._envs):
@@ -79,13 +80,12 @@ class GenericEnv:
             else:
                 observed = observation
             self._convert(observed, frame[i])
+            vector[i] = self.raw.vector(self._name, observation)
             for key, values in extra.items():
                 values.append(_lookup("reset" if reset[i] else "step", key, observation, info))
-        if self.dtype == "float32" and not np.isfinite(frame).all():  # a single one spoils the update of its batch
-            raise ValueError(
-                f"{self._name} returned an observation that is not finite; observations must be finite numbers"
-            )
-        return Step(frame, reward, terminated, truncated, {k: np.stack(v) for k, v in extra.items()})
+        if self.dtype == "float32":
+            finite(self._name, frame)
+        return Step(frame, reward, terminated, truncated, {k: np.stack(v) for k, v in extra.items()}, vector=vector)
 
     def check_unwrapped(self, seed: int) -> None:
         """Raises ConfigError if an environment below its wrappers returns another number of values than Gymnasium's.

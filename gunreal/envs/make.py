@@ -80,7 +80,8 @@ def look(config: Config) -> tuple[Spec, Raw, Config]:
     with erring(config, "cannot be opened"):
         env = make(config, 1)
     with contextlib.closing(env):
-        if (size := math.prod(env.frame) * np.dtype(env.dtype).itemsize) > _MOST_BYTES:
+        numbers = env.raw.numbers
+        if (size := math.prod(env.frame) * np.dtype(env.dtype).itemsize + 4 * numbers) > _MOST_BYTES:
             raise ConfigError(f"an observation of {config.env} takes {size / 2**20:,.0f} MiB; give it fewer numbers")
         if is_foreign(config):
             if (config.agents if config.runner == "serial" else per_process(config)) > 1:
@@ -88,9 +89,9 @@ def look(config: Config) -> tuple[Spec, Raw, Config]:
             _try_steps(config, env)
         stack = config.frame_stack if len(env.frame) == 3 else 1
         facts = Facts(is_image=len(env.frame) == 3, image_key=env.raw.key, emulator=getattr(env, "emulator", None))
-        config = resolved(config, facts)
+        config = resolved(config, facts._replace(vector_keys=",".join(env.raw.vectors) or None))
         spec = Spec(env.frame, stack, env.dtype, env.num_actions, config.t_max, config.discount, config.reward_clip)
-        return spec, env.raw, config
+        return spec._replace(vectors=numbers), env.raw, config
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
@@ -28,6 +28,7 @@ class Raw(NamedTuple):
       first_action: number of the first action. Everywhere else, actions are counted from 0.
       ignored: the other entries of the `Dict`. A run does not save them.
       actions: names of the actions, or none. A run does not save them.
+      vectors: spaces of the entries whose numbers are learned from beside the image, by key.
     """
 
     space: spaces.Space
@@ -35,6 +36,23 @@ class Raw(NamedTuple):
     first_action: int = 0
     ignored: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
+    vectors: Mapping[str, spaces.Space] = {}
+
+    @property
+    def numbers(self) -> int:
+        """Number of floats in `vector`."""
+        return sum(map(spaces.flatdim, self.vectors.values()))
+
+    def vector(self, name: str, observation: Mapping[str, Any]) -> np.ndarray:
+        """The entries `vectors` of one observation, float32 `[numbers]`.
+
+        Raises:
+          ValueError: an entry is missing, does not fit its space or is not finite. `name` is that of the environment.
+        """
+        parts = [
+            _numbers(name, space, part_of(name, self.vectors, observation, key)) for key, space in self.vectors.items()
+        ]
+        return finite(name, np.concatenate(parts)) if parts else np.empty(0, np.float32)
 
     def entry(self, observation: Any) -> Any:
         """The part of an observation to learn from, for one environment or a batch."""
@@ -42,12 +60,15 @@ class Raw(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """The record as plain values."""
-        return {"space": _space_to_json(self.space), "key": self.key, "first_action": self.first_action}
+        vectors = {key: _space_to_json(space) for key, space in self.vectors.items()}
+        found = {"space": _space_to_json(self.space), "key": self.key, "first_action": self.first_action}
+        return found | {"vectors": vectors}
 
     @staticmethod
     def from_json(found: dict[str, Any]) -> Raw:
         """The record that `to_json` described. Raises KeyError or ValueError if it is not one."""
-        return Raw(_space_from_json(found["space"]), found["key"], int(found["first_action"]))
+        vectors = {key: _space_from_json(space) for key, space in found.get("vectors", {}).items()}
+        return Raw(_space_from_json(found["space"]), found["key"], int(found["first_action"]), vectors=vectors)
 
 
 def _space_to_json(space: spaces.Space) -> dict[str, Any]:
@@ -106,6 +127,29 @@ def choose(config: Config, space: spaces.Space) -> tuple[spaces.Space, str | Non
     raise ConfigError(f"{config.env} observes {list(space)}, none a uint8 image; {fix}")
 
 
+def choose_vectors(config: Config, space: spaces.Space, image: str | None) -> dict[str, spaces.Space]:
+    """The entries of a `Dict` observation that are learned from beside the entry `image`, by key.
+
+    Raises:
+      ConfigError: `vector_keys` names an entry that is missing or that is no vector.
+    """
+    known: dict[str, spaces.Space] = {}
+    if isinstance(space, spaces.Dict) and image is not None:
+        known = {key: part for key, part in space.items() if _is_vector(part)}
+    if is_auto(config, "vector_keys"):
+        return {} if config.env.startswith("dmlab/") else known  # its further entries are for tasks to record
+    keys = [key.strip() for key in config.vector_keys.split(",") if key.strip()]
+    if wrong := [key for key in keys if key not in known]:
+        fix = f"choose from {', '.join(known)}" if known else "leave it out"
+        raise ConfigError(f"vector_keys: {config.env} has no vector {wrong[0]!r} beside an image; {fix}")
+    return {key: known[key] for key in keys}
+
+
+def _is_vector(space: spaces.Space) -> bool:
+    flat = isinstance(space, NUMBERS) and (not isinstance(space, spaces.Box) or len(space.shape) < 2)
+    return flat and spaces.flatdim(space) > 0
+
+
 def converter(config: Config, space: spaces.Space) -> tuple[tuple[int, ...], str, Converter]:
     """Shape and dtype of a frame, and a function that converts an observation to a frame.
 
@@ -126,15 +170,25 @@ def converter(config: Config, space: spaces.Space) -> tuple[tuple[int, ...], str
         )
     if not spaces.flatdim(space):
         raise ConfigError(f"{config.env} observes nothing, of shape {space.shape}; give it at least one number")
-    scale = 255 if isinstance(space, spaces.Box) and space.dtype == np.uint8 else 1
 
     def convert(observation: Any, out: np.ndarray) -> None:
-        check_values(config.env, space, observation)
-        out[:] = np.asarray(spaces.flatten(space, observation))
-        if scale != 1:
-            out /= scale
+        out[:] = _numbers(config.env, space, observation)
 
     return (spaces.flatdim(space),), "float32", convert
+
+
+def _numbers(name: str, space: spaces.Space, observation: Any) -> np.ndarray:
+    """An observation of numbers as a vector, float32. Bytes are divided by 255. Raises ValueError as `check_values`."""
+    check_values(name, space, observation)
+    flat = np.asarray(spaces.flatten(space, observation)).astype(np.float32)
+    return flat / np.float32(255) if isinstance(space, spaces.Box) and space.dtype == np.uint8 else flat
+
+
+def finite(name: str, array: np.ndarray) -> np.ndarray:
+    """The array. Raises ValueError if it has a number that is not finite, which would spoil the update of its batch."""
+    if np.isfinite(array).all():
+        return array
+    raise ValueError(f"{name} returned an observation that is not finite; observations must be finite numbers")
 
 
 def check_values(name: str, space: spaces.Space, observation: Any) -> None:
@@ -159,7 +213,7 @@ def check_values(name: str, space: spaces.Space, observation: Any) -> None:
             raise ValueError(f"{name} returned {observation!r}, which is not in its observation space {space}")
 
 
-def part_of(name: str, space: spaces.Space, observation: Any, key: Any) -> Any:
+def part_of(name: str, space: Any, observation: Any, key: Any) -> Any:
     """An entry of a `Dict` or `Tuple` observation. Raises ValueError if it is missing."""
     try:
         return observation[key]

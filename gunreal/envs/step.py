@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -27,6 +27,7 @@ class Step(NamedTuple):
       truncated: bool `[n]`. Never set together with `terminated`.
       extra: values of `extra_keys`, `[n, ...]` each.
       life_lost: bool `[n]` or False, whether returns end as if the episode had terminated, although it goes on.
+      vector: the numbers beside the images, float32 `[n, raw.numbers]`, if there are any.
     """
 
     frame: np.ndarray
@@ -35,6 +36,7 @@ class Step(NamedTuple):
     truncated: np.ndarray
     extra: dict[str, np.ndarray]
     life_lost: np.ndarray | bool = False
+    vector: Any = None
 
 
 class VectorEnv(Protocol):

@@ -11,6 +11,7 @@ episode. The environment ignores its action, and no loss includes it.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -27,25 +28,30 @@ ALIGN = 64  # bytes; alignment of arrays for vector instructions
 
 
 class Past(NamedTuple):
-    """The inputs of a recurrent network in addition to the observations of sequences, in NumPy or a framework.
+    """The inputs of a network in addition to the images or vectors of sequences, in NumPy or a framework.
+
+    Without a memory, `spec.state` is 0, and without vectors beside images, `spec.vectors` is.
 
     Attributes:
       state: recurrent state before the first step, float32 `[B, spec.state]`.
       last_action: `a_{t-1}`, int32 `[B, T]`. It is -1 at the first step of an episode, where the state is reset.
       last_reward: clipped reward `r_t`, float32 `[B, T]`. It is 0 at the first step of an episode.
+      vector: the numbers that belong to the newest images, float32 `[B, T, spec.vectors]`.
     """
 
     state: Any
     last_action: Any
     last_reward: Any
+    vector: Any
 
 
 def blank_past(spec: Spec, count: int) -> Past | None:
-    """The past of `count` first steps of episodes, or None if the network has no memory."""
-    if not spec.state:
+    """The past of `count` first steps of episodes with vectors of 0, or None if the network needs no past."""
+    if not (spec.state or spec.vectors):
         return None
-    state = np.zeros((count, spec.state), np.float32)
-    return Past(state, np.full((count, 1), -1, np.int32), np.zeros((count, 1), np.float32))
+    zeros = functools.partial(np.zeros, dtype=np.float32)
+    last_action = np.full((count, 1), -1, np.int32)
+    return Past(zeros((count, spec.state)), last_action, zeros((count, 1)), zeros((count, 1, spec.vectors)))
 
 
 def empty_observations(spec: Spec, count: int) -> np.ndarray:
@@ -57,7 +63,7 @@ def empty_observations(spec: Spec, count: int) -> np.ndarray:
 
 
 def concatenate_pasts(pasts: Sequence[Past | None]) -> Past | None:
-    """Concatenates several pasts to one batch. Returns None if the network has no memory."""
+    """Concatenates several pasts to one batch. Returns None if the network needs none."""
     present = [past for past in pasts if past is not None]
     return Past(*(np.concatenate(arrays) for arrays in zip(*present, strict=True))) if present else None
 
@@ -115,7 +121,8 @@ class Replay:
             when it was chosen), "value" (float32, value predicted for `o_t`), "version" (int32, number of updates of
             the weights that chose the action), "state" (float32 `[spec.state]`, with a recurrent network only: its
             state before `o_t` while acting; where FIRST is set, the network used zeros instead), "bonus" (float32, with
-            tasks that give one only: what they gave for `o_t`), or a recorded field.
+            tasks that give one only: what they gave for `o_t`), "vector" (float32 `[spec.vectors]`, with a `Dict` of an
+            image and numbers only), or a recorded field.
           first: absolute numbers of the first steps, int `[N]`, or one number for all. They may be step `end`, except
             of "action", "reward", "log_mu", "value" and "version". "flags" then has no TERMINATED and TRUNCATED of that
             step.
@@ -192,15 +199,24 @@ def observations(read: Read, spec: Spec, steps: Any) -> Any:
     return read("frame", earlier.reshape(len(age), -1)).reshape(*age.shape, *spec.observation)
 
 
-def past(read: Read, spec: Spec, steps: Any) -> Past:
-    """What a recurrent network needs besides the observations at absolute `steps` int `[N, T]` or `[1, T]`."""
+def past(read: Read, spec: Spec, steps: Any) -> Past | None:
+    """The past at absolute `steps` int `[N, T]` or `[1, T]`, or None if the network needs none."""
+    if not (spec.state or spec.vectors):
+        return None
     new = read("flags", steps) & FIRST != 0
     xp = new.__array_namespace__()
     return Past(
-        read("state", steps[:, :1])[:, 0],
+        read("state", steps[:, :1])[:, 0] if spec.state else xp.zeros((len(new), 0), dtype=xp.float32),
         xp.where(new, np.int32(-1), read("action", steps - 1)),
         xp.where(new, np.float32(0), clip_rewards(read("reward", steps - 1), spec.reward_clip)),
+        read("vector", steps) if spec.vectors else xp.zeros((*new.shape, 0), dtype=xp.float32),
     )
+
+
+def inputs(read: Read, spec: Spec, steps: Any) -> dict[str, Any]:
+    """The inputs of the network at absolute `steps` int `[N, T]` or `[1, T]`: "observations", and "past" if needed."""
+    known = past(read, spec, steps)
+    return {"observations": observations(read, spec, steps)} | ({"past": known} if known else {})
 
 
 def gather(

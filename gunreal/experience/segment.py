@@ -60,6 +60,8 @@ class Layout(NamedTuple):
             found["state"] = ((self.spec.state,), np.dtype(np.float32))
         if self.spec.bonus:
             found["bonus"] = ((), np.dtype(np.float32))
+        if self.spec.vectors:
+            found["vector"] = ((self.spec.vectors,), np.dtype(np.float32))
         return found | {name: (field.shape, np.dtype(field.dtype)) for name, field in self.extra.items()}
 
     def arrays(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
@@ -152,8 +154,8 @@ class Segment:
         gather(self.arrays, self.layout.spec, agents, steps, out)
 
     def past(self, agents: np.ndarray, steps: np.ndarray) -> Past | None:
-        """The past of `agents` `[B]` at absolute `steps` `[B, T]`, or None if the network has no memory."""
-        return past(self.read(agents), self.layout.spec, steps) if self.layout.spec.state else None
+        """The past of `agents` `[B]` at absolute `steps` `[B, T]`, or None if the network needs none."""
+        return past(self.read(agents), self.layout.spec, steps)
 
     def close(self) -> None:
         """Closes the file. Its memory stays mapped, with a descriptor of its own, while its arrays are in use."""

@@ -21,6 +21,7 @@ class Spec(NamedTuple):
       reward_clip: bound for clipping rewards in all losses. 0 disables clipping.
       state: number of floats in an agent's recurrent state. 0 for a network without memory.
       bonus: whether tasks give rewards of their own (`AuxiliaryTask.bonus`).
+      vectors: number of floats that an observation has beside an image, such as a compass. They are not stacked.
     """
 
     frame: tuple[int, ...]
@@ -32,6 +33,7 @@ class Spec(NamedTuple):
     reward_clip: float = 1.0
     state: int = 0
     bonus: bool = False
+    vectors: int = 0
 
     @property
     def is_image(self) -> bool:

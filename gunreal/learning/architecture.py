@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 from typing import Any, ClassVar
 
@@ -36,8 +37,16 @@ class Architecture:
         """Number of floats in the state of `cell`. 0 for a network without memory."""
         return 0
 
+    def takes_vector(self) -> bool:
+        """Whether `body` has an argument `vector`."""
+        return "vector" in inspect.signature(self.body).parameters
+
     def body(self, x: Any, seed: int) -> Any:
         """Applies the first layers.
+
+        Of a `Dict` with an image and numbers, `x` is the image. The numbers join the flat output of `body`, before
+        `top`. A `body` with a third argument `vector` uses them itself: it gets them as a symbolic tensor
+        `[N, spec.vectors]`, normalized, or None where there are none.
 
         Args:
           x: symbolic Keras tensor of scaled observations. Images are `[N, rows, columns, channels]`, or `[N, channels,
@@ -54,7 +63,7 @@ class Architecture:
         """Applies the last layers. The default is one dense layer with ReLU.
 
         Args:
-          x: symbolic Keras tensor `[N, Fc]`, the flat output of `body`.
+          x: symbolic Keras tensor `[N, Fc]`, the flat output of `body`, with the numbers beside an image.
           seed: seed of the initial weights, for layers that are given one.
 
         Returns:

@@ -16,6 +16,7 @@ from gunreal.learning.architecture import Architecture
 
 FRAMES = Spec((1, 84, 84), 4, "uint8", num_actions=3, t_max=4)
 _ROLLOUTS = 4
+_VECTORS = 3  # numbers beside an image, for a network that uses them itself
 
 
 def check_network(network: Architecture | type[Architecture], spec: Spec = FRAMES, **options: Any) -> None:
@@ -52,6 +53,8 @@ def check_network(network: Architecture | type[Architecture], spec: Spec = FRAME
     if network.takes_images:
         _check_layouts(one, _built(network, spec, data_format="channels_first"))
     _check_learning(one, spec)
+    if network.takes_vector() and not spec.vectors:
+        check_network(network, spec._replace(vectors=_VECTORS))
 
 
 def _built(network: Architecture, spec: Spec, **options: Any) -> Any:
@@ -113,12 +116,13 @@ def _check_learning(network: Any, spec: Spec) -> None:
     first = None if past is None else Past(*(array[:2] for array in past))
     few, _, *_ = learner.predict("base", observations[:2], first)
     expect(np.allclose(few, logits[:2], atol=1e-4), "the outputs of an observation depend on the others in the batch")
-    if past is not None:
+    if spec.state:
+        assert past is not None
         expect(not np.array_equal(states[0], past.state), "the cell does not change its state")
     returns = rng.normal(size=action.shape).astype(np.float32)
     base: dict[str, Any] = {"action": action, "returns": returns, "mask": np.ones_like(returns)}
     base["observations"] = observations.reshape(*action.shape, *spec.observation)
-    if spec.state:
+    if past is not None:
         base["past"] = _past(spec, rng, _ROLLOUTS, spec.t_max)
     before = _weights(network)
     metrics = learner.train({"base": base}, 1e-3)
@@ -130,8 +134,9 @@ def _check_learning(network: Any, spec: Spec) -> None:
 
 
 def _past(spec: Spec, rng: np.random.Generator, count: int, steps: int) -> Past | None:
-    if not spec.state:
+    if not (spec.state or spec.vectors):
         return None
     action = rng.integers(0, spec.num_actions, (count, steps)).astype(np.int32)
-    reward = rng.normal(size=(count, steps)).astype(np.float32)
-    return Past(rng.normal(size=(count, spec.state)).astype(np.float32), action, reward)
+    shapes = (count, steps), (count, spec.state), (count, steps, spec.vectors)
+    reward, state, vector = (rng.normal(size=shape).astype(np.float32) for shape in shapes)
+    return Past(state, action, reward, vector)

@@ -118,7 +118,7 @@ class Learner:
         Args:
           head: "base", "bonus" if tasks give any, or the name of a task with a bootstrap.
           observations: `[N, *spec.observation]` of dtype `spec.dtype`, with N >= 1.
-          past: `[N, ...]` with one step each for a recurrent network, otherwise None.
+          past: `[N, ...]` with one step each, or None if the network needs none.
 
         Returns:
           As `Network.predict`. Logits and value are those of `Objective.acting`.

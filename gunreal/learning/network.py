@@ -40,7 +40,7 @@ class Network:
       trainable_variables: variables of the torso, policy, value and heads.
       names: unique names of `trainable_variables`, such as "torso/conv1/kernel" or "pc/0/kernel". They are the same in
         every process.
-      statistics: running moments by name, "observation" and "return".
+      statistics: running moments by name, "observation", "vector" and "return".
       untrained: the variables that gradients do not train, by unique names such as "statistics/return/mean": those of
         `statistics`, and the averages and the arrays that tasks ask for.
     """
@@ -83,9 +83,8 @@ class Network:
         self.lengths = {"base": spec.t_max, **{task.name: task.length(spec.t_max) for task in self.tasks}}
         with computing(precision):
             self.torso = Torso(spec, architecture, data_format, normalize_observations, seed, fuse)
-        self.statistics: dict[str, Statistics] = {}
-        if self.torso.statistics:
-            self.statistics["observation"] = self.torso.statistics
+        self._unrolls = {"base", *(task.name for task in self.tasks if task.features != "conv")}
+        self.statistics: dict[str, Statistics] = dict(self.torso.statistics)
         if normalize_returns:
             self.statistics["return"] = Statistics((), _LEAST_RETURN_DEVIATION, _RETURNS_REMEMBERED)
         depth = len(self.torso.layers) - self.torso.recurrent  # so that "small" and "lstm" get the same seeds
@@ -166,13 +165,13 @@ class Network:
         Args:
           head: "base", "bonus", or the name of a task with a bootstrap.
           observations: `[N, *spec.observation]`.
-          past: `[N, ...]` with one step each, for a recurrent network.
+          past: `[N, ...]` with one step each, for a recurrent network or with vectors beside images.
 
         Returns:
           For "base", `(logits [N, A], value [N])`. "bonus" adds the sum of the bonuses of tasks `[N]`, and a recurrent
           network the state after the observation `[N, spec.state]`. For a task, `(bootstrap [N, ...],)`.
         """
-        features = Features(*(ops.expand_dims(x, 1) for x in self.torso.features(observations)))
+        features = Features(*(ops.expand_dims(x, 1) for x in self.torso.features(observations, self._vectors(past))))
         state: list[Any] = []
         if self.torso.recurrent:
             assert past is not None
@@ -215,8 +214,8 @@ class Network:
         - the name of each task: its targets with a leading batch axis, and "mask" `[B, T_i]`.
         - "old", in the objective's further phase: what `recall` returned for it before the phase.
 
-        "base" and those of the tasks also have "observations" `[B, T_i, *spec.observation]` and, if a recurrent network
-        computes "hidden" features for them, their `Past` as "past".
+        "base" and those of the tasks also have "observations" `[B, T_i, *spec.observation]` and, if the network is
+        recurrent or there are vectors beside images, their `Past` as "past".
 
         Args:
           batch: the batch.
@@ -291,9 +290,11 @@ class Network:
           batch: the batch of `loss`.
           metrics: the metrics that `loss` returned for it.
         """
-        found, weight = {}, ops.reshape(batch["base"]["mask"], (-1,))
-        if "observation" in self.statistics:
-            found["observation"] = self.torso.moments(self._rows(batch["base"]["observations"]), weight)
+        found: dict[str, Moments] = {}
+        weight = ops.reshape(batch["base"]["mask"], (-1,))
+        if self.torso.statistics:
+            base = batch["base"]
+            found |= self.torso.moments(self._rows(base["observations"]), weight, self._vectors(base.get("past")))
         if "return" in self.statistics:
             variance = ops.square(metrics["return_deviation"])
             found["return"] = Moments(metrics["return_mean"], variance, ops.sum(weight))
@@ -326,8 +327,8 @@ class Network:
             if tuple(observations.shape[1:]) != (length, *self.spec.observation):
                 wanted = ", ".join(map(str, (length, *self.spec.observation)))
                 raise ValueError(f"net.features() got observations {list(observations.shape)}; give it [B, {wanted}]")
-            found = _sequences(self.torso.features(self._rows(observations), fused), length)
-            if past is not None:
+            found = _sequences(self.torso.features(self._rows(observations), self._vectors(past), fused), length)
+            if past is not None and self.torso.recurrent and name in self._unrolls:
                 found = found._replace(hidden=self.torso.unroll(found.hidden, past)[0])
             return heads.seen(task, _for(task, found))
 
@@ -347,19 +348,26 @@ class Network:
     def _rows(self, observations: Any) -> Any:
         return ops.reshape(observations, (-1, *self.spec.observation))
 
+    def _vectors(self, past: Past | None) -> Any:
+        """The vectors beside images `[N, spec.vectors]`, or None if there are none."""
+        return ops.reshape(past.vector, (-1, self.spec.vectors)) if past is not None and self.spec.vectors else None
+
     def _features(self, batch: Mapping[str, Any]) -> dict[str, Features]:
         """The features of each part `[B, T_i, F]`, from one pass or from parallel passes per part."""
         names = self.parts(batch)
         rows = [self._rows(batch[name]["observations"]) for name in names]
+        vectors = [self._vectors(batch[name].get("past")) for name in names]
         if self._side_by_side:
-            found = [self.torso.features(part) for part in rows]
+            found = [self.torso.features(*part) for part in zip(rows, vectors, strict=True)]
         else:
-            whole = self.torso.features(ops.concatenate(rows))
+            together = ops.concatenate(vectors) if self.spec.vectors else None
+            whole = self.torso.features(ops.concatenate(rows), together)
             ends = itertools.accumulate((ops.shape(part)[0] for part in rows), initial=0)
             found = [Features(*(x[start:end] for x in whole)) for start, end in itertools.pairwise(ends)]
         features = {name: _sequences(x, self.lengths[name]) for name, x in zip(names, found, strict=True)}
-        pasts = {name: batch[name]["past"] for name in names if "past" in batch[name]}
-        return self._unrolled(features, pasts) if pasts else features
+        if not self.torso.recurrent:
+            return features
+        return self._unrolled(features, {name: batch[name]["past"] for name in names if name in self._unrolls})
 
     def _unrolled(self, features: Mapping[str, Features], pasts: Mapping[str, Past]) -> dict[str, Features]:
         """The features of the parts after the recurrence. Parts of the same length share one pass."""

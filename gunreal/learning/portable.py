@@ -34,6 +34,7 @@ def portable(network: Network, *, has_policy: bool = True) -> Any:
       observation: `[n, *spec.observation]` of dtype `spec.dtype`.
       state, last_action, last_reward: of a recurrent network only: float32 `[n, spec.state]`, int32 `[n, 1]` (-1 at the
         start of an episode) and float32 `[n, 1]` (clipped as in training).
+      vector: with numbers beside an image only, float32 `[n, spec.vectors]`.
 
     Outputs, by name:
       logits: float32 `[n, num_actions]`. Without a policy, they are Q values.
@@ -45,14 +46,13 @@ def portable(network: Network, *, has_policy: bool = True) -> Any:
     network.torso.unfuse()
     spec = network.spec
     inputs = {"observation": keras.Input(spec.observation, dtype=spec.dtype, name="observation")}
-    past = None
     if spec.state:
-        past = Past(
-            keras.Input((spec.state,), dtype="float32", name="state"),
-            keras.Input((1,), dtype="int32", name="last_action"),
-            keras.Input((1,), dtype="float32", name="last_reward"),
-        )
-        inputs |= past._asdict()
+        inputs["state"] = keras.Input((spec.state,), dtype="float32", name="state")
+        inputs["last_action"] = keras.Input((1,), dtype="int32", name="last_action")
+        inputs["last_reward"] = keras.Input((1,), dtype="float32", name="last_reward")
+    if spec.vectors:
+        inputs["vector"] = keras.Input((spec.vectors,), dtype="float32", name="vector")
+    past = Past(*(inputs.get(name) for name in Past._fields)) if len(inputs) > 1 else None
     outputs = network.predict("base", inputs["observation"], past)
     if not has_policy:
         outputs = outputs[0], keras.ops.max(outputs[0], axis=-1), *outputs[2:]

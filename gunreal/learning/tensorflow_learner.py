@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gunreal.experience.replay import ALIGN, Past
+from gunreal.experience.replay import ALIGN, Past, blank_past
 from gunreal.learning.building import isolated
 from gunreal.learning.devices import fused, side_by_side
 from gunreal.learning.gates import gated
@@ -78,9 +78,8 @@ class TensorFlowLearner(Learner):
         self._tf = tf
         spec = network.spec
         inputs: list[Any] = [tf.TensorSpec((None, *spec.observation), self._sent)]
-        if spec.state:
-            step = functools.partial(tf.TensorSpec, (None, 1))
-            inputs.append(Past(tf.TensorSpec((None, spec.state), "float32"), step("int32"), step("float32")))
+        if blank := blank_past(spec, 1):
+            inputs.append(self._signature(blank))
         self._predict = {head: _Operation(functools.partial(network.predict, head), inputs) for head in self._heads}
         self._trained = self._predict  # on the variables that are trained
         self._copies: list[tuple[list[Any], dict[str, _Operation]]] = []
@@ -110,7 +109,7 @@ class TensorFlowLearner(Learner):
             self._methods[method] = _Operation(getattr(self.network, method), [self._signature(batch)])
         return self._tf.nest.map_structure(lambda output: output.numpy(), self._methods[method](batch))
 
-    def _signature(self, batch: Mapping[str, Any]) -> Any:
+    def _signature(self, batch: Any) -> Any:
         tf = self._tf
         return tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), batch)
 

@@ -50,7 +50,7 @@ class Torso:
     Attributes:
       layers: the layers with weights, by their unique names, in order. The cell of a recurrent network is the last.
       recurrent: whether `unroll` must follow `features`.
-      statistics: moments that normalize the frames, or None.
+      statistics: moments that normalize the inputs, "observation" for the frames and "vector", or none.
       widths: sizes of the features, those after the recurrence.
     """
 
@@ -72,11 +72,14 @@ class Torso:
         self._scale = 1 / 255 if spec.dtype == "uint8" else 1.0
         self._fused_input = fuse(self._input) if fuse else self._input
         with seeded(zlib.crc32(f"{seed}/torso".encode())), laid_out(data_format):
-            inputs = self._input(keras.KerasTensor((None, *spec.observation), spec.dtype))
-            inputs = keras.Input(inputs.shape[1:], dtype=self._compute)
-            flat = self._flat(_checked(architecture.body(inputs, seed), architecture, "body", _BODY))
-            hidden = _checked(architecture.top(flat, seed), architecture, "top", _TOP)
-            self._model = keras.Model(inputs, [flat, hidden])
+            image = self._input(keras.KerasTensor((None, *spec.observation), spec.dtype))
+            image = keras.Input(image.shape[1:], dtype=self._compute)
+            vector = keras.Input((spec.vectors,), dtype=self._compute) if spec.vectors else None
+            given = {"vector": vector} if architecture.takes_vector() else {}
+            flat = self._flat(_checked(architecture.body(image, seed, **given), architecture, "body", _BODY))
+            both = flat if given or vector is None else ops.concatenate([flat, vector], axis=-1)
+            hidden = _checked(architecture.top(both, seed), architecture, "top", _TOP)
+            self._model = keras.Model([image] if vector is None else [image, vector], [flat, hidden])
             self.widths = Features(*(int(output.shape[-1]) for output in self._model.outputs))
             layers = [layer for layer in self._model.layers if layer.weights]
             self._cell = architecture.cell(seed)
@@ -91,14 +94,18 @@ class Torso:
             name = architecture.name
             raise ConfigError(f"the cell of the {name} network has {size} floats of state, but state() is {spec.state}")
 
-    def features(self, observations: Any, fused: bool = True) -> Features:
+    def features(self, observations: Any, vector: Any = None, fused: bool = True) -> Features:
         """Features `[N, F]` of `observations` `[N, *spec.observation]`, without the recurrence.
 
         Args:
           observations: observations as stored, not scaled or normalized.
+          vector: the numbers beside them, `[N, spec.vectors]`, if there are any.
           fused: whether the input may be computed by the compiled function.
         """
-        conv, hidden = self._model((self._fused_input if fused else self._input)(observations))
+        inputs = [(self._fused_input if fused else self._input)(observations)]
+        if self._spec.vectors:
+            inputs.append(ops.cast(self._normalized(ops.cast(vector, "float32"), "vector"), self._compute))
+        conv, hidden = self._model(inputs)
         return Features(ops.cast(conv, "float32"), ops.cast(hidden, "float32"))
 
     def _flat(self, x: Any) -> Any:
@@ -110,10 +117,11 @@ class Torso:
 
     def _input(self, observations: Any) -> Any:
         """The input of the first layer."""
-        if self.statistics is None:
+        if not self.statistics:
             x = ops.cast(observations, self._compute) * self._scale
         else:
-            x = ops.cast(self._normalized(ops.cast(observations, "float32") * self._scale), self._compute)
+            scaled, repeats = ops.cast(observations, "float32") * self._scale, [1] * (len(self._spec.frame) - 1)
+            x = ops.cast(self._normalized(scaled, "observation", self._spec.stack, *repeats), self._compute)
         if not self._takes_images:
             return ops.reshape(x, (-1, math.prod(self._spec.observation)))
         # Transpose after the cast, because TensorFlow transposes floats faster than bytes.
@@ -123,22 +131,31 @@ class Torso:
         """Calculates the input without compiling it from now on, so that Keras can trace the torso."""
         self._fused_input = self._input
 
-    def _normalized(self, x: Any) -> Any:
-        """Normalizes `x` with the moments of a single frame, which apply to every frame of a stack."""
-        assert self.statistics is not None
-        known = self.statistics.now()
-        repeats = (self._spec.stack, *[1] * (len(self._spec.frame) - 1))
-        mean = ops.tile(known.mean, repeats)
-        inverse = ops.tile(1.0 / self.statistics.deviation(known), repeats)
+    def _normalized(self, x: Any, name: str, *repeats: int) -> Any:
+        """Normalizes `x` by the named moments, if there are any. Those of a frame apply to every frame of a stack."""
+        if name not in self.statistics:
+            return x
+        known = self.statistics[name].now()
+        mean, inverse = known.mean, 1.0 / self.statistics[name].deviation(known)
+        if repeats:
+            mean, inverse = ops.tile(mean, repeats), ops.tile(inverse, repeats)
         mean, inverse = constants(x, mean, inverse)
         return ops.clip((x - mean) * inverse, -_MOST_DEVIATIONS, _MOST_DEVIATIONS)
 
-    def moments(self, observations: Any, weight: Any) -> Moments:
-        """Moments of the newest frames of `observations` `[N, *spec.observation]` whose `weight` `[N]` is 1."""
-        assert self.statistics is not None
-        newest = ops.cast(observations[:, -self._spec.frame[0] :], "float32") * self._scale
-        inner = [axis + 1 for axis, size in enumerate(self.statistics.variables[0].shape) if size == 1]
-        return moments(newest, weight, (0, *inner))
+    def moments(self, observations: Any, weight: Any, vector: Any = None) -> dict[str, Moments]:
+        """Moments of the inputs whose `weight` `[N]` is 1, by the names of `statistics`.
+
+        `observations` are `[N, *spec.observation]`, of which the newest frames count, and `vector` is as in `features`.
+        """
+        found = {}
+        if "observation" in self.statistics:
+            newest = ops.cast(observations[:, -self._spec.frame[0] :], "float32") * self._scale
+            shape = self.statistics["observation"].variables[0].shape
+            inner = [axis + 1 for axis, size in enumerate(shape) if size == 1]
+            found["observation"] = moments(newest, weight, (0, *inner))
+        if "vector" in self.statistics:
+            found["vector"] = moments(ops.cast(vector, "float32"), weight, (0,))
+        return found
 
     def unroll(self, hidden: Any, past: Past) -> tuple[Any, Any]:
         """Runs the cell along sequences. Its state is reset to zeros at the first step of an episode.
@@ -169,11 +186,14 @@ class Torso:
         return ops.stack(outputs, axis=1), ops.concatenate(states, axis=-1)
 
 
-def _statistics(spec: Spec, normalize: str) -> Statistics | None:
+def _statistics(spec: Spec, normalize: str) -> dict[str, Statistics]:
     if normalize == "off":
-        return None
+        return {}
     shape = (spec.frame[0], *[1] * (len(spec.frame) - 1)) if normalize == "channel" else spec.frame
-    return Statistics(shape, _LEAST_DEVIATION[spec.dtype], math.inf)
+    found = {"observation": Statistics(shape, _LEAST_DEVIATION[spec.dtype], math.inf)}
+    if spec.vectors:
+        found["vector"] = Statistics((spec.vectors,), _LEAST_DEVIATION["float32"], math.inf)
+    return found
 
 
 def _checked(output: Any, architecture: Architecture, method: str, wanted: Mapping[int, str]) -> Any:

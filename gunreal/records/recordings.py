@@ -1,6 +1,7 @@
 """Recorded episodes: data sets in the format of Minari, which `gunreal evaluate --record` writes and tasks learn from.
 
-The observations of a data set are frames `[*spec.frame]`, as a replay ring holds them.
+The observations of a data set are frames `[*spec.frame]`, as a replay ring holds them. With numbers beside images, they
+are a `Dict` of "frame" and "vector".
 """
 
 from __future__ import annotations
@@ -14,16 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete
 
 from gunreal.acting.episodes import Episode, Transition
 from gunreal.config.folders import remedy
 from gunreal.config.packages import is_installed
 from gunreal.config.schema import ConfigError
-from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Past, Read, Replay, observations
+from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Past, Read, Replay, observations, past
 from gunreal.experience.spec import Spec
-
-_FIELDS = ("frame", "action", "reward", "flags", "age")
 
 
 class Writer:
@@ -57,12 +56,11 @@ class Writer:
         self._made = Path(self._folder.name, "made")
         self._made.mkdir()
         low, high = (0, 255) if spec.dtype == "uint8" else (-np.inf, np.inf)
-        self._storage: Any = MinariStorage.new(
-            self._made / "data",
-            Box(low, high, spec.frame, np.dtype(spec.dtype).type),
-            Discrete(spec.num_actions),
-            jpeg_encoding=False,
-        )
+        space: Any = Box(low, high, spec.frame, np.dtype(spec.dtype).type)
+        if spec.vectors:
+            space = Dict({"frame": space, "vector": Box(-np.inf, np.inf, (spec.vectors,), np.float32)})
+        actions = Discrete(spec.num_actions)
+        self._storage: Any = MinariStorage.new(self._made / "data", space, actions, jpeg_encoding=False)
         told = {"dataset_id": self._path.name, "minari_version": minari.__version__, "algorithm_name": "gunreal"}
         self._storage.update_metadata(told | {"description": f"{self._env}, frames as a replay ring holds them"})
         return self
@@ -78,9 +76,12 @@ class Writer:
         start, *steps = self._steps.pop(episode.number)
         truncated = [step.truncated for step in steps]
         truncated[-1] |= episode.cut
+        frames: Any = np.stack([step.frame for step in (start, *steps)])
+        if self._spec.vectors:
+            frames = {"frame": frames, "vector": np.stack([step.vector for step in (start, *steps)])}
         buffer = EpisodeBuffer(
             seed=episode.seed,
-            observations=np.stack([start.frame, *(step.frame for step in steps)]),
+            observations=frames,
             actions=np.array([step.action for step in steps], np.int64),
             rewards=[step.reward for step in steps],
             terminations=[step.terminated for step in steps],
@@ -123,7 +124,7 @@ class Recording:
     def replay(self, count: int) -> Replay:
         """The replays of `count` agents."""
         end = len(self._arrays["flags"]) - 1  # the last row has no action
-        return Replay(self.read(count), np, self._spec, end, end, 0, _FIELDS)
+        return Replay(self.read(count), np, self._spec, end, end, 0, self._arrays.keys())
 
     def observations(self, steps: np.ndarray) -> np.ndarray:
         """The stacked observations at `steps` int `[N, T]`, `[N * T, *spec.observation]`."""
@@ -131,19 +132,16 @@ class Recording:
         return found.reshape(-1, *self._spec.observation)
 
     def past(self, steps: np.ndarray) -> Past | None:
-        """The past at `steps` int `[N, T]` for a recurrent network, which begins each sequence without a memory."""
-        spec, read = self._spec, self.read(len(steps))
-        if not spec.state:
-            return None
-        new = (read("flags", steps) & FIRST != 0) | (np.arange(steps.shape[1]) == 0)
-        before = np.maximum(steps - 1, 0)
-        reward = read("reward", before)
-        clipped = np.clip(reward, -spec.reward_clip, spec.reward_clip) if spec.reward_clip else reward
-        return Past(
-            np.zeros((len(steps), spec.state), np.float32),
-            np.where(new, np.int32(-1), read("action", before)),
-            np.where(new, np.float32(0), clipped),
-        )
+        """The past at `steps` int `[N, T]`, or None. A recurrent network begins each sequence without a memory."""
+        spec, read, begins = self._spec, self.read(len(steps)), np.arange(steps.shape[1]) == 0
+
+        def forgetting(name: str, steps: np.ndarray) -> np.ndarray:
+            if name == "state":
+                return np.zeros((*steps.shape, spec.state), np.float32)
+            found = read(name, np.maximum(steps, 0))
+            return found | np.uint8(FIRST) * begins if name == "flags" else found
+
+        return past(forgetting, spec, steps)
 
 
 @functools.lru_cache(maxsize=4)
@@ -163,12 +161,12 @@ def load(path: str, spec: Spec) -> Recording:
             raise ValueError("it has no episodes")
     except (ValueError, OSError, KeyError) as error:
         raise _unusable(path, error) from error
-    return Recording(spec, {name: np.concatenate([rows[name] for rows in episodes]) for name in _FIELDS})
+    return Recording(spec, {name: np.concatenate([rows[name] for rows in episodes]) for name in episodes[0]})
 
 
 def size(path: str, spec: Spec) -> int:
     """Number of bytes of a recording in memory. Raises ConfigError as `load` does."""
-    return _dataset(path).total_steps * (math.prod(spec.frame) * np.dtype(spec.dtype).itemsize + 10)
+    return _dataset(path).total_steps * (math.prod(spec.frame) * np.dtype(spec.dtype).itemsize + 4 * spec.vectors + 10)
 
 
 def _dataset(path: str) -> Any:
@@ -188,7 +186,13 @@ def _unusable(path: str, error: Exception) -> ConfigError:
 
 def _rows(episode: Any, spec: Spec) -> dict[str, np.ndarray]:
     """The rows of an episode of T steps: T + 1, the last of which only resets."""
-    frames, steps = np.asarray(episode.observations), len(episode.rewards)
+    seen: Any = episode.observations
+    vector, steps = {}, len(episode.rewards)
+    if spec.vectors:
+        if not isinstance(seen, dict) or np.shape(seen.get("vector", ())) != (steps + 1, spec.vectors):
+            raise ValueError(f"its observations lack the {spec.vectors} numbers beside images")
+        seen, vector = seen["frame"], {"vector": np.asarray(seen["vector"], np.float32)}
+    frames = np.asarray(seen)
     if frames.shape != (steps + 1, *spec.frame) or frames.dtype != spec.dtype:
         found = f"{frames.dtype} {list(frames.shape[1:])}"
         raise ValueError(f"its observations are {found} instead of {spec.dtype} {list(spec.frame)}")
@@ -198,7 +202,7 @@ def _rows(episode: Any, spec: Spec) -> dict[str, np.ndarray]:
     flags = np.zeros(steps + 1, np.uint8)
     flags[0], flags[-1] = FIRST, RESET
     flags[-2] |= TERMINATED if episode.terminations[-1] else TRUNCATED
-    return {
+    return vector | {
         "frame": frames,
         "action": actions,
         "reward": np.append(episode.rewards, 0).astype(np.float32),

@@ -132,23 +132,22 @@ class Batcher:
         segment.gather(np.repeat(agents, spec.t_max), steps[:, :-1].ravel(), outs["base"])
         slots = firsts // spec.t_max % segment.layout.slots
         for task in self._tasks:
-            out, remembers = outs[task.name], task.features != "conv"
+            out = outs[task.name]
             if recording := self._recordings.get(task.name):
                 rng = np.random.default_rng([self._seed, member.process, int(firsts[0]), seeds.RECORDINGS])
                 part[task.name], past = _recorded(task, recording, spec, len(agents), rng, out)
-                part[task.name] |= _past(past) if remembers else {}
+                part[task.name] |= _past(past)
                 continue
             first, length = segment.arrays[f"{task.name}.sequence"][agents, slots].T
             first = np.where(length > 0, first, firsts)  # an agent without a sequence uses its rollout with mask 0
             steps, mask = steps_and_mask(read, Sequences(first, length), task.length(spec.t_max))
             segment.gather(np.repeat(agents, steps.shape[1]), steps.ravel(), out)
-            past = segment.past(agents, steps) if remembers else None
             prefix = f"{task.name}:"
             part[task.name] = {
                 name.removeprefix(prefix): array[agents, slots]
                 for name, array in segment.arrays.items()
                 if name.startswith(prefix)
-            } | {"mask": mask, **_past(past)}
+            } | {"mask": mask, **_past(segment.past(agents, steps))}
         return part
 
 

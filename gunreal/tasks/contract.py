@@ -28,7 +28,7 @@ from gunreal.tasks.recorded import recorded_fields
 from gunreal.tasks.registry import TASK
 
 IMAGES = Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6)
-_STATE = 64  # floats of a recurrent network
+_STATE, _VECTORS = 64, 3  # floats of a recurrent network, and beside its images
 _SEEN = ("hidden", "conv", "both")
 
 # Does what an agent process does with a task, with all frameworks blocked.
@@ -87,7 +87,7 @@ def check_task(
         recorded_fields([task], spec)
         _check_sampling(task, spec)
         _check_learning(task, spec, network)
-        recurrent = spec._replace(state=_STATE)
+        recurrent = spec._replace(state=_STATE, vectors=_VECTORS)
         if network is None and spec.is_image and not spec.state and _fits(task, recurrent):
             _check_learning(task, recurrent)
     except ConfigError as error:  # of one of its methods

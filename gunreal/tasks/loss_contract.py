@@ -159,10 +159,9 @@ class Learning:
         base: dict[str, Any] = {"action": rollout.astype(np.int32), "returns": rollout, "mask": rollout}
         base["observations"] = np.zeros((count, t_max, *self.spec.observation), self.spec.dtype)
         own = targets | {"mask": mask, "observations": replay.observations(steps)}
-        if self.spec.state:
-            agents = np.zeros(count, np.int64)
-            base["past"] = segment.past(agents, np.arange(t_max) + agents[:, None])
-            own |= {} if self.task.features == "conv" else {"past": segment.past(agents, steps)}
+        agents = np.zeros(count, np.int64)
+        if past := segment.past(agents, steps):
+            own["past"], base["past"] = past, segment.past(agents, np.arange(t_max) + agents[:, None])
         return {"base": base, self.task.name: own}
 
     def _masked(self, batch: dict[str, Any]) -> dict[str, Any]:

@@ -142,18 +142,20 @@ def test_a_state_that_does_not_fit_is_rejected_and_changes_nothing():
     config = CONFIGS["dict"]
     learner, spec, raw = actor("dict")
     policy = Policy(learner, config, spec, raw, sample=False)
-    image = np.zeros((30, 40, 3), np.uint8)
+    image, speed = np.zeros((30, 40, 3), np.uint8), np.zeros(1, np.float32)
     with pytest.raises(ValueError, match=r"call reset\(\) before"):
         policy.act({"image": image})
     policy.reset()
     for wrong in (image / 255, image[None], np.zeros((4, 30, 40), np.uint8)):
         with pytest.raises(ValueError, match="observ"):
-            policy.act({"image": wrong})
+            policy.act({"image": wrong, "speed": speed})
     stacked = np.zeros(spec.observation, np.uint8)
     with pytest.raises(ValueError, match=r"got uint8 \[4, 36, 36\]; for stacked frames use run\.act\(\)"):
-        policy.act({"image": stacked})
+        policy.act({"image": stacked, "speed": speed})
+    with pytest.raises(ValueError, match="without 'speed'"):
+        policy.act({"image": image})
     assert policy._memories[0].is_new
-    assert policy.act({"image": image}) in (5, 6, 7)
+    assert policy.act({"image": image, "speed": speed}) in (5, 6, 7)
     learner, spec, raw = actor("vector")
     vectors = Policy(learner, CONFIGS["vector"], spec, raw, 2)
     vectors.reset()

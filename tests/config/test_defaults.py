@@ -24,6 +24,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 NOT_LEARNING = {
     "env_args",
     "image_key",
+    "vector_keys",
     "task",
     "network_args",
     "objective_args",
@@ -51,7 +52,7 @@ RUNS: dict[str, tuple[dict[str, Any], Facts]] = {
     "Catch": ({"env": "gunreal/Catch-v0"}, IMAGES),
     "ViZDoom maze": ({"env": "gunreal/NavMazeStatic-v0"}, IMAGES),
     "DeepMind Lab": ({"env": "dmlab/nav_maze_static_01"}, IMAGES),
-    "images in a Dict": ({"env": "module:make"}, IMAGES._replace(image_key="rgb")),
+    "images in a Dict": ({"env": "module:make"}, IMAGES._replace(image_key="rgb", vector_keys="compass,goal")),
     "GPU": ({}, ATARI._replace(has_gpu=True)),
 }
 

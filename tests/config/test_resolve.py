@@ -10,7 +10,7 @@ from gunreal.config.files import load, save
 from gunreal.config.resolve import _RULES, OF_MACHINE, SMALL_BATCH, Facts, as_given, chosen, resolved
 from gunreal.config.schema import AUTO, AUTOMATIC, FIELDS, Config, ConfigError
 
-KNOWN = Facts(is_image=True, image_key="rgb", emulator="own", cores=8, memory=2**34, has_gpu=False)
+KNOWN = Facts(is_image=True, image_key="rgb", vector_keys="goal", emulator="own", cores=8, memory=2**34, has_gpu=False)
 RUNS = [
     {},
     {"objective": "a3c"},
@@ -31,7 +31,8 @@ def test_a_run_has_a_value_of_the_right_type_for_all_that_has_an_effect_on_it(ru
     monkeypatch.setattr("gunreal.config.checks.is_installed", lambda name: True)
     config = resolved(Config(**run), KNOWN._replace(machines=2, weights=10**6))
     left = {name for name in AUTOMATIC if getattr(config, name) == AUTO}
-    without_effect = {"image_key", "min_batch"} if config.runner == "device" else {"device_batches"}
+    of_processes = {"image_key", "vector_keys", "min_batch"}
+    without_effect = of_processes if config.runner == "device" else {"device_batches"}
     assert left == without_effect | (set() if config.runner == "cluster" else {"nodes", "reducers"})
     check(as_given(config, Config(**run)))  # a new run with these settings may be started
     for name in set(AUTOMATIC) - left:
@@ -44,6 +45,7 @@ def test_a_run_has_a_value_of_the_right_type_for_all_that_has_an_effect_on_it(ru
 def test_what_is_given_is_kept(run):
     given = {"learning_rate": 0.1, "entropy": 0.3, "entropy_end": 0.0, "reward_clip": 2.0, "threads": 3}
     given |= {"layout": "nchw"} | {"network": "lstm", "memory_limit": 2**30, "emulator": "ale", "image_key": "depth"}
+    given |= {"vector_keys": ""}
     given |= {"min_batch": 40, "device_batches": 2, "nodes": 1, "reducers": 2}
     config = Config(**run | given)
     found = resolved(config, KNOWN)

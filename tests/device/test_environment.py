@@ -10,7 +10,7 @@ from scripted_functional import ScriptedFunctional
 jax = pytest.importorskip("jax")
 from gunreal.config.schema import Config, ConfigError  # noqa: E402
 from gunreal.device.environment import check_environment, frames, open_environment  # noqa: E402
-from gunreal.envs.raw import converter  # noqa: E402
+from gunreal.envs.raw import converter, is_image  # noqa: E402
 from gunreal.experience.spec import Spec  # noqa: E402
 
 IMAGES = [(24, 24), (24, 24, 1), (24, 24, 3), (1, 24, 24)]
@@ -33,9 +33,14 @@ def test_frames_are_those_of_other_runs(space, mode):
     expected = np.empty((3, *shape), dtype)
     for observation, out in zip(seen, expected, strict=True):
         convert(observation, out)
-    found = frames(config, Spec(shape, 1, dtype, 3), space)(seen)
-    assert found.dtype == dtype
+    found, vector = frames(config, Spec(shape, 1, dtype, 3), space)(seen)
+    assert found.dtype == dtype and vector.shape == (3, 0)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+    if not is_image(space) and len(space.shape) < 2:
+        both = spaces.Dict({"image": box((24, 24)), "other": space})
+        observation = {"image": np.zeros((3, 24, 24), np.uint8), "other": seen}
+        _, vector = frames(config, Spec((1, 24, 24), 1, "uint8", 3), both)(observation)
+        np.testing.assert_allclose(vector, expected, rtol=1e-6)
 
 
 def test_images_are_not_resized():

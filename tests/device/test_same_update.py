@@ -103,8 +103,9 @@ def test_the_weights_after_an_update_are_the_same(objective, options, kinds):
         tasks=[kind.name for kind in kinds],
     )
     config = on_this_machine(config)
-    env, tasks = recall.functional(shown=2), tuple(map(told, kinds))
+    env, tasks = recall.functional(shown=2, told=True), tuple(map(told, kinds))
     spec = Spec((1, 20, 20), 2, "uint8", 2, config.t_max, config.discount, config.reward_clip, state=2 * config.hidden)
+    spec = spec._replace(vectors=6)
     learner, other = (build_learner(config, spec, tasks) for _ in range(2))
     convert = frames(config, spec, env.observation_space)
     program = Program(config, spec, tasks, learner, env, convert, Places(config))

@@ -112,6 +112,8 @@ BAD = [
     (of_spaces(spaces.Dict({"name": spaces.Text(9)})), "none a uint8 image; wrap it to give an image or numbers$"),
     (of_spaces(spaces.Dict({"compass": VECTOR}), image_key="compass"), "none a uint8 image; leave out image_key$"),
     (of_spaces(image_key="rgb"), "image_key 'rgb': .*:Spaces has no Dict observation; leave it out"),
+    (of_spaces(TWO_IMAGES, image_key="a", vector_keys="b"), "has no vector 'b' beside an image; choose from compass$"),
+    (of_spaces(vector_keys="compass"), "has no vector 'compass' beside an image; leave it out$"),
     (pong() | {"image_key": "rgb"}, "image_key 'rgb': ALE/Pong-v5 has no Dict observation; leave it"),
     (pong() | {"protocol": "v4"}, "unknown protocol 'v4'"),
     (pong(obs_type="ram"), "obs_type"),

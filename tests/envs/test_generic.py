@@ -159,12 +159,19 @@ def test_gymnasium_time_limit_truncates():
 
 
 def test_dict_observations():
-    env = make(fake(spaces.Dict({"compass": VECTOR, "view": IMAGE})), 2, ("compass", "speed"))
+    parts = {"compass": VECTOR, "goal": spaces.Discrete(3, start=1), "map": spaces.Box(0, 1, (5, 5)), "view": IMAGE}
+    env = make(fake(spaces.Dict(parts)), 2, ("compass", "goal", "speed"))
     result = step(env, reset=True)
-    assert result.frame.shape == (2, 1, 84, 84)
+    assert result.frame.shape == (2, 1, 84, 84) and env.raw.ignored == ("map",)
+    one_hot = np.eye(3)[result.extra["goal"] - 1]
+    np.testing.assert_array_equal(
+        result.vector, np.concatenate([result.extra["compass"], one_hot], 1, dtype=np.float32)
+    )
     assert result.extra["compass"].shape == (2, 3)  # of the observation
     assert step(env).extra["speed"].tolist() == [[1, 1], [1, 1]]  # of info
     env.close()
+    for keys, numbers in (("", 0), ("goal", 3), (" goal, compass", 6)):
+        assert describe(fake(spaces.Dict(parts), vector_keys=keys)).vectors == numbers
     assert describe(fake(spaces.Dict({"depth": IMAGE, "rgb": IMAGE}))).is_image
 
 

@@ -40,15 +40,19 @@ def frame_of(config, raw, observation):
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
 def test_a_space_survives_json(space):
-    raw = Raw(space, "image", 3)
+    raw = Raw(space, "image", 3, vectors={"other": space})
     back = Raw.from_json(json.loads(json.dumps(raw.to_json())))
     assert (back.key, back.first_action) == ("image", 3)
     space.seed(1)
     for _ in range(5):
-        observation = {"image": space.sample(), "other": 0}
+        observation = {"image": space.sample(), "other": space.sample()}
         one, two = (frame_of(Config(env="x"), r, observation) for r in (raw, back))
         assert one.dtype == two.dtype
         np.testing.assert_array_equal(one, two)
+        if one.ndim == 1:
+            one, two = (r.vector("x", observation) for r in (raw, back))
+            np.testing.assert_array_equal(one, two)
+            np.testing.assert_array_equal(one, frame_of(Config(env="x"), raw, {"image": observation["other"]}))
 
 
 @pytest.mark.parametrize("shape", [(7, 7, 3), (3, 84, 19)])

@@ -184,5 +184,5 @@ def test_a_sequence_ends_with_a_truncated_or_the_newest_step():
 
 def test_pasts_of_different_sizes_become_one_batch():
     pasts = [blank_past(VECTOR._replace(state=2), count) for count in (2, 3)]
-    assert [len(array) for array in concatenate_pasts([*pasts, None])] == [5, 5, 5]
+    assert [len(array) for array in concatenate_pasts([*pasts, None])] == [5, 5, 5, 5]
     assert concatenate_pasts([None, None]) is None

@@ -3,6 +3,7 @@ import pytest
 from keras import layers
 
 from gunreal.experience.spec import Spec
+from gunreal.learning.contract import FRAMES
 from gunreal.learning.registry import named
 from gunreal.testing import check_network
 
@@ -36,7 +37,13 @@ def test_a_network_for_vectors():
 
 
 def test_a_network_with_a_cell_of_its_own():
-    check_network(networks.Strided, hidden=16, filters=3)
+    check_network(networks.Strided, FRAMES._replace(vectors=2), hidden=16, filters=3)
+
+
+def test_a_network_that_uses_the_numbers_beside_an_image_itself():
+    check_network(networks.Compass, hidden=16)
+    with pytest.raises(AssertionError, match=r"no gradient of the loss reaches torso/\d/kernel"):
+        check_network(networks.Adrift)
 
 
 @pytest.mark.parametrize(

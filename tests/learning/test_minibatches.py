@@ -13,7 +13,7 @@ def make_batch(count):
     rows = np.arange(count)[:, None]
     base, fit = (np.tile(rows, (1, length)) for length in (4, 3))
     return {
-        "base": {"mask": base, "observations": base, "past": Past(rows, base, base)},
+        "base": {"mask": base, "observations": base, "past": Past(rows, base, base, base)},
         "acted": {"version": base},
         "fit": {"mask": fit, "observations": fit, "target": rows[:, 0]},
     }

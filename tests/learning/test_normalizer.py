@@ -90,7 +90,7 @@ def test_every_channel_of_stacked_frames_has_the_moments_of_the_newest_frame():
     frames = np.random.default_rng(0).random((8, 2, 3, 28, 36)) * np.array([255, 128, 64])[:, None, None]
     frames = frames.astype(np.uint8)
     observations = frames.reshape(8, *spec.observation)
-    absorb(torso.statistics, torso.moments(observations, np.ones(8, np.float32)))
+    absorb(torso.statistics["observation"], torso.moments(observations, np.ones(8, np.float32))["observation"])
     newest = frames[:, -1] / 255
     mean, deviation = (x[:, None, None] for x in (newest.mean((0, 2, 3)), newest.std((0, 2, 3))))
     found = numpy(torso._input(observations)).reshape(frames.shape)
@@ -102,7 +102,7 @@ def test_normalized_observations_are_clipped_at_five_deviations(mean, least, mos
     """Pixels between 0 and 1 are up to 20 of the least deviation, 0.05, away from these means."""
     learner = make_learner(dataclasses.replace(CONFIG, normalize_observations="element"))
     torso = learner.network.torso
-    for variable, value in zip(torso.statistics.variables, (mean, 0.0, 9.0), strict=True):
+    for variable, value in zip(torso.statistics["observation"].variables, (mean, 0.0, 9.0), strict=True):
         variable.assign(np.full(variable.shape, value, np.float32))
     found = numpy(torso._input(seen(make_batch())))
     assert (found.min(), found.max()) == (least, most)

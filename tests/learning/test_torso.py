@@ -34,7 +34,8 @@ def make_past(rng):
     last_reward = rng.normal(size=(COUNT, STEPS)).astype(np.float32)
     for at in FIRST_STEPS:
         last_action[at], last_reward[at] = -1, 0
-    return Past(rng.normal(size=(COUNT, 2 * UNITS)).astype(np.float32), last_action, last_reward)
+    state, vector = rng.normal(size=(COUNT, 2 * UNITS)).astype(np.float32), np.zeros((COUNT, STEPS, 0), np.float32)
+    return Past(state, last_action, last_reward, vector)
 
 
 def sigmoid(x):
@@ -126,7 +127,7 @@ def test_acting_step_by_step_is_the_unroll(network):
     past = make_past(rng)
     state, values = past.state, []
     for t in range(STEPS):
-        step = Past(state, past.last_action[:, t : t + 1], past.last_reward[:, t : t + 1])
+        step = Past(state, *(array[:, t : t + 1] for array in past[1:]))
         logits, value, state = learner.predict("base", observations[:, t], step)
         assert logits.shape == (COUNT, 4) and state.shape == past.state.shape
         values.append(value)

@@ -19,7 +19,7 @@ from gunreal.runtime.system import build_learner, on_this_machine
 BACKEND = os.environ.get("KERAS_BACKEND", "tensorflow")
 IMAGES, VECTORS = Spec((1, 44, 44), 2, "uint8", 5), Spec((3,), 1, "float32", 4)
 NETWORKS = [
-    ("small", IMAGES),
+    ("small", IMAGES._replace(vectors=3)),
     ("networks:Strided", IMAGES._replace(state=16)),
     ("lstm", IMAGES._replace(state=32)),
     ("mlp", VECTORS),
@@ -43,11 +43,11 @@ def inputs(spec, count=64):
     rng = np.random.default_rng(1)
     shape = (count, *spec.observation)
     observation = rng.integers(0, 256, shape, np.uint8) if spec.is_image else rng.normal(size=shape).astype(np.float32)
-    if not spec.state:
+    if not (spec.state or spec.vectors):
         return observation, None
-    state = rng.normal(size=(count, spec.state)).astype(np.float32)
-    action = rng.integers(-1, spec.num_actions, (count, 1), dtype=np.int32)
-    return observation, Past(state, action, rng.normal(size=(count, 1)).astype(np.float32))
+    shapes = (count, spec.state), (count, 1), (count, 1, spec.vectors)
+    state, reward, vector = (rng.normal(size=shape).astype(np.float32) for shape in shapes)
+    return observation, Past(state, rng.integers(-1, spec.num_actions, (count, 1), dtype=np.int32), reward, vector)
 
 
 def test_the_value_of_dqn_is_its_largest_q_value(tmp_path):
@@ -72,7 +72,9 @@ def test_equal_actions_in_keras_and_onnxruntime(tmp_path, kind, spec):
     learner = disturbed(config, spec)
     observation, past = inputs(spec)
     own = dict(zip(("logits", "value", "next_state"), learner.predict("base", observation, past), strict=False))
-    given = {"observation": observation} | (past._asdict() if past else {})
+    remembered = ("state", "last_action", "last_reward") if spec.state else ()
+    given = {"observation": observation} | {name: getattr(past, name) for name in remembered}
+    given |= {"vector": past.vector[:, 0]} if spec.vectors else {}
     assert len(set(own["logits"].argmax(1))) > 1 and (own["logits"].std(0) > 1e-3).all()
 
     path = export(config, spec, learner.get_state(), tmp_path / "policy.keras")

@@ -104,7 +104,8 @@ def make_past(count, steps, seed=0):
     rng = np.random.default_rng(seed)
     last_action = rng.integers(-1, 3, (count, steps)).astype(np.int32)
     last_reward = rng.normal(size=(count, steps)).astype(np.float32)
-    return Past(rng.normal(size=(count, 32)).astype(np.float32), last_action, last_reward)
+    state, vector = rng.normal(size=(count, 32)).astype(np.float32), np.zeros((count, steps, 0), np.float32)
+    return Past(state, last_action, last_reward, vector)
 
 
 def make_batch(count=3, seed=0):

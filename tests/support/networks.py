@@ -39,6 +39,19 @@ class Plain(Strided):
         return None
 
 
+class Compass(Plain):
+    """Uses the numbers beside an image itself."""
+
+    def body(self, x, seed, vector=None):
+        x = layers.GlobalAveragePooling2D()(super().body(x, seed))
+        return x if vector is None else layers.Concatenate()([x, layers.Dense(4)(vector)])
+
+
+class Adrift(Compass):
+    def body(self, x, seed, vector=None):
+        return super().body(x, seed, None if vector is None else keras.ops.stop_gradient(layers.Dense(2)(vector)))
+
+
 class Misnamed(Plain):
     name = "my network"
 

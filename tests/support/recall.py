@@ -16,15 +16,21 @@ PIXELS = 20
 class Recall(Game):
     """Episodes of `wait + 1` steps, the last of which pays 1 for the action of the light's side and -1 otherwise.
 
-    The light is in the first `shown` frames. If the last frame lacks it, an agent without memory is at chance, 0.
+    The light is in the first `shown` frames. If the last frame lacks it, an agent without memory is at chance, 0. With
+    `told`, the side and the time are numbers beside the image.
     """
 
     observation_space = gymnasium.spaces.Box(0, 255, (PIXELS, PIXELS, 1), np.uint8)
     action_space = gymnasium.spaces.Discrete(2)
     actions = ("left", "right")
 
-    def __init__(self, wait: int = 2, shown: int = 100):
-        self.wait, self.shown = wait, shown
+    def __init__(self, wait: int = 2, shown: int = 100, told: bool = False):
+        self.wait, self.shown, self.told = wait, shown, told
+        if told:
+            side, time = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(wait + 2)
+            self.observation_space = gymnasium.spaces.Dict(
+                {"image": self.observation_space, "side": side, "time": time}
+            )
         lit = np.zeros((3, PIXELS, PIXELS, 1), np.uint8)  # left, right, neither
         lit[0, :, : PIXELS // 2] = lit[1, :, PIXELS // 2 :] = 255
         super().__init__({"starts": [0, 1], "lit": lit}, None)
@@ -39,7 +45,8 @@ class Recall(Game):
 
     def draw(self, tables, state):
         time, side = state
-        return tables["lit"][side + (time >= self.shown) * (2 - side)]
+        image = tables["lit"][side + (time >= self.shown) * (2 - side)]
+        return {"image": image, "side": side, "time": time} if self.told else image
 
 
 def functional(**options: Any) -> Batched:

@@ -168,7 +168,7 @@ class Noise(gymnasium.Env):
 
     def _observe(self):
         image = self.np_random.integers(0, 256, (30, 40, 3), np.uint8)
-        return {"image": image, "speed": np.zeros(1, np.float32)}
+        return {"image": image, "speed": self.np_random.normal(size=1).astype(np.float32)}
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
