@@ -16,19 +16,21 @@ from typing import Any
 import gymnasium
 
 from gunreal.config import flags, plugins
+from gunreal.config.fields import AUTO
 from gunreal.config.objective import OBJECTIVE
 from gunreal.config.packages import is_installed
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.dmlab_levels import LEVELS
 from gunreal.envs.dmlab_module import INSTALL
 from gunreal.learning.registry import NETWORK
-from gunreal.tasks import registry
+from gunreal.tasks import recommended, registry
 
 _WIDTH = 100
 _KINDS = {"networks": NETWORK, "objectives": OBJECTIVE}
 _ABOUT = {
     "tasks": "Lists auxiliary tasks and their options, or describes those that are named.\n"
-    "With --env, the list says which tasks fit the environment. All flags of `gunreal train` are accepted.",
+    "With --env, the list says which tasks fit the environment, and which are recommended there.\n"
+    "All flags of `gunreal train` are accepted.",
     "networks": "Lists networks and their options, or describes those that are named.",
     "objectives": "Lists objectives and their options, or describes those that are named.",
     "envs": "Lists environments by family, and how to install those that are missing.",
@@ -58,9 +60,9 @@ def main(name: str, argv: Sequence[str]) -> int:
     if name == "tasks":
         config, extras = flags.from_flags([program, *words])
         fit = config if "env" in extras.given else None
-        print(
-            "\n\n".join(tasks(fit, [task.rpartition("=")[2] for task in config.tasks], config.task, named)), flush=True
-        )
+        given = [task.rpartition("=")[2] for task in config.tasks if task != AUTO]
+        advice = [recommended.line(fit.env)] if fit and not named else []
+        print("\n\n".join([*tasks(fit, given, config.task, named), *advice]), flush=True)
         return 0
     if words:
         raise ConfigError(f"unexpected argument {words[0]!r}; write {program}")

@@ -24,6 +24,7 @@ from gunreal.__main__ import COMMANDS, main
 from gunreal.config import usage
 from gunreal.config.schema import FIELDS
 from gunreal.records import metrics
+from gunreal.tasks.recommended import KNOWN
 
 DOCS = Path(__file__).parents[1]
 _TABLE = re.compile(r"^<!-- table: (\S+)(?: by (\w+))? -->$", re.M)
@@ -107,6 +108,15 @@ def _about(path: Path) -> str:
     return " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n\n")[0].split())
 
 
+def recommended_tasks() -> str:
+    """A table of what `--tasks auto` takes."""
+    rows = ["| environments | tasks | because |", "|---|---|---|"]
+    for start, (tasks, evidence, page) in KNOWN.items():
+        names = f"`{','.join(tasks)}`" if tasks else "none"
+        rows.append(f"| `{start}*` | {names} | [{evidence}](results/{page}) |")
+    return "\n".join(rows)
+
+
 def _help(command: str) -> str:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
@@ -141,4 +151,5 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "configuration": configuration,
     "files": files,
     "metrics": metrics_table,
+    "recommended": recommended_tasks,
 }

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gunreal.config.checks import check
+from gunreal.config.fields import AUTO
 from gunreal.config.files import load_saved, save
 from gunreal.config.resolve import OF_MACHINE
 from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, typed
@@ -224,7 +225,7 @@ def resume_config(run_dir: str | Path, overrides: Mapping[str, Any]) -> Config:
         value, kept = typed(name, value), getattr(saved, name)
         given = kept | value if isinstance(value, dict) else value  # a table may name a part of the options
         may = {given, kept} <= _SAME_CHECKPOINTS if name == "runner" else name in CHANGEABLE | {"logdir", "task"}
-        if given != kept and not may:
+        if given not in (kept, AUTO, (AUTO,)) and not may:  # auto keeps what the run has chosen
             raise _unchangeable(name, repr(kept), repr(value))
     changed = {name: typed(name, value) for name, value in overrides.items() if name in CHANGEABLE}
     if "task" in overrides:
