@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from gunreal.__main__ import COMMANDS, main
-from gunreal.config import usage
+from gunreal.config import folders, usage
 from gunreal.config.schema import FIELDS
-from gunreal.records import metrics
+from gunreal.records import card, metrics
 from gunreal.tasks.recommended import KNOWN
 
 DOCS = Path(__file__).parents[1]
@@ -117,6 +117,16 @@ def recommended_tasks() -> str:
     return "\n".join(rows)
 
 
+def benchmark() -> str:
+    """A table of the agents in the folder `zoo`."""
+    rows = ["| agent | environment | agent steps | score | command |", "|---|---|---|---|---|"]
+    for name, folder in folders.zoo().items():
+        config, step, scores, command = card.read(folder)
+        score = f"{scores['mean']:,.2f} ± {scores['std']:,.2f}"
+        rows.append(f"| `{folders.ZOO}{name}` | {config.env} | {step:,} | {score} | `{command}` |")
+    return "\n".join(rows)
+
+
 def _help(command: str) -> str:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
@@ -147,6 +157,7 @@ def _escaped(text: str) -> str:
 
 
 GENERATORS: dict[str, Callable[[], str]] = {
+    "benchmark": benchmark,
     "commands": commands,
     "configuration": configuration,
     "files": files,
