@@ -23,6 +23,7 @@ LISTS = {
     "networks": "List networks and their options",
     "objectives": "List objectives and their options",
     "envs": "List environments by family, and how to install those that are missing",
+    "zoo": "List trained agents, their scores and the commands that train them",
 }
 COMMANDS = {
     "train": "Train a policy",

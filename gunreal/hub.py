@@ -10,9 +10,11 @@ import dataclasses
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from gunreal.acting.episodes import Episode, play, summarize
 from gunreal.config import folders
@@ -27,10 +29,10 @@ from gunreal.envs.step import AgentFailure
 from gunreal.records import card, checkpoint, curves, interface, metrics
 from gunreal.run import Run, load
 
-_CURVE, _SCORES = "curve.png", "scores.json"
 _PUSH = "Uploads a run with a model card to the Hugging Face Hub. Log in once with hf auth login."
 _PULL = "Downloads a run from the Hugging Face Hub to the folder of runs, where all commands find it."
-_FILES = [folders.CONFIG, interface.FILE, metrics.FILE, "checkpoints/*.npz", _CURVE, _SCORES, "README.md"]
+_CARD = "README.md"
+_FILES = [folders.CONFIG, interface.FILE, metrics.FILE, "checkpoints/*.npz", card.CURVE, card.SCORES, _CARD]
 
 
 def push_to_hub(
@@ -38,7 +40,7 @@ def push_to_hub(
 ) -> str:
     """Uploads a run with a model card to the Hugging Face Hub. Needs `pip install "gunreal[hub,plot]"`.
 
-    The card contains the scores of new episodes, the learning curve, and the commands that train such a policy. The
+    The card contains the scores of new episodes, the learning curve, and the command that trains such a policy. The
     upload contains the configuration, the metrics and the run's checkpoint without replay. The repository is created if
     it does not exist.
 
@@ -59,24 +61,34 @@ def push_to_hub(
       FileNotFoundError: there is no intact checkpoint.
       ValueError: there are no episodes to play.
     """
-    hub = _hub(repo_id)
     curves.check_matplotlib()
-    if not (token := token or hub.get_token()):
-        raise ConfigError("the Hub needs an access token; log in with hf auth login, or set HF_TOKEN")
+    _hub(repo_id)
     # A run that cannot be loaded, or options that do not fit, need no repository. Nothing is played yet.
     played = play(run.actor_critic, run.config, run.spec, episodes, **options)
+
+    def fill(folder: Path) -> None:
+        store(run, folder)
+        score(folder, repo_id, played)
+
+    return upload(repo_id, fill, f"{run.path.name} at step {run.step}", private=private, token=token)
+
+
+def upload(
+    repo_id: str, fill: Callable[[Path], object], message: str, *, private: bool = False, token: str | None = None
+) -> str:
+    """Uploads a folder that `fill` writes to. Returns the address. Raises ConfigError as `push_to_hub`."""
+    hub = _hub(repo_id)
+    if not (token := token or hub.get_token()):
+        raise ConfigError("the Hub needs an access token; log in with hf auth login, or set HF_TOKEN")
     api = hub.HfApi(token=token)
     with _refusals(hub):
         address = api.create_repo(repo_id, private=private, exist_ok=True)  # before the episodes, which take long
     with tempfile.TemporaryDirectory(prefix="gunreal-hub-") as folder:
-        write(run, Path(folder), repo_id, played)
+        fill(Path(folder))
         # A later checkpoint of an earlier upload would be the newest one, which is loaded.
         with _refusals(hub):
             api.upload_folder(
-                repo_id=repo_id,
-                folder_path=folder,
-                commit_message=f"{run.path.name} at step {run.step}",
-                delete_patterns="checkpoints/*",
+                repo_id=repo_id, folder_path=folder, commit_message=message, delete_patterns="checkpoints/*"
             )
     return str(address)
 
@@ -117,26 +129,43 @@ def load_from_hub(repo_id: str, *, revision: str | None = None, token: str | Non
     return load(folder)
 
 
-def write(run: Run, folder: Path, repo_id: str, played: Iterator[Episode]) -> None:
-    """Plays the episodes, and writes what `push_to_hub` uploads to an empty folder."""
-    # The folders, machines and accounts of the run are nobody else's.
-    config = dataclasses.replace(
-        run.config, **{name: getattr(Config, name) for name in ("logdir", "init", "address", "track")}
-    )
-    scores = summarize(list(played))
+def store(run: Run, folder: Path, policy: Mapping[str, np.ndarray] | None = None) -> None:
+    """Writes a run to an empty folder, as it is shared.
+
+    Args:
+      run: the run.
+      folder: the folder.
+      policy: the state to save in place of the checkpoint's. It does not count as the best one.
+    """
+    own = {name: getattr(Config, name) for name in card.PRIVATE if name != "name"}
+    config = dataclasses.replace(run.config, **own)
     save(config, folder / folders.CONFIG)
     for name in (interface.FILE, metrics.FILE):
         if (run.path / name).exists():
             shutil.copyfile(run.path / name, folder / name)
     saved = checkpoint.load(run.path, run.checkpoint)
-    weights = saved.learned()
+    state, best = (saved.learned(), saved.score) if policy is None else (policy, None)
     extra = saved.extra | {"config": dataclasses.asdict(config)}
-    checkpoint.save(folder, saved.step, weights, extra, score=saved.score)
-    (folder / _SCORES).write_text(json.dumps(scores, indent=1) + "\n")
+    checkpoint.save(folder, saved.step, state, extra, score=best)
     with contextlib.suppress(ConfigError):  # no episode had ended by a line of metrics
-        run.plot(folder / _CURVE)
-    text = card.text(config, repo_id, run.step, scores, _CURVE if (folder / _CURVE).exists() else None)
-    (folder / "README.md").write_text(text)
+        run.plot(folder / card.CURVE)
+
+
+def score(folder: Path, source: str, played: Iterable[Episode]) -> None:
+    """Plays the episodes, and writes their scores and the model card to the folder of a run as `store` has written it.
+
+    Args:
+      folder: the folder.
+      source: where the run will be found, as in `gunreal.records.card.text`.
+      played: the episodes.
+    """
+    (folder / card.SCORES).write_text(json.dumps(summarize(list(played)), indent=1) + "\n")
+    describe(folder, source)
+
+
+def describe(folder: Path, source: str) -> None:
+    """Writes the model card of a folder that has all other files."""
+    (folder / _CARD).write_text(card.text(folder, source))
 
 
 def main(command: str, argv: Sequence[str]) -> int:
@@ -208,7 +237,8 @@ def _push(argv: Sequence[str]) -> str:
         given.out.mkdir(parents=True)
     except OSError as error:
         raise ConfigError(f"cannot make the folder {given.out}: {error.strerror}; choose another --out") from error
-    write(run, given.out, given.repo_id, played)
+    store(run, given.out)
+    score(given.out, given.repo_id, played)
     return str(given.out)
 
 

@@ -1,4 +1,4 @@
-"""`gunreal tasks`, `networks`, `objectives` and `envs`: what is installed, and what it needs.
+"""`gunreal tasks`, `networks`, `objectives`, `envs` and `zoo`: what is installed, and what it needs.
 
 Nothing here loads a framework, and only `gunreal tasks --env` opens an environment.
 """
@@ -15,23 +15,28 @@ from typing import Any
 
 import gymnasium
 
-from gunreal.config import flags, plugins
+from gunreal.config import flags, folders, plugins
+from gunreal.config.fields import AUTO
 from gunreal.config.objective import OBJECTIVE
 from gunreal.config.packages import is_installed
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.dmlab_levels import LEVELS
 from gunreal.envs.dmlab_module import INSTALL
 from gunreal.learning.registry import NETWORK
-from gunreal.tasks import registry
+from gunreal.records import card
+from gunreal.tasks import recommended, registry
 
 _WIDTH = 100
 _KINDS = {"networks": NETWORK, "objectives": OBJECTIVE}
 _ABOUT = {
     "tasks": "Lists auxiliary tasks and their options, or describes those that are named.\n"
-    "With --env, the list says which tasks fit the environment. All flags of `gunreal train` are accepted.",
+    "With --env, the list says which tasks fit the environment, and which are recommended there.\n"
+    "All flags of `gunreal train` are accepted.",
     "networks": "Lists networks and their options, or describes those that are named.",
     "objectives": "Lists objectives and their options, or describes those that are named.",
     "envs": "Lists environments by family, and how to install those that are missing.",
+    "zoo": "Lists trained agents, which all commands take as runs, as in `gunreal evaluate zoo:catch`.\n"
+    "Scores are means of new episodes.",
 }
 # Gymnasium's own environments with discrete actions and observations that the library can learn from.
 _CLASSIC = ("Acrobot", "CartPole", "CliffWalking", "FrozenLake", "MountainCar", "Taxi")
@@ -41,7 +46,7 @@ def main(name: str, argv: Sequence[str]) -> int:
     """Prints a list. Returns the exit code, 0.
 
     Args:
-      name: "tasks", "networks", "objectives" or "envs".
+      name: "tasks", "networks", "objectives", "envs" or "zoo".
       argv: the command line, starting with the command as it was called.
 
     Raises:
@@ -49,7 +54,7 @@ def main(name: str, argv: Sequence[str]) -> int:
     """
     program, *words = argv
     flag = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
-    named, words = (words[:flag], words[flag:]) if name != "envs" else ([], words)
+    named, words = (words[:flag], words[flag:]) if name in ("tasks", *_KINDS) else ([], words)
     shown = {"tasks": "tasks [NAME ...] [--env ID] [--tasks module:Class] [--flag value] ..."}
     shown |= {kind: f"{kind} [NAME ...]" for kind in _KINDS}
     if "--help" in words or "-h" in words:
@@ -58,13 +63,14 @@ def main(name: str, argv: Sequence[str]) -> int:
     if name == "tasks":
         config, extras = flags.from_flags([program, *words])
         fit = config if "env" in extras.given else None
-        print(
-            "\n\n".join(tasks(fit, [task.rpartition("=")[2] for task in config.tasks], config.task, named)), flush=True
-        )
+        given = [task.rpartition("=")[2] for task in config.tasks if task != AUTO]
+        advice = [recommended.line(fit.env)] if fit and not named else []
+        print("\n\n".join([*tasks(fit, given, config.task, named), *advice]), flush=True)
         return 0
     if words:
         raise ConfigError(f"unexpected argument {words[0]!r}; write {program}")
-    print("\n\n".join(installed(_KINDS[name], named) if name in _KINDS else envs()), flush=True)
+    found = installed(_KINDS[name], named) if name in _KINDS else envs() if name == "envs" else zoo()
+    print("\n\n".join(found), flush=True)
     return 0
 
 
@@ -149,6 +155,14 @@ def _options(cls: type, given: Mapping[str, Any]) -> Iterator[str]:
     for name, default in plugins.defaults(cls).items():
         value = given.get(name, default)
         yield name if value is dataclasses.MISSING else f"{name}={value!r}"
+
+
+def zoo() -> Iterator[str]:
+    """A paragraph about every trained agent: its environment, its score and the command that trains such an agent."""
+    for name, folder in folders.zoo().items():
+        config, step, scores, command = card.read(folder)
+        score = f"score {scores['mean']:.2f} (standard deviation {scores['std']:.2f}, {scores['episodes']} episodes)"
+        yield f"{folders.ZOO}{name}: {config.env}, {score}, {step:,} agent steps\n  {command}"
 
 
 def envs() -> Iterator[str]:

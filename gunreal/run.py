@@ -82,14 +82,16 @@ class Run:
 
     @cached_property
     def learner(self) -> Learner:
-        """The network with the heads of its tasks and the checkpoint's weights. The first access loads Keras.
+        """The network with the checkpoint's weights, and the heads of its tasks. The first access loads Keras.
+
+        Agents of the zoo have no heads.
 
         Raises:
           ConfigError: the checkpoint belongs to another run, Keras is loaded with another backend, or a task is no
             longer installed.
           FileNotFoundError: there is no intact checkpoint.
         """
-        return self._restored(self.tasks, Learner.set_state)
+        return self._restored(self.tasks, Learner.set_state) if self._saved.is_whole() else self.actor_critic
 
     @cached_property
     def actor_critic(self) -> Learner:
@@ -291,7 +293,7 @@ def load(path: str | Path, which: str | int | Path = "newest") -> Run:
     """Loads a trained run.
 
     Args:
-      path: folder of the run, such as "runs/NAME", or the name of a run in `runs`.
+      path: folder of the run, such as "runs/NAME", the name of a run in `runs`, or an agent of the zoo, "zoo:NAME".
       which: checkpoint to use: "newest", "best", a step, the name of one of the run's checkpoints, or a path.
 
     Raises:

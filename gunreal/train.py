@@ -33,7 +33,7 @@ from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.serial import SerialRunner
 from gunreal.runtime.system import on_this_machine
 from gunreal.runtime.training import NotSaved, OnMetrics, Training
-from gunreal.tasks import registry
+from gunreal.tasks import recommended, registry
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.recorded import recorded_fields
 
@@ -70,6 +70,7 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     if config.runner == "device":
         devices.select_for(config)  # before an environment of the user loads JAX
     tracker.check(config)
+    config = recommended.chosen(config)
     with devices.preferred(config.backend):
         tasks = registry.load_tasks(config.tasks, config.task)
     if config.runner == "cluster":

@@ -230,8 +230,8 @@ def _watch(options: Any) -> None:
     except FileNotFoundError as error:
         raise ConfigError(str(error)) from error
     with Server(options.port) as server, opener(run.config) as open_envs:
-        sample = options.policy == "sample"
-        session = Session(run.learner, run.config, run.spec, run.tasks, open_envs, options.seed, sample)
+        sample, tasks = options.policy == "sample", run.tasks if run.learner.network.tasks else ()
+        session = Session(run.learner, run.config, run.spec, tasks, open_envs, options.seed, sample)
         server.player = Player(run, session, options.checkpoint == "newest")
         with contextlib.closing(server.player), contextlib.suppress(KeyboardInterrupt):
             url = f"http://{_HOST}:{server.server_address[1]}/"

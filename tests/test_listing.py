@@ -66,7 +66,7 @@ def test_tasks_do_not_fit_without_memory():
 def test_a_task_that_is_given_is_listed(capsys):
     words = ["--env", "CartPole-v1", "--tasks", "vr,broken_tasks:Recording,no_such:Task"]
     assert listing.main("tasks", ["gunreal tasks", *words]) == 0
-    *installed, given, missing = capsys.readouterr().out.split("\n\n")
+    *installed, given, missing, _ = capsys.readouterr().out.split("\n\n")
     assert given.startswith("rp: Stores a field of its own; keeps the contract.\n  options: weight=0.05")
     assert "\n  from: broken_tasks:Recording\n  does not fit: " in given
     assert missing.startswith("no_such:Task\n  cannot be used: cannot load task")

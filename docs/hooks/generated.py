@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from gunreal.__main__ import COMMANDS, main
-from gunreal.config import usage
+from gunreal.config import folders, usage
 from gunreal.config.schema import FIELDS
-from gunreal.records import metrics
+from gunreal.records import card, metrics
+from gunreal.tasks.recommended import KNOWN
 
 DOCS = Path(__file__).parents[1]
 _TABLE = re.compile(r"^<!-- table: (\S+)(?: by (\w+))? -->$", re.M)
@@ -107,6 +108,25 @@ def _about(path: Path) -> str:
     return " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n\n")[0].split())
 
 
+def recommended_tasks() -> str:
+    """A table of what `--tasks auto` takes."""
+    rows = ["| environments | tasks | because |", "|---|---|---|"]
+    for start, (tasks, evidence, page) in KNOWN.items():
+        names = f"`{','.join(tasks)}`" if tasks else "none"
+        rows.append(f"| `{start}*` | {names} | [{evidence}](results/{page}) |")
+    return "\n".join(rows)
+
+
+def benchmark() -> str:
+    """A table of the agents in the folder `zoo`."""
+    rows = ["| agent | environment | agent steps | score | command |", "|---|---|---|---|---|"]
+    for name, folder in folders.zoo().items():
+        config, step, scores, command = card.read(folder)
+        score = f"{scores['mean']:,.2f} ± {scores['std']:,.2f}"
+        rows.append(f"| `{folders.ZOO}{name}` | {config.env} | {step:,} | {score} | `{command}` |")
+    return "\n".join(rows)
+
+
 def _help(command: str) -> str:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
@@ -137,8 +157,10 @@ def _escaped(text: str) -> str:
 
 
 GENERATORS: dict[str, Callable[[], str]] = {
+    "benchmark": benchmark,
     "commands": commands,
     "configuration": configuration,
     "files": files,
     "metrics": metrics_table,
+    "recommended": recommended_tasks,
 }

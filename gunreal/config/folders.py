@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from gunreal.config.checks import check
+from gunreal.config.fields import AUTO
 from gunreal.config.files import load_saved, save
+from gunreal.config.packages import package
 from gunreal.config.resolve import OF_MACHINE
 from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, typed
 
 CONFIG = "config.toml"
+ZOO = "zoo:"  # begins the name of a trained agent of the package gunreal-zoo
 
 # Fields that may change when a run is resumed. All others define the environment, the network or the learning.
 # The weights of the tasks may change, too. The runner may change between those in `_SAME_CHECKPOINTS`.
@@ -183,16 +186,37 @@ def runs(logdir: Path) -> list[Path]:
     return [file.parent for file in files]
 
 
+def zoo() -> dict[str, Path]:
+    """The folders of the trained agents by name, from the folder `zoo` of a source checkout or else from gunreal-zoo.
+
+    Raises:
+      ConfigError: the package is not installed.
+    """
+    root = Path(__file__).parents[2] / "zoo" / "gunreal_zoo"
+    if not root.is_dir():
+        found = package("gunreal_zoo", "the zoo is a package of its own; run pip install gunreal-zoo")
+        root = Path(str(found.__file__)).parent
+    return {file.parent.name: file.parent for file in sorted(root.glob(f"*/{CONFIG}"))}
+
+
 def find(name: str, logdir: str = Config.logdir) -> Path:
     """The folder of an existing run.
 
     Args:
-      name: path of the folder, or name of a run under `logdir`. A name without a slash is looked up there first.
+      name: path of the folder, name of a run under `logdir`, or "zoo:NAME". A name without a slash is looked up there
+        first.
       logdir: folder of runs.
 
     Raises:
       ConfigError: the run does not exist.
     """
+    if name.startswith(ZOO):
+        agents, agent = zoo(), name.removeprefix(ZOO)
+        if agent not in agents:
+            raise ConfigError(
+                f"the zoo has no {agent!r}{close_match(agent, agents) or '; gunreal zoo lists all agents'}"
+            )
+        return agents[agent]
     under = expanded(logdir)
     places = [expanded(name), under / name]
     for path in places if "/" in name else reversed(places):
@@ -224,7 +248,7 @@ def resume_config(run_dir: str | Path, overrides: Mapping[str, Any]) -> Config:
         value, kept = typed(name, value), getattr(saved, name)
         given = kept | value if isinstance(value, dict) else value  # a table may name a part of the options
         may = {given, kept} <= _SAME_CHECKPOINTS if name == "runner" else name in CHANGEABLE | {"logdir", "task"}
-        if given != kept and not may:
+        if given not in (kept, AUTO, (AUTO,)) and not may:  # auto keeps what the run has chosen
             raise _unchangeable(name, repr(kept), repr(value))
     changed = {name: typed(name, value) for name, value in overrides.items() if name in CHANGEABLE}
     if "task" in overrides:

@@ -67,7 +67,10 @@ class Environment(Settings):
 class Tasks(Settings):
     """The auxiliary tasks and their replay."""
 
-    tasks: tuple[str, ...] = field((), "Auxiliary tasks, comma-separated: names from `gunreal tasks` or module:Class")
+    tasks: tuple[str, ...] = field(
+        (),
+        "Auxiliary tasks, comma-separated: names from `gunreal tasks` or module:Class. auto means the recommended ones",
+    )
     task: dict[str, dict[str, Any]] = field({}, "Task options, as in pc.weight=0.05,pc.discount=0.95")
     task_share: float = field(
         1.0,

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from gunreal.config.fields import AUTO
+
 _KINDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
 _WANTED = {"tasks": "a list of names and classes", "task": "a table of options for each task", "env_args": "a table"}
 _WANTED |= {"network_args": "a table", "network": "a name or a class"}
@@ -43,6 +45,8 @@ def converted(name: str, kind: Any, value: Any) -> Any:
         return value
     if name == "env" and callable(value):
         return reference(name, value)
+    if name == "tasks" and value == AUTO:
+        return (AUTO,)
     if name == "tasks" and isinstance(value, list | tuple) and all(isinstance(task, str | type) for task in value):
         return tuple(task if isinstance(task, str) else reference(name, task) for task in value)
     if name in ("network", "objective") and isinstance(value, type):

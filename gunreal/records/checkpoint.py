@@ -55,6 +55,10 @@ class Checkpoint(NamedTuple):
     step: int
     score: float | None
 
+    def is_whole(self) -> bool:
+        """Whether it has the optimizer and the heads of the tasks, and not only a policy."""
+        return any(name.startswith("optimizer/") for name in self.state)
+
     def learned(self) -> dict[str, np.ndarray]:
         """The arrays of the learner, for `Learner.set_state`."""
         return {name: array for name, array in self.state.items() if not name.startswith(_NOT_LEARNED)}
@@ -230,7 +234,8 @@ def _read(path: Path) -> Checkpoint:
                 blobs[name.removeprefix(_BLOBS)] = data
             else:
                 array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
-                state[name.removesuffix(".npy")] = array
+                half = array.dtype == np.float16  # weights of the zoo
+                state[name.removesuffix(".npy")] = array.astype(np.float32) if half else array
     if written != digest.hexdigest():
         raise ValueError("its content has changed")
     return Checkpoint(state, meta["extra"], blobs, path, meta["step"], meta["score"])

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gunreal.config import plugins
+from gunreal.config.fields import AUTO
 from gunreal.config.schema import ConfigError
 from gunreal.tasks.base import AuxiliaryTask
 
 # Names of the actor-critic's metrics, of queues and of other entries of a batch. No task may have them.
-_RESERVED = ("base", "bonus", "policy", "value", "total", "train", "observations", "past")
+_RESERVED = ("base", "bonus", "policy", "value", "total", "train", "observations", "past", AUTO)
 TASK = plugins.Kind("task", "gunreal.tasks", AuxiliaryTask, _RESERVED)
 
 Options = Mapping[str, Mapping[str, Any]]
