@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 import sys
@@ -17,8 +18,10 @@ from gunreal import hub, listing
 from gunreal.__main__ import main as command
 from gunreal.config import folders
 from gunreal.config.flags import from_flags
+from gunreal.config.resolve import OF_MACHINE
 from gunreal.records import card
 from gunreal.runtime import starting
+from gunreal.train import prepare
 
 pytest.importorskip("huggingface_hub")
 pytest.importorskip("matplotlib")
@@ -37,7 +40,9 @@ def test_all_agents_fit_this_version_and_have_their_cards(capsys):
     out = capsys.readouterr().out
     for name, folder in folders.zoo().items():
         found = card.read(folder)
-        from_flags(shlex.split(found.command)[1:])
+        again = prepare(from_flags(shlex.split(found.command)[1:])[0]).config
+        own = {name: getattr(found.config, name) for name in (*card.PRIVATE, *OF_MACHINE)}
+        assert dataclasses.replace(again, **own) == found.config
         assert f"zoo:{name}: {found.config.env}, score {found.scores['mean']:.2f} " in out and found.command in out
         assert (folder / "README.md").read_text() == card.text(folder, f"zoo:{name}")
 

@@ -42,7 +42,7 @@ def add(run: Run, name: str, episodes: int) -> str:
     state = {key: value for key, value in run.actor_critic.get_state().items() if not key.startswith("optimizer/")}
     half = {key: value.astype(np.float16) if key.startswith("weights/") else value for key, value in state.items()}
     before = summarize(list(play(run.actor_critic, run.config, run.spec, episodes)))
-    with tempfile.TemporaryDirectory(dir=ROOT.parent) as parent:
+    with tempfile.TemporaryDirectory() as parent:
         for policy in (half, state):
             folder = Path(parent) / name
             shutil.rmtree(folder, ignore_errors=True)
@@ -55,7 +55,7 @@ def add(run: Run, name: str, episodes: int) -> str:
             if abs(before["mean"] - scores["mean"]) <= 2 * error:
                 break
         thin(folder / metrics.FILE)
-        folder.rename(ROOT / name)
+        shutil.move(folder, ROOT / name)
     size = sum(file.stat().st_size for file in (ROOT / name).rglob("*") if file.is_file()) / 1e6
     kind = "float16" if policy is half else "float32"
     return f"{name}: {before['mean']:.2f} before, {scores['mean']:.2f} as {kind}, {size:.1f} MB"

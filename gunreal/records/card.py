@@ -119,6 +119,8 @@ def text(folder: Path, source: str) -> str:
     cells = " | ".join(f"{scores[key]:.2f}" if isinstance(scores[key], float) else str(scores[key]) for key in columns)
     is_here = source.startswith(folders.ZOO)
     pull = [] if is_here else [f"gunreal pull {source}"]
+    if not is_here:  # another version may have other defaults
+        trains = f"gunreal train --config {Config.logdir}/{name}/{folders.CONFIG} --name again"
     return "\n".join(
         [
             *("---", data.to_yaml().strip(), "---", "", f"# {name}", ""),
