@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from gunreal.config import flags, folders, plugins
 from gunreal.config.checks import check, check_images
+from gunreal.config.objective import load_objective
 from gunreal.config.resolve import as_given, chosen
 from gunreal.config.schema import FIELDS, Config, ConfigError
 from gunreal.config.warning import waiting, warn
@@ -78,7 +79,8 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     asked = config
     with waiting(f"{config.env} to open"):
         spec, raw, config = interface(config)
-        spec = spec._replace(bonus=any(task.bonus is not None for task in tasks))
+        prioritized = tuple(task.name for task in tasks if task.prioritized)
+        spec = spec._replace(bonus=any(task.bonus is not None for task in tasks), priorities=prioritized)
     check_images(asked, given, spec.is_image)
     if config.runner == "device":
         from gunreal.device.runner import check_device
@@ -110,16 +112,23 @@ def _complete(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> Con
 
 
 def check_fit(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> None:
-    """Raises ConfigError for the first task that does not fit the environment."""
+    """Raises ConfigError for the first task that does not fit the environment or the objective."""
+    objective = load_objective(config)
+    epochs = 1 if objective.replays else objective.uses().epochs
     for task in tasks:
         try:
             task.check(spec)
         except ValueError as error:
             raise ConfigError(f"task {task.name!r} does not fit {config.env}: {error}") from error
         if path := task.source(spec):
-            if task.bootstrap is not None:
-                raise ConfigError(f"task {task.name!r} learns from a recording, so it has no bootstrap; remove it")
+            if task.bootstrap is not None or task.prioritized:
+                what = "no priorities" if task.prioritized else "no bootstrap"
+                raise ConfigError(f"task {task.name!r} learns from a recording, so it has {what}; remove that")
             recordings.load(path, spec)
+        if task.updates > epochs:
+            times = "once; set updates to 1, or use --objective ppo" if epochs == 1 else f"{epochs} times; lower it"
+            used = f"{objective.name} uses a batch {times}"
+            raise ConfigError(f"task {task.name!r} has updates = {task.updates}, but {used}")
         if (length := task.length(spec.t_max)) > config.replay_size:
             raise ConfigError(
                 f"replay_size {config.replay_size} is below the {length} steps of a sequence of task {task.name!r}; "

@@ -26,6 +26,8 @@ from gunreal.tasks import AuxiliaryTask
 class Strict(AuxiliaryTask):
     name = "strict"
     units: int = 8
+    replays: int = 1
+    updates: int = 1
 
     def __post_init__(self):
         if self.units % 2:
@@ -62,6 +64,11 @@ BAD = [  # flags of `gunreal train`, and what the line has to say
     (
         f"{CARTPOLE} --tasks strict_plugin:Strict --task strict.units=3",
         "task 'strict' does not accept its options: units is 3; choose an even number",
+    ),
+    (f"{CARTPOLE} --tasks strict_plugin:Strict --task strict.replays=0", "'strict' has replays = 0; use an int of 1"),
+    (
+        f"{CARTPOLE} --tasks strict_plugin:Strict --task strict.updates=2 --objective a3c",
+        "task 'strict' has updates = 2, but a3c uses a batch once; set updates to 1, or use --objective ppo",
     ),
     (f"{CARTPOLE} --tasks strict_plugin:Open", "does not accept its options: Open.__init__() missing"),
     (f"{CARTPOLE} --emulator own", "emulator has no effect on CartPole-v1; leave it out or choose an Atari game"),

@@ -15,6 +15,7 @@ from gunreal_representations.drac import Drac
 from gunreal_representations.gated import GatedValueReplay
 from gunreal_representations.icm import Icm
 from gunreal_representations.kickstarting import Kickstarting
+from gunreal_representations.prioritized import PrioritizedValueReplay
 from gunreal_representations.probe import ActionProbe
 from gunreal_representations.rnd import Rnd
 from gunreal_representations.spr import Spr
@@ -68,10 +69,11 @@ def teacher(tmp_path_factory):
     return exported(tmp_path_factory.mktemp("teacher") / "policy.keras")
 
 
+VALUES = [GatedValueReplay, PrioritizedValueReplay]
 VIEWS, MODELS = [Curl, Spr, Drac, Atc, ByolExplore], [DeepMdp, Icm, Rnd, SuccessorFeatures, UncertainRewardPrediction]
 
 
-@pytest.mark.parametrize("task", [*VIEWS, *MODELS, GatedValueReplay, ActionProbe, Cloning(data="expert")])
+@pytest.mark.parametrize("task", [*VIEWS, *MODELS, *VALUES, ActionProbe, Cloning(data="expert")])
 def test_keeps_the_contract(task):
     check_task(task, IMAGES)
 
@@ -313,7 +315,18 @@ def test_the_probe_is_the_cross_entropy_of_the_action_before():
     )
 
 
-ALL = [*VIEWS, *MODELS, GatedValueReplay, ActionProbe, Kickstarting]
+def test_prioritized_replay_has_the_loss_and_the_priorities_of_the_paper():
+    """Algorithm 1, lines 10 to 13. A sequence of a batch without any has the weight 0 and the mask 0."""
+    weight, value, returns = np.array([0.5, 4], np.float32), normal(2, 4), normal(2, 4)
+    batch = {"returns": returns, "weight": weight, "mask": MASK, "progress": np.float32(0.5)}
+    loss, found = PrioritizedValueReplay(correction=0.4).loss({"value": value, "scale": 2.0}, batch)
+    errors, weights = (returns - value) / 2, (weight / 4) ** 0.7
+    slow = [weights[b] * errors[b, t] ** 2 / 2 for b, t in np.argwhere(MASK)]
+    assert number(loss) == pytest.approx(np.mean(slow), rel=1e-4)
+    np.testing.assert_allclose(found["priority"], np.abs(errors), rtol=1e-5)
+
+
+ALL = [*VIEWS, *MODELS, *VALUES, ActionProbe, Kickstarting]
 
 
 @pytest.mark.parametrize(
@@ -321,7 +334,7 @@ ALL = [*VIEWS, *MODELS, GatedValueReplay, ActionProbe, Kickstarting]
     [
         ("--min_batch 160 --network lstm", ALL),
         ("--min_batch 160 --runner serial", ALL),
-        ("--runner device", [Curl, Rnd, GatedValueReplay, SuccessorFeatures, Kickstarting]),
+        ("--runner device", [Curl, Rnd, *VALUES, SuccessorFeatures, Kickstarting]),
     ],
 )
 def test_trains(tmp_path, runner, tasks):
@@ -331,7 +344,7 @@ def test_trains(tmp_path, runner, tasks):
     named = ",".join(f"{task.__module__}:{task.__name__}" for task in tasks) + ",again=gunreal_representations.rnd:Rnd"
     flags = f"{runner} --env gunreal/Catch-v0 --frame_stack 2 --steps 480 --agents 8 --hidden 16"
     flags += f" --logdir {tmp_path} --name run --tasks {named} --task again.units=8 --task kickstart.teacher={teacher}"
-    flags += " --metrics_seconds 1000"
+    flags += " --metrics_seconds 1000" + " --task spr_averaged.replays=2,spr_averaged.updates=2" * (Spr in tasks)
     command = [sys.executable, "-m", "gunreal", "train", *flags.split()]
     subprocess.run(command, check=True, cwd=HERE)
     (*_, line) = metrics.read(tmp_path / "run" / metrics.FILE)

@@ -18,7 +18,7 @@ from gunreal.envs.step import Step
 from gunreal.experience import queues
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Replay
 from gunreal.experience.segment import Layout, Segment
-from gunreal.experience.sequences import DRAWS, Sequences
+from gunreal.experience.sequences import DRAWS, Sequences, WeightedSequences
 from gunreal.learning.task import BASE, prediction_heads
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.calls import sample, write_targets
@@ -55,7 +55,7 @@ class Group:
         self.first = 0
         self.answered = False
         self.awaited: set[int] = set()
-        self.sequences: dict[str, Sequences] = {}
+        self.sequences: dict[str, Sequences | WeightedSequences] = {}
         self.closed = 0
 
     def get_state(self) -> dict[str, Any]:
@@ -69,7 +69,8 @@ class Group:
         """Restores a state returned by `get_state`."""
         for name in ("first", "answered", "awaited", "closed"):
             setattr(self, name, state[name])
-        self.sequences = {task: Sequences(*drawn) for task, drawn in state["sequences"].items()}
+        for task, drawn in state["sequences"].items():
+            self.sequences[task] = Sequences(*drawn) if len(drawn) == 2 else WeightedSequences(*drawn)
 
 
 class Worker:
@@ -196,6 +197,8 @@ class Worker:
         for name, field in self.layout.extra.items():
             value = step.extra[field.key]
             arrays[name][agents, now] = value if field.convert is None else field.convert(value)
+        for task in self.layout.spec.priorities:
+            arrays[f"{task}.priority"][agents, now] = 0
         self.segment.end[agents] = row
         self._count(agents, step.reward, done)
 
@@ -211,7 +214,7 @@ class Worker:
         queues.put(self.outbox.requests[queue], np.array([(self.process, index)], queues.REQUEST))
 
     def _close_rollout(self, index: int) -> None:
-        """Ends the full rollout, samples one sequence of each task for it and requests their bootstraps."""
+        """Ends the full rollout, samples sequences of each task for it and requests their bootstraps."""
         group = self.groups[index]
         group.first = self._end(group)
         group.closed += 1
@@ -219,8 +222,9 @@ class Worker:
         group.sequences = {task.name: self._sample(group, task) for task in self.tasks}
         for queue, head in enumerate(self.heads):
             if queue != BASE:
-                first, length = group.sequences[head]
-                self.segment.arrays[f"{head}.bootstrap_step"][group.agents] = np.where(length > 0, first + length, -1)
+                first, length = group.sequences[head][:2]
+                steps = self.segment.arrays[f"{head}.bootstrap_step"]
+                steps[group.agents] = np.where(length > 0, first + length, -1).reshape(-1, *steps.shape[1:])
                 group.awaited.add(queue)
                 self._request(queue, index)
         for task in self.tasks:
@@ -230,17 +234,21 @@ class Worker:
         if not group.awaited:
             self._publish(group)
 
-    def _replay(self, group: Group) -> Replay:
-        """The replays of a group as they were when its last rollout was full. The group may have gone on since."""
-        return self.segment.replay(np.arange(group.agents.start, group.agents.stop), group.first)
+    def _replay(self, group: Group, task: AuxiliaryTask) -> Replay:
+        """The replays of a group as they were when its last rollout was full, once for each sequence of a task.
 
-    def _sample(self, group: Group, task: AuxiliaryTask) -> Sequences:
-        replay = self._replay(group)
+        The group may have gone on since.
+        """
+        agents = np.arange(group.agents.start, group.agents.stop)
+        return self.segment.replay(np.repeat(agents, task.per_rollout), group.first)
+
+    def _sample(self, group: Group, task: AuxiliaryTask) -> Sequences | WeightedSequences:
+        replay = self._replay(group, task)
         agents = range(group.agents.start, group.agents.stop)
-        draws = np.stack([self.rngs[agent].random(DRAWS, np.float32) for agent in agents])
-        first, length = sample(task, replay, draws)
+        draws = np.concatenate([self.rngs[agent].random((task.per_rollout, DRAWS), np.float32) for agent in agents])
+        found = sample(task, replay, draws)
         too_few = self.config.replay_fill == "full" and replay.end - replay.oldest < self.layout.replay_size
-        return Sequences(first, np.zeros_like(length) if too_few else length)
+        return found._replace(length=np.zeros_like(found.length)) if too_few else found
 
     def _bootstrapped(self, index: int, queue: int) -> None:
         group = self.groups[index]
@@ -256,12 +264,15 @@ class Worker:
         arrays, agents = self.segment.arrays, group.agents
         slot = (group.closed - 1) % self.layout.slots
         sequences = group.sequences[task.name]
-        arrays[f"{task.name}.sequence"][agents, slot] = np.stack(sequences, axis=1)
+        kept = arrays[f"{task.name}.sequence"][agents, slot]
+        kept[...] = np.stack(sequences[:2], axis=1).reshape(kept.shape)
         if not sequences.length.any():
             return
         bootstraps = arrays.get(f"{task.name}.bootstrap")
+        if bootstraps is not None:
+            bootstraps = bootstraps[agents].reshape(-1, *bootstraps.shape[2:])
         out = {name: array[agents, slot] for name, array in self.targets[task.name].items()}
-        write_targets(task, self._replay(group), sequences, None if bootstraps is None else bootstraps[agents], out)
+        write_targets(task, self._replay(group, task), sequences, bootstraps, out)
 
     def _publish(self, group: Group) -> None:
         """Passes the rollout before `first` to the trainers."""

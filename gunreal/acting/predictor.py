@@ -15,10 +15,13 @@ from gunreal.learning.task import BASE, acting_head
 
 
 class _Rows:
-    """The requests of one batch, resolved to agents and steps. Requests of removed processes are dropped."""
+    """The requests of one batch, resolved to agents and steps. Requests of removed processes are dropped.
+
+    `steps_of` returns the steps of agents, int `[n]`, or several of each, `[n, k]`. Negative ones are left out.
+    """
 
     def __init__(self, pool: Pool, records: np.ndarray, steps_of: Callable[[Member, slice], np.ndarray]):
-        self.parts: list[tuple[Member, list[int], np.ndarray, np.ndarray]] = []
+        self.parts: list[tuple[Member, list[int], tuple[np.ndarray, ...], np.ndarray]] = []
         groups: dict[int, list[int]] = defaultdict(list)
         for process, group in records.tolist():
             groups[process].append(group)
@@ -28,7 +31,8 @@ class _Rows:
                 continue
             agents = np.concatenate([np.arange(member.groups[i].start, member.groups[i].stop) for i in indices])
             steps = np.concatenate([steps_of(member, member.groups[i]) for i in indices])
-            self.parts.append((member, indices, agents[steps >= 0], steps[steps >= 0]))
+            asked, *more = np.nonzero(steps >= 0)
+            self.parts.append((member, indices, (agents[asked], *more), steps[steps >= 0]))
         self.count = sum(len(steps) for _, _, _, steps in self.parts)
 
     @property
@@ -40,10 +44,10 @@ class _Rows:
         """The inputs of the network: observations, and the past if it needs one."""
         out = empty_observations(self.spec, self.count)
         start = 0
-        for member, _, agents, steps in self.parts:
+        for member, _, (agents, *_), steps in self.parts:
             member.segment.gather(agents, steps, out[start : start + len(steps)])
             start += len(steps)
-        pasts = [member.segment.past(agents, steps[:, None]) for member, _, agents, steps in self.parts]
+        pasts = [member.segment.past(agents, steps[:, None]) for member, _, (agents, *_), steps in self.parts]
         return out, concatenate_pasts(pasts)
 
 
@@ -65,7 +69,7 @@ class BasePredictor:
         bonus = more.pop(0) if spec.bonus else None
         action, log_mu = sample_actions(logits, self.rng)
         start = 0
-        for member, groups, agents, steps in rows.parts:
+        for member, groups, (agents,), steps in rows.parts:
             part = slice(start, start + len(steps))
             at = (agents, steps % member.segment.layout.ring)
             arrays = member.segment.arrays
@@ -93,9 +97,9 @@ class TaskPredictor:
         )
         (bootstrap,) = self._learner.predict(self._task, *rows.inputs()) if rows.count else (np.empty(0),)
         start = 0
-        for member, groups, agents, steps in rows.parts:
+        for member, groups, places, steps in rows.parts:
             if len(steps):  # an empty part would not fit the shape of the mailbox
-                member.segment.arrays[f"{self._task}.bootstrap"][agents] = bootstrap[start : start + len(steps)]
+                member.segment.arrays[f"{self._task}.bootstrap"][places] = bootstrap[start : start + len(steps)]
             member.reply(self._queue, groups)
             start += len(steps)
         return rows.count

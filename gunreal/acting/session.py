@@ -154,6 +154,7 @@ class Session:
             row["state"] = self._rows[-1]["after"] if index else np.zeros(self._spec.state, np.float32)
         if self._spec.vectors:
             row["vector"] = step.vector[0]
+        row |= {f"{task}.priority": zero for task in self._spec.priorities}
         for name, field in self._fields.items():
             value = step.extra[field.key]
             row[name] = (value if field.convert is None else field.convert(value))[0]
@@ -211,6 +212,8 @@ class Session:
             return np.stack((now, now)), part
         sequences = Sequences(np.array([max(0, at - rows)]), np.array([min(at, rows)]))
         known, part["mask"][1:] = steps_and_mask(self._read, sequences, rows)
+        if "weight" in part:
+            part["weight"][1] = 1
         replay = Replay(self._read, np, self._spec, at, at, 0, self._rows[0])
         for name, array in calls.targets(task, replay, sequences, self._bootstrap(task)).items():
             part[name][1] = array[0]

@@ -79,9 +79,7 @@ class Exchange:
                 continue
         raise Left
 
-    def train(
-        self, batch: Mapping[str, Any], learning_rate: float, entropy: float, progress: float
-    ) -> dict[str, float]:
+    def train(self, batch: Mapping[str, Any], learning_rate: float, entropy: float, progress: float) -> dict[str, Any]:
         """Waits for `ask` and computes a gradient with the newest weights. `Learner.train` describes the arguments.
 
         The rates are those of a run without an end, so they are ignored.

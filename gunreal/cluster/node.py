@@ -167,6 +167,7 @@ def _checked(told: Assignment) -> tuple[Config, Spec]:
         raise Refused(f"its gunreal has another configuration ({error}); install the same on all machines") from error
     devices.check_installed(config.backend)
     spec, _, config = interface(config)
+    spec = spec._replace(priorities=told.spec.priorities)  # of the tasks, and not of this machine
     different = [name for name in Spec._fields if getattr(spec, name) != getattr(told.spec, name)]
     if different:
         name = different[0]

@@ -7,27 +7,18 @@ of the network serves the values of all steps of a sequence.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 from jax import numpy as jnp
 
 from gunreal.device import rollouts, sequences, store
-from gunreal.experience.replay import RESET, TRUNCATED, Past, Replay, past
-from gunreal.experience.sequences import DRAWS, Sequences, uniform_sequences
+from gunreal.experience.replay import RESET, Past, past
+from gunreal.experience.sequences import DRAWS, LEAST_PRIORITY, prioritized_sequences, uniform_sequences
 from gunreal.experience.spec import Spec
 from gunreal.objectives.dqn import Dqn
 
 _CORRECTION = 0.6  # exponent of the importance weights (R2D2)
-_MAXIMUM = 0.9  # share of the largest error in the priority of a sequence, the rest is the mean (R2D2, section 2.3)
-_LEAST = 1e-3  # priority of sequences without errors
-
-
-class Drawn(NamedTuple):
-    """Sequences with their importance weights, float32 `[n]`."""
-
-    sequences: Sequences
-    weight: Any
 
 
 def gather(
@@ -59,8 +50,11 @@ def gather(
       the mask is 0), and the arrays of the store that change.
     """
     replay = sequences.replay(kept, spec, size, group)
-    drawn = _draw(objective, replay, jax.random.uniform(key, (kept["age"].shape[2], DRAWS)))
-    (first, length), t_max = drawn.sequences, spec.t_max
+    draws, t_max = jax.random.uniform(key, (kept["age"].shape[2], DRAWS)), spec.t_max
+    if objective.priority:
+        first, length, weight = prioritized_sequences(replay, draws, "base", objective.priority)
+    else:
+        first, length = uniform_sequences(replay, draws)
     rows = jnp.arange(t_max + 1)
     steps = first[:, None] + jnp.minimum(rows, length[:, None])  # with the state after the sequence
     observations = replay.observations(steps)
@@ -78,9 +72,11 @@ def gather(
     base = {"action": action, "mask": mask.astype("float32"), "q_target": returns}
     changed = {}
     if objective.priority:
-        base["weight"] = drawn.weight
+        weight = weight**_CORRECTION
+        base["weight"] = weight / jnp.maximum(weight.max(), LEAST_PRIORITY)
         taken = jnp.take_along_axis(q_online[:, :-1], action[..., None], -1)[..., 0]
-        changed = _errors(kept, group, first, jnp.abs(returns - taken), mask)
+        cell = store.cells(kept, steps[:, :-1])
+        changed["base.priority"] = store.report(kept, "base", group, cell, jnp.abs(returns - taken), mask)
     acted = jnp.where(mask, kept["version"][steps[:, :-1] % len(kept["version"])], -1)
     if known:
         base["past"] = Past(known.state, *(x[:, :-1] for x in known[1:]))
@@ -103,59 +99,3 @@ def n_step_targets(reward: Any, discount: Any, values: Any, length: Any, count: 
         at = jnp.minimum(steps + ahead, reward.shape[1] - 1)
         returns = jnp.where(steps + ahead < last, reward[:, at] + discount[:, at] * returns, returns)
     return returns
-
-
-def _draw(objective: Dqn, replay: Replay, draws: Any) -> Drawn:
-    """One sequence of each agent, drawn uniformly or by priority."""
-    if not objective.priority:
-        return Drawn(uniform_sequences(replay, draws), jnp.ones(len(draws)))
-    allowed = (replay.window("flags") & RESET == 0) & (replay.steps >= replay.oldest)
-    priority = sequence_priorities(replay.window("error"), replay.window("flags"), replay.spec.t_max)
-    share = jnp.where(allowed, priority**objective.priority, 0.0)
-    # Parallel sums can differ by rounding where nothing is added. A step without a share must not be drawn for that.
-    sums = jnp.where(share > 0, jnp.cumsum(share, axis=1), 0.0)
-    total = sums.max(axis=1, keepdims=True)
-    index = jnp.argmax(sums > draws[:, :1] * total, axis=1)
-    first = replay.end - replay.size + index
-    full = replay.end - replay.oldest >= replay.spec.t_max
-    length = jnp.where(full, replay.sequence_length(first, replay.spec.t_max), 0)
-    chance = jnp.take_along_axis(share, index[:, None], 1)[:, 0] / jnp.maximum(total[:, 0], 1e-9)
-    weight = (1.0 / jnp.maximum(allowed.sum(1) * chance, 1e-9)) ** _CORRECTION
-    return Drawn(Sequences(first, length), weight / weight.max())
-
-
-def sequence_priorities(error: Any, flags: Any, t_max: int) -> Any:
-    """The priority of the sequence that starts at each step, float32 `[n, T]`, from the latest errors of its steps.
-
-    Args:
-      error: absolute error of each step, float32 `[n, T]`. That of a RESET step does not count.
-      flags: flags of each step, uint8 `[n, T]`.
-      t_max: number of steps of a sequence. A truncated step or the last of the T steps ends it earlier.
-    """
-    learned = flags & RESET == 0
-    missing = (0, 0), (0, t_max)
-    error, learned = jnp.pad(jnp.where(learned, error, 0.0), missing), jnp.pad(learned, missing)
-    cut = jnp.pad(flags & TRUNCATED != 0, missing)
-
-    def add(ahead: Any, found: tuple[Any, ...]) -> tuple[Any, ...]:
-        most, total, count, inside = found
-        new, counts, ends = (
-            jax.lax.dynamic_slice_in_dim(x, ahead, flags.shape[1], axis=1) for x in (error, learned, cut)
-        )
-        new = jnp.where(inside, new, 0.0)
-        return jnp.maximum(most, new), total + new, count + (inside & counts), inside & ~ends
-
-    zeros = jnp.zeros(flags.shape, "float32")
-    most, total, count, _ = jax.lax.fori_loop(0, t_max, add, (zeros, zeros, zeros, jnp.ones(flags.shape, bool)))
-    return _LEAST + _MAXIMUM * most + (1 - _MAXIMUM) * total / jnp.maximum(count, 1.0)
-
-
-def _errors(kept: store.Store, group: Any, first: Any, error: Any, mask: Any) -> dict[str, Any]:
-    """The errors of the store after those of the drawn sequences have been set, `[n, T]`."""
-    row = (first[:, None] + jnp.arange(error.shape[1])) % len(kept["age"])
-    agents = jnp.arange(len(first))[:, None]
-    # One error that is not finite would spread to all new steps by the peak, and end the learning.
-    known = mask & jnp.isfinite(error)
-    error = jnp.where(known, error, kept["error"][row, group, agents])
-    peak = jnp.maximum(kept["peak"], jnp.where(known, error, 0.0).max())
-    return {"error": kept["error"].at[row, group, agents].set(error), "peak": peak}

@@ -24,7 +24,8 @@ class QProgram(Program):
     """The turns of DQN: all agents take `block` steps, and then one group updates with sequences from its replay."""
 
     def __init__(self, config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask], learner: JaxLearner, *args: Any):
-        self.has_errors = learner.objective.priority > 0
+        if learner.objective.priority:
+            spec = spec._replace(priorities=(*spec.priorities, "base"))
         super().__init__(config, spec, tasks, learner, *args)
         weights = self._learner.arrays[0]
         self.shapes = self.shapes._replace(target=jax.eval_shape(lambda: weights))
@@ -44,14 +45,15 @@ class QProgram(Program):
         orders, place = np.arange(config.agents // self.groups).reshape(self._orders), np.zeros(2, np.int32)
         for update in range(self._objective.updates):
             with_tasks = takes_part(number * self._objective.updates + update, share)
-            kind = "tasks" if with_tasks else "base"
+            present = self._present(0) if with_tasks else ()
             batch, acted, changed, key = self._draw(arrays[0], loop, group, with_tasks)
             arrays, version, metrics, lags = self._update(
-                arrays, loop.version, batch, orders, place, acted, np.array(rates, np.float32), kind
+                arrays, loop.version, batch, orders, place, acted, np.array(rates, np.float32), present
             )
             target = self._copy(loop.target, arrays[0], version)
-            loop = loop._replace(store=loop.store | changed, version=version, key=key, target=target)
-            turn.add(metrics, lags, kind)
+            kept, metrics = self._keep(loop.store | changed, metrics, batch, orders, place, group)
+            loop = loop._replace(store=kept, version=version, key=key, target=target)
+            turn.add(metrics, lags, "tasks" if present else "base")
         self._learner.replace(arrays)
         return loop, turn._replace(scores=scores)
 

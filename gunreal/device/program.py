@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -23,7 +24,7 @@ from gunreal.experience.spec import Spec
 from gunreal.learning.building import isolated
 from gunreal.learning.jax_learner import JaxLearner
 from gunreal.learning.learner import Scalars
-from gunreal.learning.minibatches import without_tasks
+from gunreal.learning.minibatches import minibatch, without_tasks
 from gunreal.runtime.trainer import takes_part
 from gunreal.tasks.base import AuxiliaryTask
 
@@ -76,7 +77,6 @@ class Program:
     gradients of convolutions ten times more slowly. The calls are asynchronous, so they cost a GPU nothing.
 
     Attributes:
-      has_errors: whether the store keeps an error of each step, for priorities.
       groups: number of groups.
       block: number of steps of a turn.
       shapes: shapes and dtypes of the state.
@@ -93,8 +93,6 @@ class Program:
       frames: conversion of their observations.
       places: the places of arrays on the devices.
     """
-
-    has_errors = False
 
     def __init__(
         self,
@@ -126,6 +124,7 @@ class Program:
         self._gather = jax.jit(isolated()(self._batch), static_argnums=3, out_shardings=(rows, whole, whole, whole))
         self._recall = jax.jit(isolated()(self._recalled), out_shardings=rows)
         self._update = jax.jit(isolated()(self._learn), static_argnums=7, donate_argnums=(0, 1), out_shardings=whole)
+        self._report = jax.jit(self._reported, donate_argnums=0, out_shardings=self.places.store)
 
     def start(self) -> Loop:
         """The state of a new run, in one compiled call."""
@@ -140,7 +139,7 @@ class Program:
     def _start(self) -> Loop:
         config, spec = self._config, self._spec
         rows = store.ring_size(spec, self._replay, self.block)
-        steps = store.blank(spec, rows, self.groups, config.agents, self.has_errors)
+        steps = store.blank(spec, rows, self.groups, config.agents)
         # Below 3, it may be one of the keys of `Acting.start`.
         key = jax.random.key_data(jax.random.fold_in(jax.random.key(config.seed), 3))
         return Loop(self._acting.start(), steps, jnp.int32(0), key)
@@ -156,22 +155,34 @@ class Program:
         """
         arrays, (epochs, parts) = self._learner.arrays, self._orders[:2]
         share = self._config.task_share if self._tasks else 0.0
-        take_part = [takes_part(number * parts + part, share) for part in range(parts)] + [False] * parts * (epochs - 1)
+        take_part = [takes_part(number * parts + part, share) for part in range(parts)]
         loop, scores = self._act(arrays[0], loop, np.float32(exploration))
         group = np.int32(number % self.groups)
         batch, orders, acted, key = self._gather(arrays[0], loop, group, any(take_part))
         now = np.array(rates, np.float32)
         version, turn = loop.version, Turn(scores, [], [], [])
         usual = [
-            (batch, orders, np.array(place, np.int32), acted, "tasks" if with_tasks else "base")
-            for place, with_tasks in zip(np.ndindex(epochs, parts), take_part, strict=True)
+            (batch, orders, np.array(place, np.int32), acted, self._present(place[0]) if take_part[place[1]] else ())
+            for place in np.ndindex(epochs, parts)
         ]
         for told in itertools.chain(usual, self._phase_updates(batch, acted, number)):
-            *arguments, kind = told
-            arrays, version, metrics, lags = self._update(arrays, version, *arguments, now, kind)
+            *arguments, present = told
+            arrays, version, metrics, lags = self._update(arrays, version, *arguments, now, present)
             self._learner.replace(arrays)
-            turn.add(metrics, lags, kind)
+            kept, metrics = self._keep(loop.store, metrics, *arguments[:3], group)
+            loop = loop._replace(store=kept)
+            turn.add(metrics, lags, "phase" if "old" in told[0] else "tasks" if present else "base")
         return loop._replace(version=version, key=key), turn
+
+    def _keep(self, kept: store.Store, metrics: Scalars, *arguments: Any) -> tuple[store.Store, Scalars]:
+        """Moves the priorities of an update from its metrics to the store."""
+        if not metrics.priorities:
+            return kept, metrics
+        return self._report(kept, *arguments, metrics.priorities), dataclasses.replace(metrics, priorities={})
+
+    def _present(self, epoch: int) -> tuple[str, ...]:
+        """The names of the tasks that take part in an epoch."""
+        return tuple(task.name for task in self._tasks if epoch < task.updates)
 
     def _phase_updates(self, batch: rollouts.Batch, acted: Any, number: int) -> Iterator[tuple[Any, ...]]:
         """Keeps a batch, and iterates over the arguments of the updates of `Objective.phase` once there are enough."""
@@ -187,13 +198,13 @@ class Program:
             for place in rng.permutation(len(kept)):
                 order = np.tile(rng.permutation(parts * size).astype(np.int32), epochs).reshape(self._orders)
                 for part in range(parts):
-                    yield kept[place], order, np.array([0, part], np.int32), jnp.full_like(acted, -1), "phase"
+                    yield kept[place], order, np.array([0, part], np.int32), jnp.full_like(acted, -1), ()
 
     def lowered(self) -> dict[str, tuple[jax.stages.Lowered, float]]:
         """The calls of a turn, lowered without a run, and how often a turn makes each of them on average."""
         arrays = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self._learner.arrays)
         epochs, parts = self._orders[:2]
-        with_tasks = parts * self._config.task_share if self._tasks else 0.0
+        with_tasks = parts * self._config.task_share * max((task.updates for task in self._tasks), default=0)
         gather, has_tasks = (arrays[0], self.shapes, np.int32(0)), bool(self._tasks)
         batch, orders, acted, _ = jax.eval_shape(functools.partial(self._batch, with_tasks=has_tasks), *gather)
         rates = np.zeros(len(Rates._fields), np.float32)
@@ -203,9 +214,9 @@ class Program:
             "gather": (self._gather.lower(*gather, has_tasks), 1.0),
         }
         if has_tasks:
-            found["update with tasks"] = self._update.lower(*update, "tasks"), with_tasks
+            found["update with tasks"] = self._update.lower(*update, self._present(0)), with_tasks
         if with_tasks < epochs * parts:
-            found["update"] = self._update.lower(*update, "base"), epochs * parts - with_tasks
+            found["update"] = self._update.lower(*update, ()), epochs * parts - with_tasks
         return found
 
     def _play(self, weights: Any, loop: Loop, exploration: Any) -> tuple[Loop, Any]:
@@ -230,6 +241,26 @@ class Program:
         acted = jnp.where(steps < 0, -1, loop.store["version"][steps % len(loop.store["version"])])
         return batch, whole.reshape(self._orders), acted, jax.random.key_data(key)
 
+    def _part(self, batch: rollouts.Batch, orders: Any, place: Any, present: Collection[str]) -> rollouts.Batch:
+        """A minibatch with the parts of these tasks."""
+        if self._orders[:2] == (1, 1):
+            return without_tasks(batch) | {name: batch[name] for name in present}
+        updates = {task.name: task.updates for task in self._tasks if task.name in present}
+        return self._places.spread(minibatch(batch, orders[place[0], place[1]], place[0], updates))
+
+    def _reported(
+        self, kept: store.Store, batch: rollouts.Batch, orders: Any, place: Any, group: Any, priorities: dict[str, Any]
+    ) -> store.Store:
+        """The store with the priorities that an update has found."""
+        needed = ("mask", "cell")
+        whole = {name: batch[name] for name in ("base", *priorities)}
+        batch = {name: {key: part[key] for key in needed if key in part} for name, part in whole.items()}
+        part = self._part(batch, orders, place, priorities)
+        for name, found in priorities.items():
+            new = store.report(kept, name, group, part[name]["cell"], found, part[name]["mask"])
+            kept = {**kept, f"{name}.priority": new}
+        return kept
+
     def _recalled(self, weights: Any, batch: rollouts.Batch) -> rollouts.Batch:
         """A batch with the present outputs for it."""
         return {**batch, "old": self._learner.functional_recall(weights, batch)}
@@ -243,11 +274,10 @@ class Program:
         place: Any,
         acted: Any,
         rates: Any,
-        kind: str,
+        present: tuple[str, ...],
     ) -> tuple[Any, ...]:
-        batch = batch if kind == "tasks" else without_tasks(batch)
-        if self._orders[:2] != (1, 1):
-            batch = self._places.spread(rollouts.minibatch(batch, orders[place[0], place[1]]))
+        """One update, in which the tasks with the names `present` take part."""
+        batch = self._part(batch, orders, place, present)
         arrays, metrics = self._learner.functional_update(arrays, batch, rates, version)
         lags = jnp.where(acted < 0, -1, version - acted)
         return arrays, version + (metrics["skipped"] == 0), metrics, lags

@@ -45,8 +45,3 @@ def gather(
     bonus = more[0] if spec.bonus else None
     base = objective.prepared(objective.part(read_rollouts(spec, rows, steps, value, bonus)))
     return {"base": base | inputs(rows, spec, steps)}
-
-
-def minibatch(batch: Batch, taken: Any) -> Batch:
-    """The rollouts `taken` (int `[n]`) of a batch."""
-    return jax.tree.map(lambda x: x[taken], batch)

@@ -26,7 +26,7 @@ def gather(
     group: Any,
     key: Any,
 ) -> rollouts.Batch:
-    """One sequence of each agent of a group for each task.
+    """The sequences of each agent of a group for each task.
 
     Args:
       tasks: the tasks.
@@ -42,22 +42,28 @@ def gather(
       The parts of the tasks of the batch of `Network.loss`.
     """
     batch: rollouts.Batch = {}
-    whole, read = replay(kept, spec, size, group), store.read(kept, group)
     for number, task in enumerate(tasks):
-        draws = jax.random.uniform(jax.random.fold_in(key, number), (kept["age"].shape[2], DRAWS))
+        times = task.per_rollout
+        whole, read = replay(kept, spec, size, group, times), store.read(kept, group, times)
+        draws = jax.random.uniform(jax.random.fold_in(key, number), (kept["age"].shape[2] * times, DRAWS))
         targets, steps = _targets(task, whole, predict, weights, read, draws)
         batch[task.name] = targets | inputs(read, spec, steps)
+        if task.prioritized:
+            batch[task.name]["cell"] = store.cells(kept, steps, times)
     return batch
 
 
-def replay(kept: store.Store, spec: Spec, size: int, group: Any) -> Replay:
-    """The replays of a group. The newest row of the store is the state after their newest sequence."""
+def replay(kept: store.Store, spec: Spec, size: int, group: Any, times: int = 1) -> Replay:
+    """The replays of a group, `times` for each agent.
+
+    The newest row of the store is the state after their newest sequence.
+    """
     end = kept["end"] - 1
     oldest = jnp.maximum(end - size, kept["start"])
     names = [name for name, array in kept.items() if array.ndim]
 
     def read(name: str, steps: Any) -> Any:
-        found = store.take(kept, name, group, steps)
+        found = store.take(kept, name, group, steps, times)
         return jnp.minimum(found, 255).astype("uint8") if name == "age" else found
 
     return Replay(read, jnp, spec, size, end, oldest, names)
@@ -69,7 +75,7 @@ def _targets(
     """The targets with the mask, and the steps `[n, T]` of the sequences."""
     spec = replay.spec
     with calling(f"task {task.name!r}: sample() in JAX"):
-        first, length = task.sample(replay, draws)
+        first, length, *weight = task.sample(replay, draws)
     first = jnp.where(length > 0, first, replay.oldest)
     bootstraps = None
     if task.bootstrap is not None:
@@ -79,4 +85,5 @@ def _targets(
     sequences = Sequences(first, length)
     steps, mask = steps_and_mask(read, sequences, task.length(spec.t_max))
     with calling(f"task {task.name!r}: targets() in JAX"):
-        return {**task.targets(replay, sequences, bootstraps), "mask": mask}, steps
+        found = {**task.targets(replay, sequences, bootstraps), "mask": mask}
+    return found | ({"weight": jnp.where(length > 0, weight[0], 0)} if weight else {}), steps

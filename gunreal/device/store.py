@@ -9,14 +9,15 @@ import jax
 from jax import numpy as jnp
 
 from gunreal.experience.replay import Read
+from gunreal.experience.sequences import LEAST_PRIORITY
 from gunreal.experience.spec import Spec
 
 # Arrays `[ring, groups, n, ...]` by the names of `gunreal.experience.replay.Replay.get`, with "state" for a recurrent
 # network, "vector" beside images and "bonus" for tasks that give one. Besides them, "version" int32 `[ring]` is the
 # number of updates before each step, "end" int32 is the absolute number of the next step, and "start" int32 is that of
-# the first step whose stack of frames is complete. DQN with priorities has the latest absolute "error" float32 of each
-# step, and the largest one so far, "peak". Agent `j * groups + g` is number j of group g, so that all devices share
-# each group.
+# the first step whose stack of frames is complete. For tasks that report priorities, and for DQN as "base",
+# "<name>.priority" float32 has them. Agent `j * groups + g` is number j of group g, so that all devices share each
+# group.
 Store = dict[str, Any]
 
 
@@ -30,7 +31,7 @@ def ring_size(spec: Spec, replay: int, block: int) -> int:
     return -(-rows // block) * block
 
 
-def blank(spec: Spec, rows: int, groups: int, agents: int, priorities: bool = False) -> Store:
+def blank(spec: Spec, rows: int, groups: int, agents: int) -> Store:
     """A store without steps, for `agents` in total."""
     shape = (rows, groups, agents // groups)
     store = {
@@ -45,8 +46,7 @@ def blank(spec: Spec, rows: int, groups: int, agents: int, priorities: bool = Fa
         "end": jnp.int32(0),
         "start": jnp.int32(0),
     }
-    if priorities:
-        store |= {"error": jnp.zeros(shape, "float32"), "peak": jnp.float32(1)}
+    store |= {f"{name}.priority": jnp.zeros(shape, "float32") for name in spec.priorities}
     if spec.state:
         store["state"] = jnp.zeros((*shape, spec.state), "float32")
     if spec.vectors:
@@ -68,9 +68,8 @@ def append(store: Store, block: Mapping[str, Any], version: Any) -> Store:
     start = store["end"] % rows
     length = len(block["age"])
     added = dict(store, end=store["end"] + length)
-    if "error" in store:  # new steps are drawn soon
-        block = {**block, "error": jnp.full(block["age"].shape, store["peak"])}
-    for name, array in block.items():
+    none = {name: jnp.zeros(block["age"].shape) for name in store if name.endswith(".priority")}
+    for name, array in {**block, **none}.items():
         grouped = jnp.swapaxes(array.reshape(length, -1, groups, *array.shape[2:]), 1, 2)
         added[name] = jax.lax.dynamic_update_slice_in_dim(store[name], grouped, start, 0)
     versions = jnp.full(length, version, "int32")
@@ -78,24 +77,51 @@ def append(store: Store, block: Mapping[str, Any], version: Any) -> Store:
     return added
 
 
-def take(store: Store, name: str, group: Any, steps: Any) -> Any:
-    """Steps of one array for the agents of a group, `[n, T, ...]`.
+def take(store: Store, name: str, group: Any, steps: Any, times: int = 1) -> Any:
+    """Steps of one array for the agents of a group, `[n * times, T, ...]`.
 
     Args:
       store: the store.
       name: name of the array.
       group: number of the group.
-      steps: absolute numbers, `[n, T]`, or `[1, T]` for the same steps of all agents.
+      steps: absolute numbers, `[n * times, T]`, or `[1, T]` for the same steps of all agents.
+      times: how often each agent comes in a row.
     """
-    agents = jnp.arange(store["age"].shape[2])[:, None]
+    agents = jnp.repeat(jnp.arange(store["age"].shape[2]), times)[:, None]
     if name == "version":  # all agents act together, so the store has it without their axis
         return jnp.broadcast_to(store[name][steps % len(store[name])], (len(agents), steps.shape[1]))
     return store[name][steps % len(store["age"]), group, agents]
 
 
-def read(store: Store, group: Any) -> Read:
-    """Access to the rows of a group's agents by absolute steps."""
-    return lambda name, steps: take(store, name, group, steps)
+def cells(store: Store, steps: Any, times: int = 1) -> Any:
+    """The places of steps int `[n * times, T]` of a group's agents in the arrays of the group, for `report`."""
+    agents = jnp.repeat(jnp.arange(store["age"].shape[2]), times)[:, None]
+    return steps % len(store["age"]) * store["age"].shape[2] + agents
+
+
+def report(store: Store, name: str, group: Any, cell: Any, priority: Any, mask: Any) -> Any:
+    """The priorities of a task after those of some steps of a group have been reported, for the store.
+
+    Those that are not finite would spread, and are left out. The largest one of a step counts.
+
+    Args:
+      store: the store.
+      name: name of the task, or "base".
+      group: number of the group.
+      cell: places of the steps, as `cells` returns them, int `[m, T]`.
+      priority: float32 `[m, T]`.
+      mask: 0 for steps without a priority, `[m, T]`.
+    """
+    array = store[f"{name}.priority"]
+    row = jnp.where((mask > 0) & jnp.isfinite(priority), cell // array.shape[2], len(array))  # beyond, it is dropped
+    places = array.at[row, group, cell % array.shape[2]]
+    blank = places.set(LEAST_PRIORITY, mode="drop")
+    return blank.at[row, group, cell % array.shape[2]].max(priority, mode="drop")
+
+
+def read(store: Store, group: Any, times: int = 1) -> Read:
+    """Access to the rows of a group's agents by absolute steps, `times` for each agent."""
+    return lambda name, steps: take(store, name, group, steps, times)
 
 
 def resized(store: Store, spec: Spec, rows: int) -> Store:

@@ -122,7 +122,8 @@ class Replay:
             the weights that chose the action), "state" (float32 `[spec.state]`, with a recurrent network only: its
             state before `o_t` while acting; where FIRST is set, the network used zeros instead), "bonus" (float32, with
             tasks that give one only: what they gave for `o_t`), "vector" (float32 `[spec.vectors]`, with a `Dict` of an
-            image and numbers only), or a recorded field.
+            image and numbers only), "<task>.priority" (float32, with prioritized tasks only: the newest priority that
+            the loss of this task reported for the step, or 0 if there is none), or a recorded field.
           first: absolute numbers of the first steps, int `[N]`, or one number for all. They may be step `end`, except
             of "action", "reward", "log_mu", "value" and "version". "flags" then has no TERMINATED and TRUNCATED of that
             step.

@@ -62,6 +62,7 @@ class Layout(NamedTuple):
             found["bonus"] = ((), np.dtype(np.float32))
         if self.spec.vectors:
             found["vector"] = ((self.spec.vectors,), np.dtype(np.float32))
+        found |= {f"{name}.priority": ((), np.dtype(np.float32)) for name in self.spec.priorities}
         return found | {name: (field.shape, np.dtype(field.dtype)) for name, field in self.extra.items()}
 
     def arrays(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:

@@ -22,6 +22,7 @@ class Spec(NamedTuple):
       state: number of floats in an agent's recurrent state. 0 for a network without memory.
       bonus: whether tasks give rewards of their own (`AuxiliaryTask.bonus`).
       vectors: number of floats that an observation has beside an image, such as a compass. They are not stacked.
+      priorities: names of the tasks that report priorities (`AuxiliaryTask.prioritized`).
     """
 
     frame: tuple[int, ...]
@@ -34,6 +35,7 @@ class Spec(NamedTuple):
     state: int = 0
     bonus: bool = False
     vectors: int = 0
+    priorities: tuple[str, ...] = ()
 
     @property
     def is_image(self) -> bool:

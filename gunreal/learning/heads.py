@@ -14,6 +14,7 @@ from keras import ops
 from gunreal.config.plugins import calling
 from gunreal.config.schema import ConfigError
 from gunreal.experience.spec import Spec
+from gunreal.learning.losses import masked_mean
 from gunreal.learning.task import LearnedTask
 from gunreal.learning.torso import Features
 
@@ -122,10 +123,25 @@ def loss(task: LearnedTask, found: Any, targets: Mapping[str, Any]) -> tuple[Any
     if isinstance(value, tuple) and len(value) in (2, 3) and all(isinstance(part, Mapping) for part in value[1:]):
         value, own, new = (*value, {}, {})[:3]
     _check_scalar(f"task {task.name!r}: loss()", value)
+    own = dict(own)
+    priorities = _priorities(task, own.pop("priority", None), targets["mask"]) if task.prioritized else {}
     for name, metric in own.items():
         _check_scalar(f"task {task.name!r}: the metric {name!r} of loss()", metric)
     metrics = {f"{task.name}_{name}": ops.stop_gradient(ops.cast(x, "float32")) for name, x in own.items()}
-    return value, metrics, {name: _kept(task, name, x, targets.get("state", {})) for name, x in new.items()}
+    kept = {name: _kept(task, name, x, targets.get("state", {})) for name, x in new.items()}
+    return value, metrics | priorities, kept
+
+
+def _priorities(task: LearnedTask, given: Any, mask: Any) -> dict[str, Any]:
+    """The mean priority as a metric, and those of all steps `[B, T]` as "priority/<task>". Raises ConfigError."""
+    if not ops.is_tensor(given) or len(given.shape) not in (1, 2):
+        raise ConfigError(
+            f"task {task.name!r} is prioritized, but loss() returns no metric 'priority' of shape [B] or [B, T]; add it"
+        )
+    with calling(f"task {task.name!r}: the priority of loss()"):
+        given = ops.stop_gradient(ops.cast(given, "float32"))
+        steps = (given if len(given.shape) == 2 else ops.expand_dims(given, 1)) * ops.ones_like(mask)
+        return {f"{task.name}_priority": masked_mean(steps, mask), f"priority/{task.name}": steps}
 
 
 def _kept(task: LearnedTask, name: str, array: Any, known: Mapping[str, Any]) -> Any:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gunreal.config.schema import Config
     from gunreal.learning.network import Network
 
-jax.tree_util.register_dataclass(Scalars, data_fields=["values"], meta_fields=["names"])
+jax.tree_util.register_dataclass(Scalars, data_fields=["values", "priorities"], meta_fields=["names"])
 
 
 class JaxLearner(Learner):

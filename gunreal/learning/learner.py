@@ -31,10 +31,12 @@ class Scalars:
     Attributes:
       names: the names.
       values: float32 `[names]`.
+      priorities: priorities of the steps of sequences, float32 `[B, T]`, by the names of the tasks that report any.
     """
 
     names: tuple[str, ...]
     values: Any
+    priorities: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Any:
         return self.values[self.names.index(name)]
@@ -44,7 +46,7 @@ class Scalars:
         return dict(zip(self.names, np.asarray(self.values).tolist(), strict=True))
 
     def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return (self.names,), (self.values,)
+        return (self.names,), (self.values, self.priorities)
 
     @classmethod
     def __tf_unflatten__(cls, metadata: tuple[Any, ...], components: tuple[Any, ...]) -> Scalars:
@@ -58,12 +60,13 @@ class Gradient(NamedTuple):
       values: one array per weight, on the device, before clipping.
       moments: the moments of the batch, by the names of `Network.statistics`, and new arrays of tasks, by those of
         `Network.untrained`.
-      metrics: the metrics of the loss, "grad_norm" (before clipping) and "skipped" (1.0 if anything is not finite).
+      metrics: the metrics of the loss, "grad_norm" (before clipping) and "skipped" (1.0 if anything is not finite). If
+        tasks report any, "priorities" has the `Scalars.priorities`.
     """
 
     values: list[Any]
     moments: dict[str, Any]
-    metrics: dict[str, float]
+    metrics: dict[str, Any]
 
 
 class Learner:
@@ -130,7 +133,7 @@ class Learner:
 
     def train(
         self, batch: Mapping[str, Any], learning_rate: float, entropy: float | None = None, progress: float = 0.0
-    ) -> dict[str, float]:
+    ) -> dict[str, Any]:
         """Performs one update.
 
         An update with a non-finite loss or gradient is skipped. Weights and optimizer then stay unchanged.
@@ -142,8 +145,8 @@ class Learner:
           progress: share of the training budget that has been used, in [0, 1], for the losses of tasks.
 
         Returns:
-          The metrics of the loss, "grad_norm" (before clipping), "skipped" (1.0 or 0.0) and "version". The version is
-          the number of updates applied before this one, including those of other threads during the computation.
+          `Gradient.metrics` and "version", the number of updates applied before this one, including those of other
+          threads during the computation.
         """
         gradient = self.gradient(batch, entropy, progress)
         metrics = gradient.metrics
@@ -177,7 +180,10 @@ class Learner:
     def gradient(self, batch: Mapping[str, Any], entropy: float | None = None, progress: float = 0.0) -> Gradient:
         """Computes the gradient of a batch, and applies nothing. `train` describes the arguments."""
         gradients, metrics, moments = self._gradient(self._prepared(batch, entropy, progress))
-        return Gradient(gradients, moments, metrics.floats())
+        found: dict[str, Any] = metrics.floats()
+        if metrics.priorities:
+            found["priorities"] = {name: np.asarray(array) for name, array in metrics.priorities.items()}
+        return Gradient(gradients, moments, found)
 
     def _prepared(
         self, batch: Mapping[str, Any], entropy: float | None = None, progress: float = 0.0
@@ -307,7 +313,8 @@ class Learner:
         ]
         finite = ops.all(ops.isfinite(ops.stack([total, norm, *norms.values(), *spread])))
         metrics = {**metrics, **norms, "grad_norm": norm, "skipped": 1.0 - ops.cast(finite, "float32")}
-        return gradients, Scalars(tuple(metrics), ops.stack(list(metrics.values())))
+        priorities = {name.split("/")[1]: metrics.pop(name) for name in list(metrics) if name.startswith("priority/")}
+        return gradients, Scalars(tuple(metrics), ops.stack(list(metrics.values())), priorities)
 
     def _outputs(self, head: str, observations: np.ndarray, past: Past | None) -> tuple[np.ndarray, ...]:
         raise NotImplementedError

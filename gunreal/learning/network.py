@@ -227,8 +227,8 @@ class Network:
 
         Returns:
           The total loss, and scalars by metric name. `loss_<task>` is unweighted. `<task>_<metric>` are the task's own.
-          Then the new arrays of tasks, by their names in `untrained`, and the terms of the total by name: "base", and
-          those of the tasks.
+          "priority/<task>" has the priorities of its steps, `[B, T]`. Then the new arrays of tasks, by their names in
+          `untrained`, and the terms of the total by name: "base", and those of the tasks.
         """
         base, features = _targets(batch["base"]), self._features(batch)
         states: dict[str, Any] = {}
@@ -379,8 +379,9 @@ class Network:
         for names in by_length.values():
             past = Past(*(ops.concatenate(x) for x in zip(*(pasts[name] for name in names), strict=True)))
             hidden, _ = self.torso.unroll(ops.concatenate([features[name].hidden for name in names]), past)
-            for name, part in zip(names, ops.split(hidden, len(names)), strict=True):
-                unrolled[name] = features[name]._replace(hidden=part)
+            ends = itertools.accumulate((ops.shape(features[name].hidden)[0] for name in names), initial=0)
+            for name, (start, end) in zip(names, itertools.pairwise(ends), strict=True):
+                unrolled[name] = features[name]._replace(hidden=hidden[start:end])
         return unrolled
 
 
@@ -395,5 +396,5 @@ def _sequences(rows: Features, length: int) -> Features:
 
 
 def _targets(part: Mapping[str, Any]) -> dict[str, Any]:
-    """What the loss of a part uses: all but the inputs of the network."""
-    return {name: x for name, x in part.items() if name not in ("observations", "past")}
+    """What the loss of a part uses: all but the inputs of the network, and the places of steps in their replays."""
+    return {name: x for name, x in part.items() if name not in ("observations", "past", "cell")}

@@ -10,7 +10,15 @@ from typing import Any, Protocol
 
 from gunreal.experience.spec import Spec
 
-RESERVED = ("mask", "progress", "state", "observations", "past")  # what a part has besides the targets
+RESERVED = (
+    "mask",
+    "progress",
+    "state",
+    "observations",
+    "past",
+    "weight",
+    "cell",
+)  # what a part has besides the targets
 BASE = 0  # number of the prediction queue of the actor-critic, see `prediction_heads`
 
 
@@ -45,6 +53,10 @@ class LearnedTask(Protocol):
     @property
     def average(self) -> float:
         """Rate of the moving averages of torso and head, or 0 for none."""
+
+    @property
+    def prioritized(self) -> bool:
+        """Whether the loss reports priorities."""
 
     @property
     def trains_torso(self) -> bool:

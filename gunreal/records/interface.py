@@ -49,7 +49,8 @@ def load(run_dir: Path) -> tuple[Spec, Raw] | None:
     path = run_dir / FILE
     try:
         found = json.loads(path.read_text())
-        return Spec(**{**found["spec"], "frame": tuple(found["spec"]["frame"])}), Raw.from_json(found["raw"])
+        lists = {name: tuple(array) for name, array in found["spec"].items() if isinstance(array, list)}
+        return Spec(**{**found["spec"], **lists}), Raw.from_json(found["raw"])
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:

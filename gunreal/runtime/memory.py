@@ -73,7 +73,7 @@ def affordable(config: Config, layout: Layout, tasks: Sequence[AuxiliaryTask], l
 
 def _batch(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> int:
     """Bytes of the observations of a training batch, and of the policies for them."""
-    steps = spec.t_max + sum(task.length(spec.t_max) for task in tasks)
+    steps = spec.t_max + sum(task.per_rollout * task.length(spec.t_max) for task in tasks)
     phase = load_objective(config).phase()
     steps += phase.batches * spec.t_max if phase else 0  # which are kept for it
     return rollouts_per_batch(config) * steps * (_observation(spec) + 4 * spec.num_actions)

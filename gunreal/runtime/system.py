@@ -65,15 +65,15 @@ def make_layout(config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], le
     layout = memory.rings(config, spec, tasks)
     mailboxes: dict[str, tuple[tuple[int, ...], str]] = {}
     for task in tasks_of_agents(tasks, spec):
-        shape = None
+        shape, draws = None, task.per_rollout
         if task.bootstrap is not None:
             (bootstrap,) = learner.predict(task.name, np.zeros((1, *spec.observation), spec.dtype), blank_past(spec, 1))
             shape = bootstrap.shape[1:]
-            mailboxes[f"{task.name}.bootstrap_step"] = ((), "int64")
-            mailboxes[f"{task.name}.bootstrap"] = (shape, "float32")
-        mailboxes[f"{task.name}.sequence"] = ((layout.slots, 2), "int64")
+            mailboxes[f"{task.name}.bootstrap_step"] = ((draws,), "int64")
+            mailboxes[f"{task.name}.bootstrap"] = ((draws, *shape), "float32")
+        mailboxes[f"{task.name}.sequence"] = ((layout.slots, draws, 2), "int64")
         for name, (target_shape, dtype) in calls.target_arrays(task, spec, shape).items():
-            mailboxes[f"{task.name}:{name}"] = ((layout.slots, *target_shape), dtype)
+            mailboxes[f"{task.name}:{name}"] = ((layout.slots, draws, *target_shape), dtype)
     return layout._replace(mailboxes=mailboxes)
 
 

@@ -19,7 +19,7 @@ from gunreal.experience import queues, seeds
 from gunreal.experience.replay import Past, concatenate_pasts, empty_observations
 from gunreal.experience.returns import joined_advantages
 from gunreal.experience.rollouts import read_rollouts
-from gunreal.experience.sequences import DRAWS, Sequences, steps_and_mask
+from gunreal.experience.sequences import DRAWS, LEAST_PRIORITY, Sequences, steps_and_mask
 from gunreal.experience.spec import Spec
 from gunreal.learning.minibatches import minibatches, without_tasks
 from gunreal.records import recordings
@@ -35,10 +35,14 @@ class Batch(dict[str, Any]):
     """The batch of `Network.loss`, and the agents whose rollouts it contains.
 
     It has one part more, "acted", with the "version" of the weights that chose each action, int `[B, T]`.
+
+    Attributes:
+      updates: number of epochs in which each task takes part, by name.
     """
 
-    def __init__(self, arrays: Mapping[str, Any], taken: Mapping[Member, np.ndarray]):
+    def __init__(self, arrays: Mapping[str, Any], taken: Mapping[Member, np.ndarray], updates: Mapping[str, int]):
         super().__init__(arrays)
+        self.updates, self._members = updates, list(taken)
         self._taken = dict(taken)
 
     @property
@@ -53,6 +57,25 @@ class Batch(dict[str, Any]):
             groups = enumerate(member.groups)
             member.reply(queues.TRAINED, {i for i, g in groups if ((agents >= g.start) & (agents < g.stop)).any()})
         self._taken = {}
+
+    def report(self, part: Mapping[str, Any], priorities: Mapping[str, np.ndarray]) -> None:
+        """Writes the priorities of steps `[b, T]`, by the names of tasks, to the replays.
+
+        The largest one of a step counts. If an agent has gone on so far that the row of a step holds another one, that
+        one gets it.
+
+        Args:
+          part: a minibatch of this batch.
+          priorities: what an update with it has found.
+        """
+        for task, priority in priorities.items():
+            cells, known = part[task]["cell"], (part[task]["mask"] > 0) & np.isfinite(priority)
+            for number, member in enumerate(self._members):
+                rows = member.segment.arrays[f"{task}.priority"].reshape(-1)
+                mine = known & (cells // rows.size == number)
+                places = cells[mine] % rows.size
+                rows[places] = LEAST_PRIORITY
+                np.maximum.at(rows, places, priority[mine])
 
 
 class Batcher:
@@ -97,7 +120,9 @@ class Batcher:
         for member, agent, first in taken:
             by_member[member].append((agent, first))
         lengths = {"base": self._spec.t_max} | {task.name: task.length(self._spec.t_max) for task in self._tasks}
-        ends = np.cumsum([len(taken) * length for length in lengths.values()])
+        counts = {"base": 1} | {task.name: task.per_rollout for task in self._tasks}
+        sizes = {name: counts[name] * length for name, length in lengths.items()}  # rows for each rollout
+        ends = np.cumsum([len(taken) * size for size in sizes.values()])
         whole = empty_observations(self._spec, ends[-1])  # at once, which fragments less memory than several arrays
         rows = dict(zip(lengths, np.split(whole, ends[:-1]), strict=True))
         parts: list[dict[str, dict[str, Any]]] = []
@@ -106,8 +131,10 @@ class Batcher:
             agents, firsts = np.array(references).T
             agents_of[member] = agents
             stop = start + len(agents)
-            outs = {name: array[start * lengths[name] : stop * lengths[name]] for name, array in rows.items()}
+            outs = {name: array[start * sizes[name] : stop * sizes[name]] for name, array in rows.items()}
             parts.append(self._gather_member(member, agents, firsts, outs))
+            for name in self._spec.priorities:
+                parts[-1][name]["cell"] += (len(parts) - 1) * member.segment.arrays[f"{name}.priority"].size
             start = stop
         batch: dict[str, Any] = {
             name: {key: _joined([part[name][key] for part in parts]) for key in arrays}
@@ -115,8 +142,8 @@ class Batcher:
         }
         batch["base"] = self._objective.prepared(batch["base"])
         for name, array in rows.items():
-            batch[name]["observations"] = array.reshape(len(taken), lengths[name], *array.shape[1:])
-        return Batch(batch, agents_of)
+            batch[name]["observations"] = array.reshape(-1, lengths[name], *array.shape[1:])
+        return Batch(batch, agents_of, {task.name: task.updates for task in self._tasks})
 
     def _gather_member(
         self, member: Member, agents: np.ndarray, firsts: np.ndarray, outs: Mapping[str, np.ndarray]
@@ -131,23 +158,31 @@ class Batcher:
         part = {"base": base, "acted": {"version": read("version", steps[:, :-1])}}
         segment.gather(np.repeat(agents, spec.t_max), steps[:, :-1].ravel(), outs["base"])
         slots = firsts // spec.t_max % segment.layout.slots
+
+        def flat(name: str) -> np.ndarray:  # of a mailbox with several sequences of each agent
+            found = segment.arrays[name][agents, slots]
+            return found.reshape(-1, *found.shape[2:])
+
         for task in self._tasks:
             out = outs[task.name]
             if recording := self._recordings.get(task.name):
                 rng = np.random.default_rng([self._seed, member.process, int(firsts[0]), seeds.RECORDINGS])
-                part[task.name], past = _recorded(task, recording, spec, len(agents), rng, out)
+                part[task.name], past = _recorded(task, recording, spec, len(agents) * task.per_rollout, rng, out)
                 part[task.name] |= _past(past)
                 continue
-            first, length = segment.arrays[f"{task.name}.sequence"][agents, slots].T
-            first = np.where(length > 0, first, firsts)  # an agent without a sequence uses its rollout with mask 0
-            steps, mask = steps_and_mask(read, Sequences(first, length), task.length(spec.t_max))
-            segment.gather(np.repeat(agents, steps.shape[1]), steps.ravel(), out)
+            owners, (first, length) = np.repeat(agents, task.per_rollout), flat(f"{task.name}.sequence").T
+            empty = np.repeat(firsts, task.per_rollout)  # without a sequence, the rollout is used with mask 0
+            sequences = Sequences(np.where(length > 0, first, empty), length)
+            steps, mask = steps_and_mask(segment.read(owners), sequences, task.length(spec.t_max))
+            segment.gather(np.repeat(owners, steps.shape[1]), steps.ravel(), out)
             prefix = f"{task.name}:"
-            part[task.name] = {
-                name.removeprefix(prefix): array[agents, slots]
-                for name, array in segment.arrays.items()
-                if name.startswith(prefix)
-            } | {"mask": mask, **_past(segment.past(agents, steps))}
+            found = {name.removeprefix(prefix): flat(name) for name in segment.arrays if name.startswith(prefix)}
+            if "weight" in found:
+                found["weight"] *= length > 0  # a mailbox may hold that of an earlier rollout
+            if task.prioritized:
+                ring = segment.layout.ring
+                found["cell"] = owners[:, None] * ring + steps % ring
+            part[task.name] = found | {"mask": mask, **_past(segment.past(owners, steps))}
         return part
 
 
@@ -170,7 +205,7 @@ def _recorded(
     return calls.targets(task, replay, sequences, None) | {"mask": mask}, recording.past(steps)
 
 
-def updates(batch: dict[str, Any], config: Config, version: int) -> Iterator[dict[str, Any]]:
+def updates(batch: Batch, config: Config, version: int) -> Iterator[dict[str, Any]]:
     """Iterates over the batches of the updates that one training batch is used for: itself, or minibatches.
 
     Args:
@@ -188,7 +223,7 @@ def updates(batch: dict[str, Any], config: Config, version: int) -> Iterator[dic
     rng = np.random.default_rng([config.seed, version, 0, seeds.MINIBATCHES])
     first = version // uses.epochs  # number of updates so far that were in a first epoch
     with_tasks = [takes_part(first + place, config.task_share) for place in range(uses.minibatches)]
-    yield from minibatches(batch, uses.epochs, uses.minibatches, rng, with_tasks)
+    yield from minibatches(batch, uses.epochs, uses.minibatches, rng, with_tasks, batch.updates)
 
 
 def phase_updates(kept: Sequence[Mapping[str, Any]], config: Config, version: int) -> Iterator[dict[str, Any]]:
@@ -197,7 +232,7 @@ def phase_updates(kept: Sequence[Mapping[str, Any]], config: Config, version: in
     rng, parts = np.random.default_rng([config.seed, version, 1, seeds.MINIBATCHES]), objective.uses().minibatches
     for _ in range(objective.phase().epochs):
         for place in rng.permutation(len(kept)):
-            yield from minibatches(kept[place], 1, parts, rng, [False] * parts)
+            yield from minibatches(kept[place], 1, parts, rng, [False] * parts, {})
 
 
 def takes_part(update: int, share: float) -> bool:
@@ -216,9 +251,7 @@ class Updates(Protocol):
     def version(self) -> int:
         """Number of updates applied."""
 
-    def train(
-        self, batch: Mapping[str, Any], learning_rate: float, entropy: float, progress: float
-    ) -> dict[str, float]:
+    def train(self, batch: Mapping[str, Any], learning_rate: float, entropy: float, progress: float) -> dict[str, Any]:
         """Does one update, see `Learner.train`."""
 
     def recall(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -259,7 +292,7 @@ class Trainer:
         self._holds = not (self._uses.is_once or config.runner == "serial")
         self._kept: list[dict[str, Any]] = []  # batches since the last phase
 
-    def warm_up(self, batch: dict[str, Any]) -> None:
+    def warm_up(self, batch: Batch) -> None:
         """Compiles what `work` does with a batch of this size. Nothing is learned from it."""
         compiled = set()
         for share in (1.0, 0.0) if self._config.task_share < 1 else (1.0,):  # some updates leave out the tasks
@@ -289,7 +322,7 @@ class Trainer:
                 self._release(batch)
             new = min(unused, part["base"]["mask"].size)  # the first epoch comes first
             unused -= new
-            self._update(part, new)
+            batch.report(part, self._update(part, new))
         self._release(batch)
         if self._phase:
             self._kept.append(learned(without_tasks(batch)))
@@ -312,8 +345,8 @@ class Trainer:
             self._learner.hold()
         batch.release()
 
-    def _update(self, batch: dict[str, Any], new: int, prefix: str = "") -> None:
-        """Does one update.
+    def _update(self, batch: dict[str, Any], new: int, prefix: str = "") -> dict[str, np.ndarray]:
+        """Does one update, and returns the priorities that it has found.
 
         Args:
           batch: its batch.
@@ -325,10 +358,11 @@ class Trainer:
         now = rates(config, self._metrics.step)
         with self._turns:
             scalars = self._learner.train(learned(batch), *now)
-        skipped = scalars.pop("skipped") > 0
+        skipped, priorities = scalars.pop("skipped") > 0, scalars.pop("priorities", {})
         lags = int(scalars.pop("version")) - acted
         scalars = {f"{prefix}{name}": value for name, value in scalars.items()} | {"learning_rate": now.learning_rate}
         self._metrics.trained(new, lags.ravel(), scalars, skipped, batch["base"]["mask"].size)
+        return priorities
 
 
 def learned(batch: Mapping[str, Any]) -> dict[str, Any]:

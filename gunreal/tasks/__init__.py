@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Replay, steps_until
 from gunreal.experience.returns import clip_rewards, n_step_returns
-from gunreal.experience.sequences import DRAWS, Sequences, choose, pad, uniform_sequences
+from gunreal.experience.sequences import (
+    DRAWS,
+    Sequences,
+    WeightedSequences,
+    choose,
+    pad,
+    prioritized_sequences,
+    uniform_sequences,
+)
 from gunreal.experience.spec import RecordedField, Spec
 from gunreal.tasks.base import AuxiliaryTask
 
@@ -18,7 +26,8 @@ if TYPE_CHECKING:
     from gunreal.learning.losses import masked_mean, masks_ahead
 
 __all__ = ["AuxiliaryTask", "RecordedField", "Replay", "Sequences", "Spec", "choose", "clip_rewards", "masked_mean"]
-__all__ += ["masks_ahead", "n_step_returns", "pad", "steps_until", "uniform_sequences"]
+__all__ += ["masks_ahead", "n_step_returns", "pad", "prioritized_sequences", "steps_until", "uniform_sequences"]
+__all__ += ["WeightedSequences"]
 __all__ += ["DRAWS", "FIRST", "RESET", "TERMINATED", "TRUNCATED"]
 
 

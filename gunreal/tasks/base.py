@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gunreal.experience.replay import Replay
-from gunreal.experience.sequences import Sequences, uniform_sequences
+from gunreal.experience.sequences import Sequences, WeightedSequences, uniform_sequences
 from gunreal.experience.spec import RecordedField, Spec
 
 
@@ -54,6 +54,12 @@ class AuxiliaryTask:
       rate: factor of the learning rate for the weights of the head.
       max_grad_norm: None, or the norm to which the gradient of the head is clipped. It then does not count in the norm
         of the other weights, and neither does that of a probe. 0 turns clipping off.
+      prioritized: whether the loss reports priorities, by which `prioritized_sequences` draws. They are the item
+        "priority" of its dict of metrics: `[B]` for each sequence or `[B, T]` for each step, 0 or more. The replay
+        keeps the newest one of each step as "<task>.priority".
+      replays: number of sequences for each rollout of an agent and each of the `updates`.
+      updates: number of epochs over a batch of rollouts in which the task takes part, from the first one. It learns
+        from other sequences in each, so an agent draws `replays * updates` of them for a rollout.
       weight: weight of the loss in the total.
     """
 
@@ -66,6 +72,9 @@ class AuxiliaryTask:
     trains_torso: ClassVar[bool] = True
     rate: ClassVar[float] = 1.0
     max_grad_norm: ClassVar[float | None] = None
+    prioritized: ClassVar[bool] = False
+    replays: ClassVar[int] = 1
+    updates: ClassVar[int] = 1
     weight: float = 1.0
 
     def check(self, spec: Spec) -> None:
@@ -74,6 +83,11 @@ class AuxiliaryTask:
     def length(self, t_max: int) -> int:
         """Number of rows (observations) of each sequence that go through the network."""
         return t_max
+
+    @property
+    def per_rollout(self) -> int:
+        """Number of sequences that an agent draws for a rollout."""
+        return self.replays * self.updates
 
     def record(self, spec: Spec) -> dict[str, RecordedField]:
         """Extra arrays to store with every step. The keys are the names to pass to `replay.get`."""
@@ -87,7 +101,7 @@ class AuxiliaryTask:
         """
         return ""
 
-    def sample(self, replay: Replay, draws: Any) -> Sequences:
+    def sample(self, replay: Replay, draws: Any) -> Sequences | WeightedSequences:
         """Draws a sequence of each agent to learn from. The default is `uniform_sequences`.
 
         Args:
@@ -96,7 +110,8 @@ class AuxiliaryTask:
 
         Returns:
           First steps and lengths, int `[N]`. The length is 0 for an agent without a suitable sequence. Otherwise it is
-          at most `length(t_max)`, and the sequence ends with its first truncated step.
+          at most `length(t_max)`, and the sequence ends with its first truncated step. `WeightedSequences` also have
+          importance weights, which `loss` finds as `batch["weight"]`, float32 `[B]`.
         """
         return uniform_sequences(replay, draws)
 

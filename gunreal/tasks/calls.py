@@ -10,7 +10,7 @@ import numpy as np
 from gunreal.config.plugins import failed
 from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import Replay
-from gunreal.experience.sequences import DRAWS, Sequences
+from gunreal.experience.sequences import DRAWS, Sequences, WeightedSequences
 from gunreal.experience.spec import Spec
 from gunreal.experience.synthetic import replay_size, synthetic_segment
 from gunreal.learning.task import RESERVED
@@ -53,7 +53,7 @@ def target_arrays(
     }
 
 
-def sample(task: AuxiliaryTask, replay: Replay, draws: np.ndarray) -> Sequences:
+def sample(task: AuxiliaryTask, replay: Replay, draws: np.ndarray) -> Sequences | WeightedSequences:
     """The result of `task.sample`, with `replay.oldest` as the first step of an agent without a sequence.
 
     Raises:
@@ -63,7 +63,7 @@ def sample(task: AuxiliaryTask, replay: Replay, draws: np.ndarray) -> Sequences:
     if replay.end == replay.oldest:
         return Sequences(np.full(count, replay.oldest), np.zeros(count, int))
     try:
-        first, length = (np.asarray(part) for part in task.sample(replay, draws))
+        first, length, *weights = (np.asarray(part) for part in task.sample(replay, draws))
         if not first.shape == length.shape == (count,) or not first.dtype.kind == length.dtype.kind == "i":
             kinds = f"{first.dtype} {list(first.shape)} and {length.dtype} {list(length.shape)}"
             raise TaskError(f"{name}: sample() returns {kinds}; return first steps and lengths, int [{count}]")
@@ -75,28 +75,35 @@ def sample(task: AuxiliaryTask, replay: Replay, draws: np.ndarray) -> Sequences:
             steps = f"{first[wrong][0]} to {(first + length)[wrong][0] - 1}"
             held = f"{replay.oldest} to {replay.end - 1}"
             raise TaskError(f"{name}: sample() returns steps {steps}, but the replay holds steps {held}")
+        for weight in weights:
+            kind = f"{weight.dtype} {list(weight.shape)}"
+            if kind != f"float32 [{count}]" or not (np.isfinite(weight) & (weight >= 0)).all():
+                fix = f"return finite ones of 0 or more, float32 [{count}]"
+                raise TaskError(f"{name}: sample() returns unusable weights ({kind}); {fix}")
     except Exception as error:  # noqa: BLE001  a task can raise anything
         _fail(task, "sample", error)
+    if weights:
+        return WeightedSequences(first, length, np.where(length > 0, weights[0], np.float32(0)))
     return Sequences(first, length)
 
 
 def targets(
-    task: AuxiliaryTask, replay: Replay, sequences: Sequences, bootstraps: np.ndarray | None
+    task: AuxiliaryTask, replay: Replay, sequences: Sequences | WeightedSequences, bootstraps: np.ndarray | None
 ) -> dict[str, np.ndarray]:
-    """The result of `task.targets`.
+    """The result of `task.targets`, with the "weight" of the sequences if they have any.
 
     Raises:
       TaskError: the method fails, or returns something else than named arrays `[N, ...]` of numbers.
     """
     try:
-        found = task.targets(replay, sequences, bootstraps)
+        found = task.targets(replay, Sequences(*sequences[:2]), bootstraps)
         if not isinstance(found, Mapping):
             raise TaskError(f"task {task.name!r}: targets() returns a {type(found).__name__}; return a dict of arrays")
         for name, array in found.items():
             _check(f"task {task.name!r}: target {name!r}", name, array, len(sequences.first))
     except Exception as error:  # noqa: BLE001  a task can raise anything
         _fail(task, "targets", error)
-    return dict(found)
+    return dict(found) | ({"weight": sequences.weight} if isinstance(sequences, WeightedSequences) else {})
 
 
 def _check(which: str, name: str, array: Any, count: int) -> None:
@@ -115,11 +122,13 @@ def _check(which: str, name: str, array: Any, count: int) -> None:
 def write_targets(
     task: AuxiliaryTask,
     replay: Replay,
-    sequences: Sequences,
+    sequences: Sequences | WeightedSequences,
     bootstraps: np.ndarray | None,
     out: Mapping[str, np.ndarray],
 ) -> None:
     """Writes the result of `task.targets` to `out`, which has the names and shapes of the dry run.
+
+    `out` has the axes `[agents, sequences of each]` instead of N.
 
     Raises:
       TaskError: as `targets`, or names or shapes vary.
@@ -128,10 +137,10 @@ def write_targets(
     if found.keys() != out.keys():
         raise TaskError(f"task {task.name!r}: names of targets vary ({sorted(found)} and {sorted(out)})")
     for name, array in out.items():
-        if found[name].shape != array.shape:
-            shapes = f"{list(found[name].shape)} and {list(array.shape)}"
+        if found[name].shape[1:] != array.shape[2:]:
+            shapes = f"{list(found[name].shape[1:])} and {list(array.shape[2:])}"
             raise TaskError(f"task {task.name!r}: shapes of target {name!r} vary ({shapes}); use fixed shapes")
-        array[...] = found[name]
+        array[...] = found[name].reshape(array.shape)
 
 
 def _fail(task: AuxiliaryTask, method: str, error: Exception) -> NoReturn:

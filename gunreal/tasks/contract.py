@@ -23,7 +23,7 @@ from gunreal.learning.architecture import Architecture
 from gunreal.learning.registry import named
 from gunreal.tasks import calls
 from gunreal.tasks.base import AuxiliaryTask
-from gunreal.tasks.loss_contract import Learning, drawn
+from gunreal.tasks.loss_contract import Drawn, Learning, drawn
 from gunreal.tasks.recorded import recorded_fields
 from gunreal.tasks.registry import TASK
 
@@ -81,7 +81,10 @@ def check_task(
         network = named(network)
     if network is not None:
         spec = spec._replace(state=network.state())
-    spec = spec._replace(bonus=task.bonus is not None)
+    spec = spec._replace(bonus=task.bonus is not None, priorities=(task.name,) if task.prioritized else ())
+    for count in ("replays", "updates"):
+        value = getattr(task, count)
+        expect(isinstance(value, int) and value >= 1, f"{count} is {value!r}: choose an int of 1 or more")
     task.check(spec)
     try:
         recorded_fields([task], spec)
@@ -127,13 +130,19 @@ def _check_sampling(task: AuxiliaryTask, spec: Spec) -> None:
         replay, sequences = drawn(task, segment, 100)
         rows = replay.get("flags", sequences.first, limit) & TRUNCATED != 0
         passed = (rows & (np.arange(limit) < sequences.length[:, None] - 1)).any(1)
-        for first, length in zip(*(part[passed] for part in sequences), strict=True):
+        for first, length in zip(*(part[passed] for part in sequences[:2]), strict=True):
             where = f"sample() returned steps {first} to {first + length - 1}"
             expect(False, f"{where}, past a truncated step: end it there (Replay.sequence_length)")
     expect(len(sequences.first), f"sample() found nothing in {replay.end - replay.oldest} random steps")
     _, again = drawn(task, segment, 100)
     same = all(map(np.array_equal, sequences, again))
     expect(same, "sample() returned other sequences for the same draws: use no other random numbers")
+    if task.prioritized:
+        priorities = segment.arrays[f"{task.name}.priority"]
+        priorities[...] = priorities[:, ::-1].copy()
+        found = sequences, drawn(task, segment, 100)[1]
+        moved = not np.array_equal(*(of.first for of in found))
+        expect(moved, "sample() does not depend on the priorities: use prioritized_sequences(replay, draws, self.name)")
 
 
 def _check_targets(task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple[int, ...] | None) -> None:
@@ -150,7 +159,7 @@ def _check_targets(task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple[int, 
         expect(same, f"target {name!r} differs in a second call: use no random numbers")
     ends = 0
     for place in range(count):
-        one = Sequences(*(part[place : place + 1] for part in sequences))
+        one = type(sequences)(*(part[place : place + 1] for part in sequences))
         bootstrap = None if bootstraps is None else bootstraps[:1]
         alone = calls.targets(task, segment.replay(np.zeros(1, int)), one, bootstrap)
         for name, array in targets.items():
@@ -173,7 +182,7 @@ def _without_future(segment: Segment, first: int) -> Segment:
 
 
 def _check_episode_end(
-    task: AuxiliaryTask, segment: Segment, sequence: Sequences, targets: Mapping[str, np.ndarray], bootstrap: Any
+    task: AuxiliaryTask, segment: Segment, sequence: Drawn, targets: Mapping[str, np.ndarray], bootstrap: Any
 ) -> bool:
     """Checks that experience and bootstraps after a termination do not change the targets up to it.
 
@@ -212,18 +221,20 @@ def _check_jax(task: AuxiliaryTask, segment: Segment, bootstrap_shape: tuple[int
     def compiled(end: Any, oldest: Any, draws: Any, bootstraps: Any) -> tuple[Any, dict[str, Any]]:
         compiled = Replay(read, jnp, replay.spec, replay.size, end, oldest, replay.names)
         with calling("sample() in JAX"):
-            first, length = task.sample(compiled, draws)
+            first, length, *weights = task.sample(compiled, draws)
         first = jnp.where(length > 0, first, oldest)
         with calling("targets() in JAX"):
-            return (first, length), task.targets(compiled, Sequences(first, length), bootstraps)
+            targets = task.targets(compiled, Sequences(first, length), bootstraps)
+        return (first, length), {**targets, **({"weight": weights[0]} if weights else {})}
 
     found, targets = jax.jit(compiled)(jnp.int32(replay.end), jnp.int32(replay.oldest), draws, bootstraps)
     sequences = calls.sample(task, replay, draws)
-    same = all(map(np.array_equal, found, sequences))
-    expect(same, "sample() returns other sequences in JAX than in NumPy for the same draws")
+    same = np.all([one == two for one, two in zip(found, sequences[:2], strict=True)], axis=0)
+    # The sums of priorities are rounded in other ways, and then another step is drawn now and then.
+    expect(same.mean() > 0.97, "sample() returns other sequences in JAX than in NumPy for the same draws")
     for name, array in calls.targets(task, replay, sequences, bootstraps).items():
         expect(name in targets, f"target {name!r} is missing in JAX")
-        here, there = array[sequences.length > 0], np.asarray(targets[name])[sequences.length > 0]
+        here, there = (np.asarray(x)[same & (sequences.length > 0)] for x in (array, targets[name]))
         kinds = here.dtype == there.dtype and here.shape == there.shape
         expect(kinds, f"target {name!r} is {there.dtype} {there.shape} in JAX, but {here.dtype} {here.shape} in NumPy")
         expect(np.allclose(here, there, rtol=1e-4, atol=1e-5), f"target {name!r} differs between JAX and NumPy")

@@ -13,7 +13,7 @@ from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.replay import Past, Replay
 from gunreal.experience.segment import Segment
-from gunreal.experience.sequences import DRAWS, Sequences, steps_and_mask
+from gunreal.experience.sequences import DRAWS, Sequences, WeightedSequences, steps_and_mask
 from gunreal.experience.spec import Spec
 from gunreal.learning import registry
 from gunreal.learning.architecture import Architecture
@@ -21,17 +21,22 @@ from gunreal.learning.mlp import Perceptron
 from gunreal.tasks import calls
 from gunreal.tasks.base import AuxiliaryTask
 
+Drawn = Sequences | WeightedSequences
 _SEQUENCES = 8  # per batch
 _HIDDEN = 32  # units
 
 
-def drawn(task: AuxiliaryTask, segment: Segment, count: int, seed: int = 1) -> tuple[Replay, Sequences]:
+def drawn(task: AuxiliaryTask, segment: Segment, count: int, seed: int = 1) -> tuple[Replay, Drawn]:
     """`count` draws from the ring of one agent without those that found nothing, and as many copies of its replay."""
     copies = np.zeros(count, np.int64)
     draws = np.random.default_rng(seed).random((count, DRAWS), np.float32)
-    first, length = calls.sample(task, segment.replay(copies), draws)
-    found = length > 0
-    return segment.replay(copies[found], int(segment.end[0])), Sequences(first[found], length[found])
+    sequences = calls.sample(task, segment.replay(copies), draws)
+    found = sequences.length > 0
+    return segment.replay(copies[found], int(segment.end[0])), _taken(sequences, found)
+
+
+def _taken(sequences: Drawn, places: Any) -> Drawn:
+    return type(sequences)(*(part[places] for part in sequences))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,18 +142,22 @@ class Learning:
         expect(np.isclose(alone, bonus[0], rtol=1e-4), "bonus() of an observation depends on the others in the batch")
 
     def _loss(self, batch: dict[str, Any]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """The loss, and the new state of the task."""
+        """The loss, and the new state of the task with its priorities of steps that count, as "<task>.priority"."""
         from keras import ops
 
         _, metrics, state, _ = self.network.loss(batch, self.learner.objective, entropy=0.0, value_weight=0.0)
         new = {name: ops.convert_to_numpy(array) for name, array in state.items()}
+        if self.task.prioritized:
+            name = self.task.name
+            found, mask = ops.convert_to_numpy(metrics[f"priority/{name}"]), batch[name]["mask"]
+            expect((found[mask > 0] >= 0).all(), "loss() returns priorities below 0 or that are no numbers")
+            new[f"{name}.priority"] = np.where(mask > 0, found, 0)
         return ops.convert_to_numpy(metrics[f"loss_{self.task.name}"]), new
 
     def _batch(self, segment: Segment) -> dict[str, Any]:
         """A batch as the trainer makes it. Padding repeats a sequence's last step; the last agent has no sequence."""
         limit, t_max = self.task.length(self.spec.t_max), self.spec.t_max
-        _, (first, length) = drawn(self.task, segment, 20 * _SEQUENCES)
-        sequences = Sequences(first[:_SEQUENCES], length[:_SEQUENCES])
+        sequences = _taken(drawn(self.task, segment, 20 * _SEQUENCES)[1], slice(_SEQUENCES))
         count = len(sequences.first)
         replay = segment.replay(np.zeros(count, np.int64))
         steps, mask = steps_and_mask(segment.read(np.zeros(count, np.int64)), sequences, limit)
@@ -158,6 +167,8 @@ class Learning:
         rollout = np.zeros((count, t_max), np.float32)
         base: dict[str, Any] = {"action": rollout.astype(np.int32), "returns": rollout, "mask": rollout}
         base["observations"] = np.zeros((count, t_max, *self.spec.observation), self.spec.dtype)
+        if "weight" in targets:
+            targets["weight"][-1] = 0
         own = targets | {"mask": mask, "observations": replay.observations(steps)}
         agents = np.zeros(count, np.int64)
         if past := segment.past(agents, steps):
@@ -172,7 +183,7 @@ class Learning:
         """The batch with other observations and targets where the mask is 0, copied from rows whose mask is 1."""
         name = self.task.name
         mask, part = batch[name]["mask"], dict(batch[name])
-        for key in part.keys() - {"mask", "past"}:
+        for key in part.keys() - {"mask", "past", "weight"}:
             array = part[key] = part[key].copy()
             if array.shape[1:2] == mask.shape[1:]:
                 array[mask == 0] = array[np.unravel_index(mask.argmax(), mask.shape)]

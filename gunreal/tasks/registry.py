@@ -72,4 +72,7 @@ def _build(cls: type[AuxiliaryTask], options: Mapping[str, Any], name: str) -> A
     if not 0 <= task.rate < float("inf") or (task.max_grad_norm or 0) < 0:
         both = f"rate {task.rate} and max_grad_norm {task.max_grad_norm}"
         raise ConfigError(f"task {name!r} has {both}, which must be finite and at least 0")
+    for count in ("replays", "updates"):
+        if not isinstance(getattr(task, count), int) or getattr(task, count) < 1:
+            raise ConfigError(f"task {name!r} has {count} = {getattr(task, count)!r}; use an int of 1 or more")
     return task

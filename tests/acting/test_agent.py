@@ -204,7 +204,7 @@ def test_sequences_that_the_replay_does_not_hold_are_refused(monkeypatch, task, 
 def test_full_replay_is_waited_for():
     with Bench("~", ["vr"], agents=2, replay_size=10, replay_fill="full", run_ahead=5) as bench:
         bench.start()
-        sequences = bench.members[0].segment.arrays["vr.sequence"][:, 0]
+        sequences = bench.members[0].segment.arrays["vr.sequence"][:, 0, 0]
         bench.step(12)
         assert bench.members[0].segment.end.tolist() == [12, 12] and not sequences[:, 1].any()
         bench.step(2)  # the rollout that ends with step 12 is closed

@@ -115,7 +115,7 @@ def test_bootstraps_are_of_the_asked_steps_and_skip_agents_without_a_sequence():
         member = bench.members[0]
         member.wake.get(100, 0)
         steps, bootstrap = (member.segment.arrays[f"vr.{name}"] for name in ("bootstrap_step", "bootstrap"))
-        steps[:] = [3, -1, 5, 6]
+        steps[:, 0] = [3, -1, 5, 6]
         bootstrap[:] = 9.0
         bench.learner.asked.clear()
         assert bench.predictors["vr"].serve(requests((0, 1), (0, 0))) == 3
@@ -127,7 +127,7 @@ def test_bootstraps_are_of_the_asked_steps_and_skip_agents_without_a_sequence():
         ]
         np.testing.assert_array_equal(observations, wanted)
         predicted = task_bootstrap(observations)
-        np.testing.assert_array_equal(bootstrap, [predicted[2], 9.0, predicted[0], predicted[1]])
+        np.testing.assert_array_equal(bootstrap[:, 0], [predicted[2], 9.0, predicted[0], predicted[1]])
         assert member.wake.get(10, 0).tolist() == [(1, 1), (1, 0)]
 
 

@@ -37,10 +37,11 @@ def test_a_machine_that_differs_is_refused(change, message):
 
 
 def test_a_recurrent_network_takes_part():
-    """Its state belongs to the interface of the run, but not to that of the environment."""
+    """Its state belongs to the interface of the run, but not to that of the environment. So do priorities of tasks."""
     config = dataclasses.replace(CONFIG, env="gunreal/Catch-v0", network="lstm")
-    _, spec = _checked(told(config))
-    assert spec == told(config).spec and spec.state == 32
+    run = told(config)._replace(spec=told(config).spec._replace(priorities=("vr",)))
+    _, spec = _checked(run)
+    assert spec == run.spec and spec.state == 32
 
 
 def test_all_nodes_start_with_the_weights_of_one_machine():

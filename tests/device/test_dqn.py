@@ -13,8 +13,8 @@ from device_runs import configure, filled, interface, keras_on_jax, make_program
 
 from gunreal.config.derived import Rates  # noqa: E402
 from gunreal.config.objective import load_objective  # noqa: E402
-from gunreal.device import dqn, sequences, store  # noqa: E402
-from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED  # noqa: E402
+from gunreal.device import dqn, store  # noqa: E402
+from gunreal.experience.replay import RESET, TERMINATED  # noqa: E402
 
 pytestmark = keras_on_jax
 ONLINE, TARGET = (np.float32(3),), (np.float32(7),)
@@ -106,48 +106,25 @@ def _length(rows, first, end):
 def test_sequences_with_large_errors_are_drawn_more_often():
     config, spec, kept, _ = played(priority=1.0)
     step, hits, starts, weights = 15, 0, set(), []
-    rows = len(kept["error"])
-    kept = kept | {"error": jax.numpy.zeros_like(kept["error"]).at[step % rows].set(1.0)}
+    rows = len(kept["base.priority"])
+    few = jax.numpy.full_like(kept["base.priority"], 1e-9)
+    kept = kept | {"base.priority": few.at[step % rows].set(1.0)}
     wanted = np.asarray(kept["frame"][step % rows, 1])[:, None]
     for key in range(10):
-        batch, _, changed = gather(config, spec, kept, key)
+        batch = gather(config, spec, kept, key)[0]
         there = (batch["base"]["observations"] == wanted).all(-1) & (batch["base"]["mask"] > 0)
         hits += there.any(1).sum()
         starts |= set(there.argmax(1)[there.any(1)].tolist())
         weights += batch["base"]["weight"].tolist()
-        assert changed["error"].shape == kept["error"].shape and changed["peak"] >= 1
     assert hits >= 0.9 * 40 and 0 < min(weights) <= max(weights) == 1
     assert starts == {0, 1, 2, 3}  # the error is that of any step of the sequence
 
 
-def slow_priorities(error, flags, t_max):
-    """By the definition: a sequence ends with a truncated step. The last state of an episode does not count."""
-    result = np.zeros(error.shape)
-    for agent, first in np.ndindex(error.shape):
-        learned = []
-        for t in range(first, min(first + t_max, error.shape[1])):
-            if not flags[agent, t] & RESET:
-                learned.append(error[agent, t])
-            if flags[agent, t] & TRUNCATED:
-                break
-        result[agent, first] = 1e-3 + (0.9 * max(learned) + 0.1 * np.mean(learned) if learned else 0)
-    return result
-
-
-@pytest.mark.parametrize("t_max", [1, 4, 30])
-def test_the_priority_of_a_sequence_is_that_of_its_errors(t_max):
-    rng = np.random.default_rng(0)
-    error = rng.exponential(size=(5, 20)).astype(np.float32)
-    flags = rng.choice([0, TERMINATED, TRUNCATED, RESET], p=(0.7, 0.1, 0.1, 0.1), size=error.shape).astype(np.uint8)
-    found = jax.jit(dqn.sequence_priorities, static_argnums=2)(error, flags, t_max)
-    np.testing.assert_allclose(found, slow_priorities(error, flags, t_max), rtol=1e-5)
-
-
 def test_a_draw_sets_the_errors_of_all_steps_of_the_sequence():
     config, spec, kept, steps = played(priority=1.0)
-    kept = kept | {"error": jax.numpy.full_like(kept["error"], 77)}  # no error has this value
+    kept = kept | {"base.priority": jax.numpy.full_like(kept["base.priority"], 77)}  # no error has this value
     batch, _, changed = gather(config, spec, kept)
-    error, base, rows = np.asarray(changed["error"]), batch["base"], len(kept["error"])
+    error, base, rows = np.asarray(changed["base.priority"]), batch["base"], len(kept["age"])
     assert (error[:, 0] == 77).all()  # the other group
     lengths = []
     for agent, frames in enumerate(batch["base"]["observations"]):
@@ -159,37 +136,17 @@ def test_a_draw_sets_the_errors_of_all_steps_of_the_sequence():
         wanted = np.abs(base["q_target"][agent] - taken)[mask]
         np.testing.assert_allclose(error[np.array(moved) % rows, 1, agent], wanted, rtol=1e-4, atol=1e-5)
         lengths.append(len(moved))
-    assert max(lengths) > 1 and changed["peak"] == max(1, error[error != 77].max())
-
-
-@pytest.mark.parametrize("off", [-0.5, 0.5])
-def test_rounding_of_the_sums_draws_no_step_without_a_share(monkeypatch, off):
-    """The sum of a reset is too large or too small here, and the draw lies between that and the sum before."""
-    config, spec, kept, _ = played(priority=1.0)
-    replay = sequences.replay(kept, spec, config.replay_size, 1)
-    resets = np.asarray(replay.window("flags")) & RESET != 0
-    assert (np.asarray(replay.window("error")) == 1).all() and int(replay.oldest) == int(replay.steps[0])
-    exact, cumsum = np.cumsum(~resets, axis=1), jax.numpy.cumsum
-    agent, step = np.argwhere(resets[:, 1:-1])[0] + (0, 1)
-
-    def rounded(x, **options):
-        sums = cumsum(x, **options)
-        return sums.at[agent, step].add(off) if x.dtype == "float32" else sums
-
-    monkeypatch.setattr(dqn.jnp, "cumsum", rounded)
-    draws = np.full((len(resets), 1), (exact[agent, step] + off / 2) / exact[agent, -1], np.float32)
-    first = dqn._draw(load_objective(config), replay, jax.numpy.asarray(draws)).sequences.first
-    assert not resets[agent, int(first[agent] - replay.steps[0])]
+    assert max(lengths) > 1
 
 
 def test_an_error_that_is_not_finite_is_not_kept():
     """The update with it is skipped. It would be the error of all later steps."""
     config, spec, kept, _ = played(priority=1.0)
     _, _, changed = gather(config, spec, kept | {"reward": kept["reward"].at[:, 1, 0].set(np.nan)})
-    assert np.isfinite(changed["error"]).all() and np.isfinite(changed["peak"])
-    before = np.asarray(kept["error"])
-    np.testing.assert_array_equal(changed["error"][:, 1, 0], before[:, 1, 0])
-    assert (changed["error"] != before).any()
+    assert np.isfinite(changed["base.priority"]).all()
+    before = np.asarray(kept["base.priority"])
+    np.testing.assert_array_equal(changed["base.priority"][:, 1, 0], before[:, 1, 0])
+    assert (changed["base.priority"] != before).any()
 
 
 def test_the_target_network_follows_every_few_updates():

@@ -63,10 +63,3 @@ def test_the_past_is_that_before_each_step(gathered):
     np.testing.assert_array_equal(past.last_action, np.where(new, -1, steps["action"][:, rows]))
     np.testing.assert_allclose(past.last_reward, np.where(new, 0, np.clip(steps["reward"][:, rows], -0.6, 0.6)))
     np.testing.assert_array_equal(past.state, steps["state"][:, -config.t_max])
-
-
-def test_a_minibatch_has_whole_rollouts(gathered):
-    _, batch, _, _ = gathered
-    smaller = rollouts.minibatch(batch, np.array([2, 0]))
-    for name in ("action", "observations"):
-        np.testing.assert_array_equal(smaller["base"][name], batch["base"][name][np.array([2, 0])])

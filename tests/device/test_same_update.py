@@ -9,6 +9,7 @@ pytest.importorskip("jax")
 import jax  # noqa: E402
 import recall  # noqa: E402
 from device_runs import keras_on_jax  # noqa: E402
+from rich_task import Prioritized  # noqa: E402
 
 from gunreal.acting.pool import Member  # noqa: E402
 from gunreal.config.derived import rates  # noqa: E402
@@ -18,14 +19,12 @@ from gunreal.device.program import Program  # noqa: E402
 from gunreal.device.rollouts import with_time_axis  # noqa: E402
 from gunreal.device.sharding import Places  # noqa: E402
 from gunreal.experience.replay import Past  # noqa: E402
-from gunreal.experience.sequences import Sequences  # noqa: E402
 from gunreal.experience.spec import Spec  # noqa: E402
 from gunreal.records.metrics import RunMetrics  # noqa: E402
 from gunreal.runtime.system import build_learner, make_layout, on_this_machine  # noqa: E402
 from gunreal.runtime.trainer import Batcher, Trainer  # noqa: E402
 from gunreal.tasks.calls import write_targets  # noqa: E402
 from gunreal.tasks.reward_prediction import RewardPrediction  # noqa: E402
-from gunreal.tasks.value_replay import ValueReplay  # noqa: E402
 
 pytestmark = keras_on_jax
 AGENTS, TURNS = 8, 8
@@ -33,13 +32,16 @@ DRAWN = {}  # the sequences of the newest batch, by the name of the task
 
 
 def told(kind):
-    """A task of a kind that tells which sequences it draws."""
+    """A task of a kind that tells which sequences it draws, several for each rollout."""
 
     class Told(kind):
+        replays = updates = 2
+
         def sample(self, replay, draws):
             found = super().sample(replay, draws)
             if replay.xp is jax.numpy:  # not in the dry run
-                jax.debug.callback(lambda *one: DRAWN.update({self.name: np.array(one).T.tolist()}), *found)
+                keep = lambda *one: DRAWN.update({self.name: type(found)(*map(np.array, one))})  # noqa: E731
+                jax.debug.callback(keep, *found)
             return found
 
     return Told()
@@ -61,24 +63,23 @@ def as_rings(loop, config, spec, tasks, learner):
     arrays["value"][:, end % segment.layout.ring] = after  # of the state after the rollouts
     segment.end[:] = end - 1
     for task in tasks:
-        bootstraps, drawn = None, DRAWN[task.name]
+        bootstraps, drawn, agents = None, DRAWN[task.name], np.repeat(np.arange(AGENTS), task.per_rollout)
         if task.bootstrap is not None:
-            agents, following = np.arange(AGENTS), np.array(drawn).sum(1)
-            observations = np.zeros((AGENTS, *spec.observation), spec.dtype)
+            following = drawn.first + drawn.length
+            observations = np.zeros((len(agents), *spec.observation), spec.dtype)
             segment.gather(agents, following, observations)
             (bootstraps,) = learner.predict(task.name, observations, segment.past(agents, following[:, None]))
         names = {name.partition(":")[2]: name for name in arrays if name.startswith(f"{task.name}:")}
-        arrays[f"{task.name}.sequence"][:, 0] = drawn
+        arrays[f"{task.name}.sequence"][:, 0] = np.stack(drawn[:2], axis=1).reshape(AGENTS, task.per_rollout, 2)
         out = {name: arrays[full][:, 0] for name, full in names.items()}
-        sequences = Sequences(*np.array(drawn).T)
-        write_targets(task, segment.replay(np.arange(AGENTS)), sequences, bootstraps, out)
+        write_targets(task, segment.replay(agents), drawn, bootstraps, out)
     return member
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("objective", "options", "kinds"),
-    [("ppo", {"minibatches": 1, "epochs": 2}, (ValueReplay, RewardPrediction)), ("a3c", {}, ())],
+    [("ppo", {"minibatches": 1, "epochs": 3}, (Prioritized, RewardPrediction)), ("a3c", {}, ())],
     ids=["ppo with tasks", "a3c"],
 )
 def test_the_weights_after_an_update_are_the_same(objective, options, kinds):
@@ -105,7 +106,7 @@ def test_the_weights_after_an_update_are_the_same(objective, options, kinds):
     config = on_this_machine(config)
     env, tasks = recall.functional(shown=2, told=True), tuple(map(told, kinds))
     spec = Spec((1, 20, 20), 2, "uint8", 2, config.t_max, config.discount, config.reward_clip, state=2 * config.hidden)
-    spec = spec._replace(vectors=6)
+    spec = spec._replace(vectors=6, priorities=tuple(task.name for task in tasks if task.prioritized))
     learner, other = (build_learner(config, spec, tasks) for _ in range(2))
     convert = frames(config, spec, env.observation_space)
     program = Program(config, spec, tasks, learner, env, convert, Places(config))
@@ -116,10 +117,19 @@ def test_the_weights_after_an_update_are_the_same(objective, options, kinds):
     jax.effects_barrier()
     other.set_state(before)
     member = as_rings(loop, config, spec, tasks, other)
-    first = int(loop.store["end"]) - config.t_max
+    end = int(loop.store["end"])
+    first = end - config.t_max
     batch = Batcher(None, config, spec, tasks, None).gather([(member, agent, first) for agent in range(AGENTS)])
     assert all(batch[task.name]["mask"].any() for task in tasks)
+    for task in spec.priorities:
+        member.segment.arrays[f"{task}.priority"][:] = 0
     Trainer(other, config, RunMetrics()).work(batch)
+    for task in spec.priorities:
+        kept = np.asarray(loop.store[f"{task}.priority"])[:, 0].T
+        steps = end - 1 - np.arange(kept.shape[1])
+        own = member.segment.arrays[f"{task}.priority"][:, steps % member.segment.layout.ring]
+        assert (own > 0).mean() > 0.2
+        np.testing.assert_allclose(np.where(own > 0, kept[:, steps % kept.shape[1]], 0), own, rtol=1e-4, atol=1e-6)
     member.close()
     one, two = learner.get_state(), other.get_state()
     for name in (name for name in one if name.startswith(("weights/", "statistics/", "optimizer/"))):

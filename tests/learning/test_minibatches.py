@@ -8,25 +8,27 @@ from gunreal.experience.replay import Past
 from gunreal.learning.minibatches import minibatches, take
 
 
-def make_batch(count):
-    """Every row says which rollout it is of."""
+def make_batch(count, draws=1):
+    """Every row says which rollout it is of, and "draw" which of its sequences."""
     rows = np.arange(count)[:, None]
     base, fit = (np.tile(rows, (1, length)) for length in (4, 3))
+    numbers = {"draw": np.tile(np.arange(draws), count)}
     return {
         "base": {"mask": base, "observations": base, "past": Past(rows, base, base, base)},
         "acted": {"version": base},
-        "fit": {"mask": fit, "observations": fit, "target": rows[:, 0]},
+        "fit": {name: np.repeat(x, draws, 0) for name, x in (("mask", fit), ("observations", fit))} | numbers,
     }
 
 
-def divided(count, epochs, parts, with_tasks):
-    return list(minibatches(make_batch(count), epochs, parts, np.random.default_rng(0), with_tasks))
+def divided(count, epochs, parts, with_tasks, updates=1, draws=1):
+    batch = make_batch(count, draws)
+    return list(minibatches(batch, epochs, parts, np.random.default_rng(0), with_tasks, {"fit": updates}))
 
 
 def test_a_part_has_the_rows_of_its_rollouts():
     part = take(make_batch(5), np.array([3, 1]))
     assert part["base"]["observations"].tolist() == [[3] * 4, [1] * 4] == part["acted"]["version"].tolist()
-    assert part["fit"]["observations"].tolist() == [[3] * 3, [1] * 3] and part["fit"]["target"].tolist() == [3, 1]
+    assert part["fit"]["observations"].tolist() == [[3] * 3, [1] * 3]
     assert part["base"]["past"].state.tolist() == [[3], [1]] and part["base"]["past"].last_action.shape == (2, 4)
 
 
@@ -43,6 +45,15 @@ def test_tasks_learn_in_the_first_epoch_only():
     parts = divided(4, 2, 2, [True] * 2)
     assert [list(part) for part in parts] == [["base", "acted", "fit"]] * 2 + [["base", "acted"]] * 2
     assert all((part["base"]["observations"] == part["base"]["mask"]).all() for part in parts)
+
+
+def test_a_task_learns_from_other_sequences_in_each_of_its_epochs():
+    parts = divided(5, 3, 2, [True] * 2, updates=2, draws=6)
+    for number, part in enumerate(parts[:4]):
+        rollouts = part["base"]["mask"][:, 0]
+        assert part["fit"]["mask"][:, 0].tolist() == np.repeat(rollouts, 3).tolist()
+        assert part["fit"]["draw"].reshape(-1, 3).tolist() == [[[0, 1, 2], [3, 4, 5]][number // 2]] * len(rollouts)
+    assert not any("fit" in part for part in parts[4:])
 
 
 def test_no_more_parts_than_rollouts():

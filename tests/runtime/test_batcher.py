@@ -42,7 +42,7 @@ def test_advantages_of_consecutive_rollouts_are_those_of_a_longer_one():
 @pytest.mark.parametrize(("agents", "groups"), [([0], {0}), ([1], {0}), ([2], {1}), ([3], {1}), ([1, 2, 2], {0, 1})])
 def test_a_batch_tells_the_groups_of_its_agents_once(agents, groups):
     member = Mock(groups=[slice(0, 2), slice(2, 4)], segment=Mock(trained=np.zeros(4, int)))
-    batch = Batch({}, {member: np.array(agents)})
+    batch = Batch({}, {member: np.array(agents)}, {})
     batch.release()
     batch.release()
     member.reply.assert_called_once_with(queues.TRAINED, groups)
@@ -79,21 +79,22 @@ def check_batch(bench, batch, rows, histories):
             batch["base"]["observations"][b], [history.observation(k, spec.stack) for k in steps]
         )
         for task, length in zip(tasks, lengths, strict=True):
-            part = batch[task.name]
-            if not part["mask"][b].any():
-                continue  # nothing was sampled: whatever is lent stays masked
-            present[task.name] += 1
-            start, count = part["sequence"][b]
-            assert 1 <= count <= length and start + count <= first + spec.t_max
-            picked = [start + min(row, count - 1) for row in range(length)]
-            wanted = [history.observation(k, spec.stack) for k in picked]
-            np.testing.assert_array_equal(part["observations"][b], wanted)
-            masked = [float(row < count and not history.is_final(start + row)) for row in range(length)]
-            assert part["mask"][b].tolist() == masked
-            assert not any(history.truncated[start + row] for row in range(count - 1))
-            if "bootstrap" in part:
-                behind = history.observation(start + count, spec.stack)[None]
-                assert part["bootstrap"][b] == task_bootstrap(behind)[0]
+            part, replays = batch[task.name], task.replays
+            for one in range(b * replays, (b + 1) * replays):
+                if not part["mask"][one].any():
+                    continue  # nothing was sampled: whatever is lent stays masked
+                present[task.name] += 1 / replays
+                start, count = part["sequence"][one]
+                assert 1 <= count <= length and start + count <= first + spec.t_max
+                picked = [start + min(row, count - 1) for row in range(length)]
+                wanted = [history.observation(k, spec.stack) for k in picked]
+                np.testing.assert_array_equal(part["observations"][one], wanted)
+                masked = [float(row < count and not history.is_final(start + row)) for row in range(length)]
+                assert part["mask"][one].tolist() == masked
+                assert not any(history.truncated[start + row] for row in range(count - 1))
+                if "bootstrap" in part:
+                    behind = history.observation(start + count, spec.stack)[None]
+                    assert part["bootstrap"][one] == task_bootstrap(behind)[0]
     return present
 
 
@@ -102,7 +103,12 @@ def check_batch(bench, batch, rows, histories):
 def test_batches_are_what_a_slow_reconstruction_says(agents, min_batch, clip):
     """Rings that wrap many times, every place of an episode's end in a rollout, several slots, sequences and none."""
     names = ("helpers:Tracer", "helpers:Lone")
-    options = {"task": {"lone": {"rows": 6}}, "replay_size": 10, "reward_clip": clip, "run_ahead": 5}
+    options = {
+        "task": {"lone": {"rows": 6}, "tracer": {"replays": 3}},
+        "replay_size": 10,
+        "reward_clip": clip,
+        "run_ahead": 5,
+    }
     with Bench(
         "--T -----t T t ---t", names, members=2, agents=agents, stack=3, min_batch=min_batch, **options
     ) as bench:

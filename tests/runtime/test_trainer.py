@@ -11,6 +11,7 @@ from helpers import Bench, FakeLearner, value
 
 from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config
+from gunreal.experience.replay import RESET
 from gunreal.experience.returns import normalized
 from gunreal.records.metrics import RunMetrics
 from gunreal.runtime.trainer import Batch, Trainer, takes_part, updates
@@ -155,7 +156,7 @@ def test_the_advantage_of_a_single_step_is_kept():
 
 def test_every_batch_and_every_seed_has_an_order_of_minibatches_of_its_own():
     rollouts = np.arange(8, dtype=np.float32)[:, None]
-    batch = {"base": {"mask": np.ones((8, 1), np.float32), "observations": rollouts}}
+    batch = Batch({"base": {"mask": np.ones((8, 1), np.float32), "observations": rollouts}}, {}, {})
 
     def order(seed, version):
         config = resolved(Config(seed=seed, objective="ppo", objective_args={"epochs": 1, "minibatches": 4}))
@@ -189,6 +190,33 @@ def test_tasks_take_part_in_a_share_of_the_updates(flags, expected):
         assert all("version" not in names for _, names in compiled)
 
 
+def test_priorities_are_kept_with_the_steps_that_were_learned_from():
+    def rated(observations):
+        return 2 + np.sin(observations.sum(-1))
+
+    class Learner(FakeLearner):
+        def train(self, batch, *rates):
+            found = rated(batch["rated"]["observations"])
+            found[0] = np.nan
+            return super().train(batch, *rates) | {"priorities": {"rated": found}}
+
+    with Bench("--T -----t T t", ["helpers:Rated"], members=2, agents=3, min_batch=24) as bench:
+        trainer = Trainer(Learner(), bench.config, RunMetrics())
+        bench.start()
+        for _ in range(60):
+            for batch in bench.step():
+                trainer.work(batch)
+        for member in bench.members:
+            kept, end = member.segment.arrays["rated.priority"], int(member.segment.end[0])
+            assert np.mean(kept > 0) > 0.3 and not kept[:, end % bench.layout.ring].any()
+            for agent, row in np.argwhere(kept > 0):
+                step, replay = end - (end - row) % bench.layout.ring, member.segment.replay(np.array([agent]))
+                if step > bench.layout.ring - 5 and step >= replay.oldest:
+                    seen = replay.observations(np.array([[step]]))[0, 0]
+                    assert kept[agent, row] == pytest.approx(rated(seen), rel=1e-5)
+                    assert not replay.get("flags", np.array([step]), 1) & RESET
+
+
 def test_minibatches_of_both_sizes_are_compiled_before_training():
     with Bench("~", agents=3, min_batch=12, objective="ppo", objective_args={"minibatches": 2}) as bench:
         compiled = []
@@ -218,7 +246,7 @@ def test_concurrent_updates_are_limited():
 
     trainer = Trainer(Watched(together), resolved(Config(objective="a3c")), RunMetrics(), at_once=2)
     batch = {"base": {"mask": np.ones((1, 5), np.float32)}, "acted": {"version": np.zeros((1, 5), int)}}
-    batches = [Batch({**batch, "base": dict(batch["base"])}, {}) for _ in range(6)]
+    batches = [Batch({**batch, "base": dict(batch["base"])}, {}, {}) for _ in range(6)]
     threads = [threading.Thread(target=trainer.work, args=(each,)) for each in batches]
     for thread in threads:
         thread.start()

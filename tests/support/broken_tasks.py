@@ -4,6 +4,7 @@ Not in the test module itself: agent processes import a task's module, and that 
 """
 
 import numpy as np
+from rich_task import Prioritized
 
 from gunreal.experience.sequences import Sequences, pad, uniform_sequences
 from gunreal.experience.spec import RecordedField
@@ -294,3 +295,37 @@ class BonusesOfTheBatch(ValueReplay):
         from keras import ops
 
         return outputs["value"][:, 0] - ops.mean(observations)
+
+
+class IgnoresPriorities(Prioritized):
+    def sample(self, replay, draws):
+        return uniform_sequences(replay, draws)
+
+
+class NoPriorities(Prioritized):
+    def loss(self, outputs, batch):
+        return super().loss(outputs, batch)[0]
+
+
+class NegativePriorities(Prioritized):
+    def loss(self, outputs, batch):
+        loss, found = super().loss(outputs, batch)
+        return loss, {"priority": -found["priority"]}
+
+
+class PrioritiesOfPadding(Prioritized):
+    def loss(self, outputs, batch):
+        from keras import ops
+
+        loss, found = super().loss(outputs, batch)
+        return loss, {"priority": ops.mean(found["priority"], axis=1)}
+
+
+class NoWeights(Prioritized):
+    def sample(self, replay, draws):
+        found = super().sample(replay, draws)
+        return found._replace(weight=found.weight * np.float32("nan"))
+
+
+class NoSequences(ValueReplay):
+    replays = 0

@@ -93,9 +93,10 @@ def filled(
     Returns:
       The agents after the last step, the store, and all steps of the second group, `[n, steps, ...]`.
     """
-    acting, found, has_errors = make_acting(config, state), [], config.objective_args.get("priority", 0) > 0
+    acting, found = make_acting(config, state), []
+    spec = interface(config, state)._replace(priorities=("base",) if config.objective_args.get("priority") else ())
     actors, act = jax.jit(acting.start)(), jax.jit(acting.play, static_argnums=2)
-    kept = store.blank(interface(config, state), rows, 2, config.agents, has_errors)
+    kept = store.blank(spec, rows, 2, config.agents)
     for version in range(blocks):
         actors, block, _ = act((np.float32(weight),), actors, 2, exploration)
         kept = store.append(kept, block, version)

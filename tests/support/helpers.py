@@ -74,6 +74,7 @@ class Tracer(AuxiliaryTask):
 
     name = "tracer"
     rows: int = 3
+    replays: int = 1
 
     @staticmethod
     def bootstrap(outputs):
@@ -107,6 +108,15 @@ class Lone(Tracer):
         return {"sequence": np.stack(sequences, axis=1)}
 
 
+@dataclasses.dataclass(frozen=True)
+class Rated(Lone):
+    """The same with priorities."""
+
+    name = "rated"
+    prioritized = True
+    replays: int = 2
+
+
 class Bench:
     """Agents, predictors and the batcher of a run, moved by hand.
 
@@ -132,8 +142,9 @@ class Bench:
                 **(defaults | options),
             )
         )
-        self.spec = Spec((3,), stack, "float32", 3, config.t_max, config.discount, config.reward_clip)
         self.tasks = load_tasks(config.tasks, config.task)
+        rated = tuple(task.name for task in self.tasks if task.prioritized)
+        self.spec = Spec((3,), stack, "float32", 3, config.t_max, config.discount, config.reward_clip, priorities=rated)
         self.learner, self.pool = FakeLearner(), Pool(rollouts_per_batch(config))
         self.layout = make_layout(config, self.spec, self.tasks, self.learner)
         self.learner.asked.clear()

@@ -1,10 +1,11 @@
-"""A task that uses all that a task may ask for, to test that runs repeat it exactly."""
+"""Tasks that use all that a task may ask for, to test that runs repeat them exactly."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from gunreal.tasks import AuxiliaryTask
+from gunreal.tasks import AuxiliaryTask, prioritized_sequences
+from gunreal.tasks.value_replay import ValueReplay
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,6 +16,11 @@ class Rich(AuxiliaryTask):
     average = 0.1
     rate = 0.5
     max_grad_norm = 1.0
+    prioritized = True
+    replays = 2
+
+    def sample(self, replay, draws):
+        return prioritized_sequences(replay, draws, self.name)
 
     def targets(self, replay, sequences, bootstraps):
         return {}
@@ -60,4 +66,22 @@ class Rich(AuxiliaryTask):
         known = batch["state"]["mean"]
         error = masked_mean(ops.mean(ops.square(outputs["found"] - outputs["wanted"]), axis=-1), batch["mask"])
         some = ops.max(batch["mask"])
-        return error / known, {"mean": known}, {"mean": known + 0.1 * some * (error - known)}
+        metrics = {"mean": known, "priority": ops.mean(ops.abs(outputs["found"]), axis=(1, 2))}
+        return error / known, metrics, {"mean": known + 0.1 * some * (error - known)}
+
+
+class Prioritized(ValueReplay):
+    """Value replay by priority."""
+
+    prioritized = True
+
+    def sample(self, replay, draws):
+        return prioritized_sequences(replay, draws, self.name, 1.0)
+
+    def loss(self, outputs, batch):
+        from keras import ops
+
+        from gunreal.tasks import masked_mean
+
+        error = (batch["returns"] - outputs["value"]) / outputs["scale"]
+        return masked_mean(batch["weight"][:, None] * ops.square(error), batch["mask"]), {"priority": ops.abs(error)}

@@ -97,6 +97,12 @@ def test_options_reach_the_task_and_its_refusal_passes_through():
             r"bonus\(\) returns shape \(.*, \d+\); return one number for each observation",
         ),
         (broken_tasks.BonusesOfTheBatch, "bonus\\(\\) of an observation depends on the others in the batch"),
+        (broken_tasks.IgnoresPriorities, r"sample\(\) does not depend on the priorities: use prioritized_sequences"),
+        (broken_tasks.NoPriorities, r"loss\(\) returns no metric 'priority' of shape \[B\] or \[B, T\]; add it"),
+        (broken_tasks.NegativePriorities, r"loss\(\) returns priorities below 0"),
+        (broken_tasks.PrioritiesOfPadding, "the new vr.priority depends on rows whose mask is 0: leave them out"),
+        (broken_tasks.NoWeights, r"sample\(\) returns unusable weights \(float32 \[\d+\]\); return finite ones"),
+        (broken_tasks.NoSequences, "replays is 0: choose an int of 1 or more"),
         (broken_tasks.Detached, "no gradient of loss\\(\\) reaches the torso"),
     ],
 )

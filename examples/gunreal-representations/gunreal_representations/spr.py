@@ -15,6 +15,8 @@ class Spr(OfViews):
     name = "spr_averaged"
     weight: float = 0.5
     average: float = 0.01
+    replays: int = 1
+    updates: int = 1
     steps: int = 5
     units: int = 128
 
