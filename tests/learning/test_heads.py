@@ -19,7 +19,7 @@ FEATURES = Features(*(keras.KerasTensor((None, width)) for width in (6, 8)))
 
 
 def task(**methods):
-    return SimpleNamespace(name="mine", features="hidden", length=lambda t_max: t_max, **methods)
+    return SimpleNamespace(name="mine", features="hidden", length=lambda t_max: t_max, prioritized=False, **methods)
 
 
 @pytest.mark.parametrize(
