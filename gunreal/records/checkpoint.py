@@ -60,8 +60,9 @@ class Checkpoint(NamedTuple):
         return any(name.startswith("optimizer/") for name in self.state)
 
     def learned(self) -> dict[str, np.ndarray]:
-        """The arrays of the learner, for `Learner.set_state`."""
-        return {name: array for name, array in self.state.items() if not name.startswith(_NOT_LEARNED)}
+        """The arrays of the learner, for `Learner.set_state`. Half precision, as in the zoo, becomes float32."""
+        found = {name: array for name, array in self.state.items() if not name.startswith(_NOT_LEARNED)}
+        return {name: x.astype(np.float32) if x.dtype == np.float16 else x for name, x in found.items()}
 
 
 def save(
@@ -234,8 +235,7 @@ def _read(path: Path) -> Checkpoint:
                 blobs[name.removeprefix(_BLOBS)] = data
             else:
                 array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
-                half = array.dtype == np.float16  # weights of the zoo
-                state[name.removesuffix(".npy")] = array.astype(np.float32) if half else array
+                state[name.removesuffix(".npy")] = array
     if written != digest.hexdigest():
         raise ValueError("its content has changed")
     return Checkpoint(state, meta["extra"], blobs, path, meta["step"], meta["score"])

@@ -30,8 +30,6 @@ def start(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:
         taken = f"{resumed.step:,} of {config.steps:,} steps"
         raise ConfigError(f"{run_dir} has already taken {taken}; raise the budget with --steps")
     begin_anew = f"start a new run with --init {shlex.quote(str(run_dir))}"
-    if not resumed.is_whole():
-        raise ConfigError(f"{resumed.path} has a policy only, as agents of the zoo do; {begin_anew}")
     saved = resumed.extra["config"]
     kind = config.runner if config.runner in ("serial", "device") else ""
     if kind and not _has_agents(resumed):
@@ -42,6 +40,8 @@ def start(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:
     for name in ("agents", "agents_per_process"):
         if kind and getattr(config, name) != saved[name]:
             raise ConfigError(f"a {kind} run cannot change {name} from {saved[name]}; leave {name} out")
+    if not resumed.is_whole():
+        raise ConfigError(f"{resumed.path} has a policy only, as agents of the zoo do; {begin_anew}")
     return resumed
 
 

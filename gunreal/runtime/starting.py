@@ -75,7 +75,7 @@ def adopt(
     before = {name: saved.extra["config"][name] for name in ("objective", "objective_args")}
     # The same layer gives the logits of a policy, or Q values.
     both = [load_objective(each).has_policy for each in (config, dataclasses.replace(config, **before))]
-    merged, copied, others = copy_layers(state, saved.state, ("weights/policy",) if both[0] != both[1] else ())
+    merged, copied, others = copy_layers(state, saved.learned(), ("weights/policy",) if both[0] != both[1] else ())
     if not copied:
         raise ConfigError(f"init: no layer of {saved.path} fits; use the --network of that run, or leave out init")
     names = dict.fromkeys(head if (head := name.partition("/")[0]) in heads else name for name in others)

@@ -50,10 +50,10 @@ class Rich(AuxiliaryTask):
                 self.project.build(shape)
 
             def call(self, x, batch=None, net=None):
-                if net is None:
+                if batch is None:
                     return self.project(x)
                 views = ops.where(net.draws(1, 1, 1, 1) < 0.5, ops.flip(net.observations, axis=-1), net.observations)
-                wanted = net.average.head(net.average.features(views)) + batch["state"]["shift"]
+                wanted = net.average.head(net.average.features(views)) + net.state["shift"]
                 return {"found": self.project(net.features(views)), "wanted": wanted}
 
         return Views()
