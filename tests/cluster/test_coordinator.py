@@ -108,7 +108,7 @@ def test_a_node_computes_one_gradient_for_a_round(make):
 def test_a_run_starts_with_the_weights_of_another_one(make, monkeypatch, capsys):
     weights = {"weights/a/kernel": np.ones(3), "version": np.array(7)}
     before = {"config": {"objective": "ppo", "objective_args": {}}}
-    start = types.SimpleNamespace(state=weights, path="first.npz", extra=before)
+    start = types.SimpleNamespace(state=weights, path="first.npz", extra=before, learned=lambda: weights)
     monkeypatch.setattr(coordinator.starting, "load", lambda config: start)
     found = make(init="first", steps=STEPS)
     found._tasks = ["vr"]

@@ -58,7 +58,7 @@ SMALL = ("--agents", 4, "--hidden", 16, "--t_max", 5, "--metrics_seconds", 0.3)
 LINES = {
     "Targets": "task 'late': targets() failed: IndexError: deliberate mistake ({folder}/failing.py:26)",
     "Sample": "task 'early': sample() returns steps 59 to 61, but the replay holds steps 0 to 59",
-    "Varying": "task 'varying': shapes of target 'class' vary ([2, 1] and [2]); use fixed shapes",
+    "Varying": "task 'varying': shapes of target 'class' vary ([1] and []); use fixed shapes",
 }
 
 

@@ -29,7 +29,7 @@ from gunreal.learning import devices
 from gunreal.learning.learner import Learner
 from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.system import System, on_this_machine
-from gunreal.runtime.trainer import updates
+from gunreal.runtime.trainer import Batch, updates
 from gunreal.train import prepare
 from measuring.sampling import child_seconds
 from measuring.window import Window
@@ -185,7 +185,8 @@ def parts_alone(system: System, whole: dict[str, Any], batch: dict[str, Any], se
 def train(system: System, batch: dict[str, Any]) -> None:
     """Does all updates that a training batch is used for, with a learning rate of 0."""
     learner = system.learner
-    for part in updates(batch, system.config, learner.version):
+    whole = Batch(batch, {}, {task.name: task.updates for task in learner.network.tasks})
+    for part in updates(whole, system.config, learner.version):
         learner.train(part, 0.0)
 
 
