@@ -83,7 +83,7 @@ def test_defaults_are_good_and_every_field_has_help():
         ),
         (
             {"objective": "ddqn", "runner": "device"},
-            f"available: a3c, dqn, ppo, or module:Class; {MEAN} dqn?",
+            f"or module:Class; {MEAN} dqn?",
         ),
         ({"objective": ""}, "leave it out, or give a name such as a3c"),
         ({"objective": "dqn", "runner": "device", "entropy": 0.1}, "entropy has no effect on dqn"),

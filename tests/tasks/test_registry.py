@@ -158,7 +158,7 @@ def test_only_the_named_are_imported():
 @pytest.mark.parametrize(
     ("names", "options", "message"),
     [
-        (["pcc"], {}, f"unknown task 'pcc'; available: .*pc, .*rp, .*vr, or module:Class; {MEAN} pc\\?$"),
+        (["pcc"], {}, f"unknown task 'pcc'; available: .*pc, .*rp, .*vr.*, or module:Class; {MEAN} pc\\?$"),
         (["nothing"], {}, "unknown task 'nothing'; available:"),
         (["pc", "vr", "pc"], {}, "'pc' is named more than once; .* as in other=pc$"),
         (["vr", "gunreal.tasks.value_replay:ValueReplay"], {}, "'vr' is named more than once"),
