@@ -39,7 +39,7 @@ def test_tasks_may_share_a_field():
         recorded_fields([recording(ValueReplay, deep=DEPTH), other], SPEC)
 
 
-@pytest.mark.parametrize("name", ["reward", "frame", "end", "state", "waits", "vr:returns", "vr.sequence"])
+@pytest.mark.parametrize("name", ["reward", "frame", "end", "state", "vector", "waits", "vr:returns", "vr.sequence"])
 def test_the_rings_own_names_are_refused(name):
     """Also that of the recurrent state where the network has none: the next run may."""
     with pytest.raises(ConfigError, match=f"task 'vr' records '{name}', a reserved name"):
