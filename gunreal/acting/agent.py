@@ -18,7 +18,7 @@ from gunreal.envs.step import Step
 from gunreal.experience import queues
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Replay
 from gunreal.experience.segment import Layout, Segment
-from gunreal.experience.sequences import DRAWS, Sequences, WeightedSequences
+from gunreal.experience.sequences import DRAWS, Drawn, Sequences, WeightedSequences
 from gunreal.learning.task import BASE, prediction_heads
 from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.calls import sample, write_targets
@@ -55,7 +55,7 @@ class Group:
         self.first = 0
         self.answered = False
         self.awaited: set[int] = set()
-        self.sequences: dict[str, Sequences | WeightedSequences] = {}
+        self.sequences: dict[str, Drawn] = {}
         self.closed = 0
 
     def get_state(self) -> dict[str, Any]:
@@ -242,7 +242,7 @@ class Worker:
         agents = np.arange(group.agents.start, group.agents.stop)
         return self.segment.replay(np.repeat(agents, task.per_rollout), group.first)
 
-    def _sample(self, group: Group, task: AuxiliaryTask) -> Sequences | WeightedSequences:
+    def _sample(self, group: Group, task: AuxiliaryTask) -> Drawn:
         replay = self._replay(group, task)
         agents = range(group.agents.start, group.agents.stop)
         draws = np.concatenate([self.rngs[agent].random((task.per_rollout, DRAWS), np.float32) for agent in agents])

@@ -76,7 +76,7 @@ def stacked(spec: Spec, observation: Any) -> tuple[np.ndarray, tuple[int, ...]]:
       ValueError: the observation has the wrong shape or type, or the network needs a past.
     """
     observation = np.asarray(observation)
-    if spec.state or spec.vectors:
+    if spec.needs_past:
         needed = "recurrent network needs a past" if spec.state else "network for images and vectors needs both"
         raise ValueError(f"a {needed}; use run.policy(), which carries it")
     lead = observation.ndim - len(spec.observation)

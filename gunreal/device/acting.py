@@ -75,7 +75,7 @@ class Acting:
         begun = env, self._frames(observation), jnp.zeros(count, bool), zero
         env, (frame, vector), ended, score = self._spread(begun, of_spread) if self._config.device_spread else begun
         past = None
-        if spec.state or spec.vectors:
+        if spec.needs_past:
             past = Past(jnp.zeros((count, spec.state)), jnp.full(count, -1, "int32"), zero, vector)
         age = jnp.zeros(count, "int32")
         return Actors(env, _repeated(frame, spec), age, ended, score, past, jax.random.key_data(key))

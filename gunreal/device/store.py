@@ -114,9 +114,8 @@ def report(store: Store, name: str, group: Any, cell: Any, priority: Any, mask: 
     """
     array = store[f"{name}.priority"]
     row = jnp.where((mask > 0) & jnp.isfinite(priority), cell // array.shape[2], len(array))  # beyond, it is dropped
-    places = array.at[row, group, cell % array.shape[2]]
-    blank = places.set(LEAST_PRIORITY, mode="drop")
-    return blank.at[row, group, cell % array.shape[2]].max(priority, mode="drop")
+    places = row, group, cell % array.shape[2]
+    return array.at[places].set(LEAST_PRIORITY, mode="drop").at[places].max(priority, mode="drop")
 
 
 def read(store: Store, group: Any, times: int = 1) -> Read:

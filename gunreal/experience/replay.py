@@ -47,7 +47,7 @@ class Past(NamedTuple):
 
 def blank_past(spec: Spec, count: int) -> Past | None:
     """The past of `count` first steps of episodes with vectors of 0, or None if the network needs no past."""
-    if not (spec.state or spec.vectors):
+    if not spec.needs_past:
         return None
     zeros = functools.partial(np.zeros, dtype=np.float32)
     last_action = np.full((count, 1), -1, np.int32)
@@ -202,7 +202,7 @@ def observations(read: Read, spec: Spec, steps: Any) -> Any:
 
 def past(read: Read, spec: Spec, steps: Any) -> Past | None:
     """The past at absolute `steps` int `[N, T]` or `[1, T]`, or None if the network needs none."""
-    if not (spec.state or spec.vectors):
+    if not spec.needs_past:
         return None
     new = read("flags", steps) & FIRST != 0
     xp = new.__array_namespace__()

@@ -42,6 +42,9 @@ class WeightedSequences(NamedTuple):
     weight: Any
 
 
+Drawn = Sequences | WeightedSequences  # what a task may draw
+
+
 def uniform_sequences(replay: Replay, draws: Any) -> Sequences:
     """Draws sequences of up to `t_max` steps. The first step is uniform over the complete steps of the replay.
 
@@ -126,7 +129,7 @@ def _joined(one: tuple[Any, ...], two: tuple[Any, ...], ahead: int) -> tuple[Any
     return xp.maximum(most, most_2), total + total_2, count + count_2, inside_2
 
 
-def steps_and_mask(read: Read, sequences: Sequences | WeightedSequences, rows: int) -> tuple[Any, Any]:
+def steps_and_mask(read: Read, sequences: Drawn, rows: int) -> tuple[Any, Any]:
     """The steps of sequences in a batch, and which of them are learned from.
 
     Args:

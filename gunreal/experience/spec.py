@@ -43,6 +43,11 @@ class Spec(NamedTuple):
         return len(self.frame) == 3
 
     @property
+    def needs_past(self) -> bool:
+        """Whether the network has other inputs than observations: a memory, or vectors beside images."""
+        return bool(self.state or self.vectors)
+
+    @property
     def observation(self) -> tuple[int, ...]:
         """Shape of one observation. Frames are stacked along the first axis (`channel` or `size`)."""
         return (self.frame[0] * self.stack, *self.frame[1:])

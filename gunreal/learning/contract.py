@@ -134,7 +134,7 @@ def _check_learning(network: Any, spec: Spec) -> None:
 
 
 def _past(spec: Spec, rng: np.random.Generator, count: int, steps: int) -> Past | None:
-    if not (spec.state or spec.vectors):
+    if not spec.needs_past:
         return None
     action = rng.integers(0, spec.num_actions, (count, steps)).astype(np.int32)
     shapes = (count, steps), (count, spec.state), (count, steps, spec.vectors)

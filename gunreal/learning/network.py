@@ -188,8 +188,8 @@ class Network:
         """The sum of the bonuses of all tasks `[N]`. Their heads see sequences of one step."""
         part, total = {"observations": ops.expand_dims(observations, 1), "past": past}, 0
         for task in (task for task in self.tasks if task.bonus is not None):
-            outputs = self.task_outputs(task, features, net=self._net(task, part, 0))
-            total += heads.bonus(task, outputs, observations, self._state(task))
+            net = self._net(task, part, 0)
+            total += heads.bonus(task, self.task_outputs(task, features, net=net), observations, net.state)
         return total
 
     def _state(self, task: LearnedTask) -> dict[str, Any]:
@@ -254,9 +254,8 @@ class Network:
         self, task: LearnedTask, part: Mapping[str, Any], features: Mapping[str, Features], progress: Any, version: Any
     ) -> tuple[Any, Any]:
         """The outputs of a task for its part of a batch, and what `heads.loss` returns for them."""
-        state = self._state(task)
-        targets = {**_targets(part), "progress": progress, **({"state": state} if state else {})}
         seen, net = _for(task, features[task.name]), self._net(task, part, version)
+        targets = {**_targets(part), "progress": progress, **({"state": net.state} if net.state else {})}
         outputs = self.task_outputs(task, seen, batch=targets, net=net)
         return outputs, heads.loss(task, outputs, targets)
 

@@ -10,15 +10,8 @@ from typing import Any, Protocol
 
 from gunreal.experience.spec import Spec
 
-RESERVED = (
-    "mask",
-    "progress",
-    "state",
-    "observations",
-    "past",
-    "weight",
-    "cell",
-)  # what a part has besides the targets
+# What a part has besides the targets.
+RESERVED = ("mask", "progress", "state", "observations", "past", "weight", "cell")
 BASE = 0  # number of the prediction queue of the actor-critic, see `prediction_heads`
 
 

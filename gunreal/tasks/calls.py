@@ -10,7 +10,7 @@ import numpy as np
 from gunreal.config.plugins import failed
 from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import Replay
-from gunreal.experience.sequences import DRAWS, Sequences, WeightedSequences
+from gunreal.experience.sequences import DRAWS, Drawn, Sequences, WeightedSequences
 from gunreal.experience.spec import Spec
 from gunreal.experience.synthetic import replay_size, synthetic_segment
 from gunreal.learning.task import RESERVED
@@ -53,7 +53,7 @@ def target_arrays(
     }
 
 
-def sample(task: AuxiliaryTask, replay: Replay, draws: np.ndarray) -> Sequences | WeightedSequences:
+def sample(task: AuxiliaryTask, replay: Replay, draws: np.ndarray) -> Drawn:
     """The result of `task.sample`, with `replay.oldest` as the first step of an agent without a sequence.
 
     Raises:
@@ -88,7 +88,7 @@ def sample(task: AuxiliaryTask, replay: Replay, draws: np.ndarray) -> Sequences 
 
 
 def targets(
-    task: AuxiliaryTask, replay: Replay, sequences: Sequences | WeightedSequences, bootstraps: np.ndarray | None
+    task: AuxiliaryTask, replay: Replay, sequences: Drawn, bootstraps: np.ndarray | None
 ) -> dict[str, np.ndarray]:
     """The result of `task.targets`, with the "weight" of the sequences if they have any.
 
@@ -122,7 +122,7 @@ def _check(which: str, name: str, array: Any, count: int) -> None:
 def write_targets(
     task: AuxiliaryTask,
     replay: Replay,
-    sequences: Sequences | WeightedSequences,
+    sequences: Drawn,
     bootstraps: np.ndarray | None,
     out: Mapping[str, np.ndarray],
 ) -> None:

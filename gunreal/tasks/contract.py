@@ -15,7 +15,7 @@ from gunreal.config.process import python, told
 from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import TERMINATED, TRUNCATED, Replay
 from gunreal.experience.segment import Segment
-from gunreal.experience.sequences import DRAWS, Sequences
+from gunreal.experience.sequences import DRAWS, Drawn, Sequences
 from gunreal.experience.spec import Spec
 from gunreal.experience.synthetic import synthetic_segment
 from gunreal.learning import devices
@@ -23,7 +23,7 @@ from gunreal.learning.architecture import Architecture
 from gunreal.learning.registry import named
 from gunreal.tasks import calls
 from gunreal.tasks.base import AuxiliaryTask
-from gunreal.tasks.loss_contract import Drawn, Learning, drawn
+from gunreal.tasks.loss_contract import Learning, drawn
 from gunreal.tasks.recorded import recorded_fields
 from gunreal.tasks.registry import TASK
 

@@ -13,7 +13,7 @@ from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.replay import Past, Replay
 from gunreal.experience.segment import Segment
-from gunreal.experience.sequences import DRAWS, Sequences, WeightedSequences, steps_and_mask
+from gunreal.experience.sequences import DRAWS, Drawn, steps_and_mask
 from gunreal.experience.spec import Spec
 from gunreal.learning import registry
 from gunreal.learning.architecture import Architecture
@@ -21,7 +21,6 @@ from gunreal.learning.mlp import Perceptron
 from gunreal.tasks import calls
 from gunreal.tasks.base import AuxiliaryTask
 
-Drawn = Sequences | WeightedSequences
 _SEQUENCES = 8  # per batch
 _HIDDEN = 32  # units
 
