@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 SOURCE = Path(__file__).parent / "core"
-FLAGS = ("-std=c++17", "-O3", "-pthread", "-fno-math-errno", "-ffp-contract=off")
+FLAGS = ("-std=c++17", "-O3", "-pthread", "-fno-math-errno", "-ffp-contract=off", "-fno-gcse")
 SHARED = ("-fPIC", "-shared")
 CUDA_FLAGS = ("-std=c++17", "-O3", "-shared", "-Xcompiler", "-fPIC")
 CPUINFO = Path("/proc/cpuinfo")

@@ -103,12 +103,12 @@ ATARI_FN inline int run(Machine& m, int budget) {
     }
   };
 
-  // Called where BNE jumps five bytes back: skips the rounds of LDA INTIM, BNE in which the timer is not zero yet.
+  // Called where BNE jumps five bytes back: skips the rounds of LDA, LDX or LDY INTIM, BNE in which the timer is not zero yet.
   auto skip_wait = [&]() ATARI_INLINED {
     const uint32_t offset = uint32_t(pc) - window.from;
     if (offset >= window.size) return;
     const uint8_t* code = window.bytes + offset;
-    if (code[0] != 0xAD || code[1] != 0x84 || code[2] != 0x02) return;
+    if (uint8_t(code[0] - 0xAC) > 2 || code[1] != 0x84 || code[2] != 0x02) return;
     const int32_t round = 7 + ((pc ^ uint16_t(pc + 5)) > 0xFF);
     const int32_t rest = rounds_until_zero(s.riot, cycles + 4, round);
     const int32_t rounds = rest < budget / 2 ? rest : budget / 2;
