@@ -50,12 +50,30 @@ def test_processes_that_start_at_once_all_get_it(compiler):
     assert [name for name in os.listdir(build.cache_folder()) if name.endswith(".tmp")] == []
 
 
-def test_a_missing_compiler_is_an_error_of_one_line(tmp_path, monkeypatch):
-    monkeypatch.setenv("GUNREAL_CACHE", str(tmp_path))
-    monkeypatch.delenv("CXX", raising=False)
+def for_gpu():
+    return build.cached("cuda", "ffi.cu", cuda="sm_90")
+
+
+@pytest.mark.parametrize(("get", "name"), [(build.library_path, r"g\+\+"), (for_gpu, "nvcc")])
+def test_a_missing_compiler_is_an_error_of_one_line(get, name, tmp_path, monkeypatch):
+    for variable in ("GUNREAL_CACHE", "CUDA_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    for variable in ("CXX", "CUDACXX"):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(EmulatorUnavailable, match="g\\+\\+") as error:
-        build.library_path()
+    with pytest.raises(EmulatorUnavailable, match=name) as error:
+        get()
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("get", "fix"), [(build.library_path, "CXX"), (for_gpu, "CUDACXX")])
+def test_a_compiler_that_fails_is_one_line(get, fix, tmp_path, monkeypatch):
+    monkeypatch.setenv("GUNREAL_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "bad").write_text("#!/bin/sh\necho 'a warning' >&2\necho 'error: no such thing' >&2\nexit 1\n")
+    (tmp_path / "bad").chmod(0o755)
+    monkeypatch.setenv(fix, str(tmp_path / "bad"))
+    with pytest.raises(EmulatorUnavailable, match=f"error: no such thing.*{fix}") as error:
+        get()
     assert "\n" not in str(error.value)
 
 
@@ -91,15 +109,6 @@ def test_a_user_without_a_home_folder_is_told_what_to_set(monkeypatch):
     monkeypatch.setattr(build.Path, "home", home)
     with pytest.raises(EmulatorUnavailable, match="set GUNREAL_CACHE"):
         build.cache_folder()
-
-
-def test_a_compiler_that_fails_is_one_line(compiler, tmp_path, monkeypatch):
-    (tmp_path / "bad").write_text("#!/bin/sh\necho 'a.cpp:1: error: no such thing' >&2\nexit 1\n")
-    (tmp_path / "bad").chmod(0o755)
-    monkeypatch.setenv("CXX", str(tmp_path / "bad"))
-    with pytest.raises(EmulatorUnavailable, match="no such thing") as error:
-        build.library_path()
-    assert "\n" not in str(error.value)
 
 
 def test_another_platform_has_no_flags_of_this_processor(tmp_path, monkeypatch):

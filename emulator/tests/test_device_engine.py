@@ -5,7 +5,6 @@ import pytest
 from gunreal_emulator import EmulatorUnavailable, VectorAtari
 
 jax = pytest.importorskip("jax")
-from gunreal_emulator import ffi  # noqa: E402
 
 OPTIONS = {"full_action_space": True, "max_num_frames_per_episode": 120}
 
@@ -118,13 +117,6 @@ def test_actions_may_come_from_another_library():
     frames, *_ = gpu.step(Foreign(actions))
     gpu.restore(states)
     np.testing.assert_array_equal(frames, gpu.step(actions)[0])
-
-
-def test_the_functions_are_registered_for_the_device_of_the_engine(monkeypatch):
-    registered, register = [], ffi._register
-    monkeypatch.setattr(ffi, "_register", lambda device: registered.append(device) or register(device))
-    VectorAtari("pong", device="jax")
-    assert registered == [jax.devices()[0]]
 
 
 def test_without_a_gpu_the_error_is_one_line():

@@ -9,8 +9,9 @@ import threading
 
 import numpy as np
 import pytest
-from gunreal_emulator import AtariVectorEnv, VectorAtari
+from gunreal_emulator import AtariVectorEnv, VectorAtari, console
 from gunreal_emulator.ale import OwnALE
+from gunreal_emulator.native import TAG
 
 DROPPED = """
 import gc, resource, threading
@@ -99,36 +100,61 @@ def test_an_action_that_does_not_exist_is_refused(action):
         ale.play([0, action], np.empty((210, 160), np.uint8))
 
 
+READ_ONLY = np.zeros((210, 160), np.uint8)
+READ_ONLY.flags.writeable = False
+
+
 @pytest.mark.parametrize("screen", [
-    np.empty((210, 159), np.uint8), np.empty((1, 160), np.uint8), np.empty(210 * 160, np.uint8),
+    READ_ONLY, np.empty((210, 159), np.uint8), np.empty((1, 160), np.uint8), np.empty(210 * 160, np.uint8),
     np.empty((210, 160, 1), np.uint8), np.empty((210, 160), np.float32), np.empty((210, 320), np.uint8)[:, ::2],
 ])  # fmt: skip
-def test_a_screen_of_another_shape_is_refused(screen):
+def test_a_screen_that_cannot_be_written_to_is_refused(screen):
     ale = OwnALE("pong")
     ale.reset_game()
-    with pytest.raises(ValueError, match=r"give contiguous uint8 of shape \(210, 160\)"):
+    with pytest.raises(ValueError, match=r"give (contiguous uint8 of shape \(210, 160\)|an array that may be written)"):
         ale.play([0], screen)
 
 
-def test_a_read_only_screen_is_refused():
-    screen = np.zeros((210, 160), np.uint8)
-    screen.flags.writeable = False
-    with pytest.raises(ValueError, match="read-only"):
-        OwnALE("pong").play([0], screen)
+def of_vector(game="pong", mode=None, difficulty=0):
+    """A state, and the function that restores it."""
+    env = VectorAtari(game, mode=mode, difficulty=difficulty)
+    env.reset(seed=1)
+    return env.save()[0], lambda state: env.restore([state])
 
 
-@pytest.mark.parametrize("other", [("breakout",), ("pong", 1), ("pong", 0, 1)])
-def test_a_state_of_another_game_or_mode_is_refused(other):
-    ale, state = OwnALE("pong"), OwnALE(*other).cloneState()
-    with pytest.raises(ValueError, match="a state is of another game, mode, difficulty or version"):
-        ale.restoreState(state)
-    with pytest.raises(ValueError, match="a state is of another game"):
-        ale.restoreState(np.random.default_rng(0).bytes(len(state)))
+def of_ale(*options):
+    ale = OwnALE(*options or ("pong",))
+    return ale.cloneState(), ale.restoreState
 
 
-def test_a_damaged_state_is_refused():
-    ale = OwnALE("pong")
-    state = bytearray(ale.cloneState())
-    state[100] ^= 1
+both = pytest.mark.parametrize("make", [of_vector, of_ale])
+
+
+@both
+def test_a_state_of_another_game_mode_difficulty_or_version_is_refused(make, monkeypatch):
+    state, restore = make()
+    noise = np.random.default_rng(0).bytes(len(state))
+    others = [noise, b"", "text", None, *(make(*of)[0] for of in (("breakout",), ("pong", 1), ("pong", 0, 1)))]
+    with monkeypatch.context() as patch:
+        patch.setattr(console, "source_hash", lambda: "another version")
+        console.loaded_game.cache_clear()
+        others.append(make()[0])
+    console.loaded_game.cache_clear()
+    for other in others:
+        with pytest.raises(ValueError, match="a state is of another game, mode, difficulty or version"):
+            restore(other)
+    restore(state)
+    for states in (None, [], b""):
+        with pytest.raises(ValueError, match="give a state for each"):
+            VectorAtari("pong").restore(states)
+
+
+@both
+@pytest.mark.parametrize("place", [TAG, -1])
+def test_a_damaged_state_is_refused(make, place):
+    """The emulator trusts what is in a state: a wrong place of its screen would end the process."""
+    state, restore = make()
+    damaged = bytearray(state)
+    damaged[place] ^= 1
     with pytest.raises(ValueError, match="a state is damaged"):
-        ale.restoreState(bytes(state))
+        restore(bytes(damaged))

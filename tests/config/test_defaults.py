@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gunreal.config import plugins
-from gunreal.config.checks import without_effect
+from gunreal.config.checks import check, without_effect
 from gunreal.config.files import load
 from gunreal.config.objective import OBJECTIVE
 from gunreal.config.resolve import OF_MACHINE, Facts, resolved
@@ -21,20 +21,9 @@ from gunreal.tasks.registry import TASK
 
 FILE = Path(__file__).with_name("defaults.txt")
 CONFIGS = Path(__file__).parents[2] / "configs"
-NOT_LEARNING = {
-    "env_args",
-    "image_key",
-    "vector_keys",
-    "task",
-    "network_args",
-    "objective_args",
-    "logdir",
-    "name",
-    "init",
-    "checkpoint_minutes",
-}
-NOT_LEARNING |= {"keep_checkpoints", "metrics_seconds", "track", "eval_steps", "eval_minutes", "backend", "env_timeout"}
-NOT_LEARNING |= {"node_timeout", "address"}
+NOT_LEARNING = {"env_args", "image_key", "vector_keys", "task", "network_args", "objective_args", "logdir", "name"}
+NOT_LEARNING |= {"init", "checkpoint_minutes", "keep_checkpoints", "metrics_seconds", "track", "eval_steps"}
+NOT_LEARNING |= {"eval_minutes", "backend", "env_timeout", "node_timeout", "address"}
 MACHINE = Facts(cores=8, memory=2**34, has_gpu=False, machines=4, weights=690_000)
 ATARI = MACHINE._replace(is_image=True, emulator="own")
 IMAGES, VECTORS = MACHINE._replace(is_image=True), MACHINE._replace(is_image=False)
@@ -104,6 +93,7 @@ def test_the_papers_files_set_all_that_has_an_effect_on_learning():
     """So they reproduce an experiment with any defaults."""
     for path in CONFIGS.glob("*.toml"):
         assert not left_out(Config(**load(path)), load(path)), path.name
+        check(Config(**load(path)))
 
 
 def left_out(config: Config, given: Collection[str]) -> list[str]:

@@ -30,15 +30,8 @@ def test_no_flags_are_the_defaults():
 
 
 def test_every_field_is_a_flag():
-    texts = {
-        "tasks": "vr",
-        "task": "vr.weight=0.5",
-        "env_args": "a=1",
-        "network_args": "a=1",
-        "objective_args": "epochs=4",
-        "normalize_returns": "false",
-        "memory_limit": "1GiB",
-    }
+    texts = {"tasks": "vr", "task": "vr.weight=0.5", "env_args": "a=1", "network_args": "a=1"}
+    texts |= {"objective_args": "epochs=4", "normalize_returns": "false", "memory_limit": "1GiB"}
     for name, field in FIELDS.items():
         text = texts.get(name) or str(field.default)
         extra = ("--tasks=vr",) if name == "task" else ()
@@ -64,14 +57,8 @@ def test_values():
 
 
 def test_pairs():
-    assert parse_pairs("a=1,b=2.5,c=x y,d=[1, 2],e=true,f='1'") == {
-        "a": 1,
-        "b": 2.5,
-        "c": "x y",
-        "d": [1, 2],
-        "e": True,
-        "f": "1",
-    }
+    found = {"a": 1, "b": 2.5, "c": "x y", "d": [1, 2], "e": True, "f": "1"}
+    assert parse_pairs("a=1,b=2.5,c=x y,d=[1, 2],e=true,f='1'") == found
 
 
 @pytest.mark.parametrize(
@@ -107,27 +94,38 @@ def test_precedence(tmp_path):
     assert set(extras.given) == {"agents", "seed", "tasks", "task", "env_args"}
 
 
-def test_options_of_the_network_are_added_to_those_of_the_file(tmp_path):
+INVADERS = 'env = "ALE/SpaceInvaders-v5"\n[env_args]\nframeskip = 3\n'
+IMPALA = 'network = "impala"\n[network_args]\nwidth = 2\na = 1\n'
+NAMES = 'tasks = ["pc", "vr"]\n[task.pc]\nweight = 0.05\n[task.vr]\nweight = 2\n'
+CLASS = 'tasks = ["mine:T", "pc"]\n[task.pc]\nweight = 0.05\n[task.t]\nweight = 2\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "field", "value"),
+    [
+        (INVADERS, "--env=ALE/Pong-v5", "env_args", {}),
+        (INVADERS, "--env=ALE/Pong-v5 --env_args=mode=1", "env_args", {"mode": 1}),
+        (INVADERS, "--env=ALE/SpaceInvaders-v5", "env_args", {"frameskip": 3}),
+        ("[env_args]\nframeskip = 3\n", "--env=ALE/Breakout-v5", "env_args", {"frameskip": 3}),  # for any environment
+        (IMPALA, "--network=small", "network_args", {}),
+        (IMPALA, "--network=impala --network_args=a=3,b=2", "network_args", {"width": 2, "a": 3, "b": 2}),
+        (NAMES, "--tasks=vr", "task", {"vr": {"weight": 2}}),
+        (CLASS, "--tasks=pc", "task", {"pc": {"weight": 0.05}}),
+        (CLASS, "--tasks=", "task", {}),
+        (CLASS, "--tasks=mine:T", "task", {"t": {"weight": 2}}),
+        (CLASS, "--tasks=other:U", "task", {"t": {"weight": 2}}),  # the name of a class is unknown before it is loaded
+    ],
+)
+def test_options_of_the_file_that_belong_to_what_a_flag_replaces_are_dropped(tmp_path, text, flags, field, value):
     path = tmp_path / "some.toml"
-    path.write_text('network = "impala"\n[network_args]\nwidth = 2\na = 1\n')
-    assert parse(f"--config={path}", "--network_args=a=3,b=2")[0].network_args == {"width": 2, "a": 3, "b": 2}
+    path.write_text(text)
+    config, extras = parse(f"--config={path}", *flags.split())
+    assert getattr(config, field) == value == extras.given.get(field, {})
 
 
-def test_a_task_that_a_flag_leaves_out_takes_the_files_options_with_it(tmp_path):
-    path = tmp_path / "some.toml"
-    path.write_text('tasks = ["pc", "vr"]\n[task.pc]\nweight = 0.05\n[task.vr]\nweight = 2\n')
-    assert parse(f"--config={path}", "--tasks=vr")[0].task == {"vr": {"weight": 2}}
-    assert "task.pc" in error(f"--config={path}", "--tasks=vr", "--task=pc.weight=1")
-
-
-def test_the_options_of_a_class_that_a_flag_leaves_out_are_dropped_if_no_other_class_is_left(tmp_path):
-    """Its name is unknown before it is loaded."""
-    path = tmp_path / "some.toml"
-    path.write_text('tasks = ["mine:T", "pc"]\n[task.pc]\nweight = 0.05\n[task.t]\nweight = 2\n')
-    assert parse(f"--config={path}", "--tasks=pc")[0].task == {"pc": {"weight": 0.05}}
-    assert parse(f"--config={path}", "--tasks=")[0].task == {}
-    for tasks in ("mine:T", "other:U"):
-        assert parse(f"--config={path}", f"--tasks={tasks}")[0].task == {"t": {"weight": 2}}
+def test_options_of_a_task_that_a_flag_leaves_out_are_an_error(tmp_path):
+    (tmp_path / "some.toml").write_text(NAMES)
+    assert "task.pc" in error(f"--config={tmp_path / 'some.toml'}", "--tasks=vr", "--task=pc.weight=1")
 
 
 def test_a_flag_may_take_the_effect_of_lines_of_the_file(tmp_path):
@@ -137,24 +135,6 @@ def test_a_flag_may_take_the_effect_of_lines_of_the_file(tmp_path):
         assert not parse(f"--config={path}", *flags)[1].chosen & {"replay_fill", "frame_size"}
     path.write_text('env = "CartPole-v1"\nprotocol = "v5"\n')
     assert "protocol has no effect on CartPole-v1" in error(f"--config={path}")
-
-
-def test_another_environment_drops_the_files_env_args(tmp_path):
-    path = tmp_path / "some.toml"
-    path.write_text('env = "ALE/SpaceInvaders-v5"\n[env_args]\nframeskip = 3\n')
-    config, extras = parse(f"--config={path}", "--env=ALE/Pong-v5")
-    assert config.env_args == {} and "env_args" not in extras.given
-    assert parse(f"--config={path}", "--env=ALE/Pong-v5", "--env_args=mode=1")[0].env_args == {"mode": 1}
-    assert parse(f"--config={path}", "--env=ALE/SpaceInvaders-v5")[0].env_args == {"frameskip": 3}
-    path.write_text("[env_args]\nframeskip = 3\n")  # for any environment
-    assert parse(f"--config={path}", "--env=ALE/Breakout-v5")[0].env_args == {"frameskip": 3}
-
-
-def test_another_network_drops_the_files_network_args(tmp_path):
-    path = tmp_path / "some.toml"
-    path.write_text('network = "impala"\n[network_args]\nwidth = 2\n')
-    assert parse(f"--config={path}", "--network=small")[0].network_args == {}
-    assert parse(f"--config={path}", "--network=impala")[0].network_args == {"width": 2}
 
 
 def test_the_configuration_of_deepmind_lab_is_also_one_of_the_vizdoom_maze():
@@ -183,7 +163,6 @@ def test_the_configuration_of_deepmind_lab_is_also_one_of_the_vizdoom_maze():
         (["--env_args=a"], "'a' is not of the form key=value, as in frameskip=4"),
         (["--task", "pc"], "'pc' is not of the form key=value, as in pc.weight=0.05"),
         (["--env_args=a=True"], "true or false"),
-        (["--task_weight=pc=x", "--tasks=pc"], "task.pc.weight is 'x'"),
         (["--memory_limit=2G"], "800MB"),
         (["--memory_limit=10MB"], "memory_limit is 10000000 bytes, but must be at least 64MiB; raise it, as in"),
         (["--memory_limit=800"], "memory_limit is 800 bytes, but must be at least 64MiB; give a unit, as in"),
@@ -193,19 +172,15 @@ def test_errors_are_one_line_with_the_fix(argv, message):
     assert message in error(*argv)
 
 
-@pytest.mark.parametrize("flag", ["-h", "--help"])
-def test_short_help(capsys, flag):
+@pytest.mark.parametrize(
+    ("flag", "shown"), [("-h", ["agents"]), ("--help", ["agents"]), ("--helpfull", [*FIELDS, "resume", "task_weight"])]
+)
+def test_help(capsys, flag, shown):
     with pytest.raises(SystemExit) as caught:
         parse("--seed", "1", flag)
-    assert caught.value.code == 0 and capsys.readouterr().out.startswith("usage: train [--flag value] ...")
-
-
-def test_help(capsys):
-    with pytest.raises(SystemExit) as caught:
-        parse("--helpfull")
-    assert caught.value.code == 0
     text = capsys.readouterr().out
-    assert all(f"--{name}" in text for name in [*FIELDS, "config", "resume", "task_weight"])
+    assert caught.value.code == 0 and text.startswith("usage: train [--flag value] ...")
+    assert all(f"--{name}" in text for name in shown)
 
 
 def test_resume(tmp_path):

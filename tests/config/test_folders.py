@@ -28,20 +28,22 @@ def test_names_are_made_and_unique(tmp_path):
 
 
 def test_a_name_is_taken_once(tmp_path):
-    config = Config(logdir=str(tmp_path), name="mine")
-    (tmp_path / "mine").mkdir()  # an empty folder is no run
+    config = Config(logdir=str(tmp_path), name="it's mine")
+    (tmp_path / "it's mine").mkdir()  # an empty folder is no run
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").touch()
-    assert folders.prepare_run_dir(config) == tmp_path / "mine"
-    with pytest.raises(ConfigError, match="continue it with gunreal resume .*/mine or choose another --name"):
+    assert folders.prepare_run_dir(config) == tmp_path / "it's mine"
+    with pytest.raises(ConfigError, match="or choose another --name") as error:
         folders.prepare_run_dir(config)
+    words = shlex.split(str(error.value).partition("continue it with ")[2])  # it can be copied to a shell
+    assert words[:3] == ["gunreal", "resume", str(tmp_path / "it's mine")]
     with pytest.raises(ConfigError, match="other is not empty and holds no run; empty it or choose another --name"):
         folders.prepare_run_dir(dataclasses.replace(config, name="other"))
 
 
 def test_of_runs_that_start_at_once_one_gets_the_name(tmp_path):
     """The others change nothing in its folder."""
-    for turn in range(100):
+    for turn in range(30):
         barrier, made = threading.Barrier(2), []
 
         def start(seed, name=f"run{turn}", barrier=barrier, made=made):
@@ -58,15 +60,6 @@ def test_of_runs_that_start_at_once_one_gets_the_name(tmp_path):
         assert folders.saved_config(path).seed == seed
 
 
-def test_the_command_of_a_message_can_be_copied_to_a_shell(tmp_path):
-    config = Config(logdir=str(tmp_path / "all runs"), name="it's mine")
-    path = folders.prepare_run_dir(config)
-    with pytest.raises(ConfigError) as error:
-        folders.prepare_run_dir(config)
-    words = shlex.split(str(error.value).partition("continue it with ")[2])
-    assert words[:3] == ["gunreal", "resume", str(path)]
-
-
 def test_a_logdir_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     for name in ("", "mine"):
@@ -79,23 +72,19 @@ def test_a_logdir_that_cannot_be_written(tmp_path):
 def test_find(tmp_path):
     path = folders.prepare_run_dir(Config(logdir=str(tmp_path), name="breakout"))
     assert folders.find("breakout", str(tmp_path)) == folders.find(str(path)) == path.resolve()
-    with pytest.raises(ConfigError, match=f"{MEAN} breakout?"):
-        folders.find("breakuot", str(tmp_path))
-    with pytest.raises(ConfigError, match="the newest run there is breakout"):
-        folders.find("zzz", str(tmp_path))
     os.utime(folders.prepare_run_dir(Config(logdir=str(tmp_path), name="xylophone")) / folders.CONFIG, (0, 0))
-    with pytest.raises(ConfigError, match="the newest run there is breakout"):
-        folders.find("zzz", str(tmp_path))
-    with pytest.raises(ConfigError, match="check --logdir"):
-        folders.find("zzz", str(tmp_path / "none"))
-    for name in ("", "x" * 300):
-        with pytest.raises(ConfigError, match="not found"):
-            folders.find(name, str(tmp_path))
-    with pytest.raises(ConfigError, match="check --logdir"):
-        folders.find("zzz", "x" * 5000)
-    for name, logdir in (("~nobody-here/run", "runs"), ("run", "~nobody-here/runs")):
-        with pytest.raises(ConfigError, match="home folder of an unknown user; write it without ~"):
-            folders.find(name, logdir)
+    for name, logdir, message in (
+        ("breakuot", tmp_path, f"{MEAN} breakout?"),
+        ("zzz", tmp_path, "the newest run there is breakout"),
+        ("zzz", tmp_path / "none", "check --logdir"),
+        ("zzz", "x" * 5000, "check --logdir"),
+        ("", tmp_path, "not found"),
+        ("x" * 300, tmp_path, "not found"),
+        ("~nobody-here/run", "runs", "home folder of an unknown user; write it without ~"),
+        ("run", "~nobody-here/runs", "home folder of an unknown user; write it without ~"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            folders.find(name, str(logdir))
     with pytest.raises(ConfigError, match="home folder of an unknown user"):
         folders.prepare_run_dir(Config(logdir="~nobody-here/runs"))
 
@@ -108,7 +97,7 @@ def test_a_name_is_first_looked_up_in_logdir(tmp_path, monkeypatch):
     assert folders.find("run") == folders.find("./run", str(there.parent)) == here.resolve()
 
 
-def test_resume_takes_what_does_not_define_the_run(tmp_path):
+def test_resume_takes_what_does_not_define_the_run(tmp_path, monkeypatch):
     config = Config(logdir=str(tmp_path), name="a", tasks=("vr",), task={"vr": {"weight": 0.5}}, t_max=5)
     path = folders.prepare_run_dir(config).rename(tmp_path / "moved")
     changed = {"steps": 9_000_000, "agents": 8, "scheduler": "queue", "predictors": 2, "metrics_seconds": 1}
@@ -116,7 +105,7 @@ def test_resume_takes_what_does_not_define_the_run(tmp_path):
     resumed = folders.resume_config(path, {**changed, "t_max": 5, "logdir": "elsewhere"})
     assert resumed == dataclasses.replace(config, **changed, name="moved", logdir=str(tmp_path.resolve()))
     path = folders.prepare_run_dir(Config(logdir=str(tmp_path), name="b", runner="device"))
-    pytest.importorskip("jax")
+    monkeypatch.setattr("gunreal.config.checks.is_installed", lambda name: True)  # as if JAX were
     assert folders.resume_config(path, {"devices": "2"}).devices == "2"
 
 

@@ -57,6 +57,7 @@ def test_what_depends_on_unknown_facts_stays_automatic():
     config = resolved(Config())
     assert {config.network, config.threads, config.layout, config.memory_limit, config.emulator} == {AUTO}
     assert resolved(config, KNOWN) == resolved(Config(), KNOWN)
+    assert resolved(Config(objective="a3c"), Facts(cores=1)).threads == 1
 
 
 def test_settings_of_the_machine_are_chosen_again_unless_they_were_given():
@@ -69,15 +70,6 @@ def test_settings_of_the_machine_are_chosen_again_unless_they_were_given():
     same = {name for name in FIELDS if getattr(again, name) == getattr(first, name)}
     assert same == FIELDS.keys() - {"layout", "memory_limit", "emulator"}
     assert set(OF_MACHINE) <= folders.CHANGEABLE
-
-
-@pytest.mark.parametrize(
-    ("fields", "threads"),
-    [({}, 8), ({"objective": "a3c"}, 2), ({"objective": "a3c", "runner": "serial"}, 8), ({"runner": "device"}, 8)],
-)
-def test_threads(fields, threads):
-    assert resolved(Config(**fields), Facts(cores=8)).threads == threads
-    assert resolved(Config(**fields), Facts(cores=1)).threads == 1
 
 
 @pytest.mark.parametrize(

@@ -33,83 +33,58 @@ def test_defaults_are_good_and_every_field_has_help():
     ("values", "fix"),
     [
         ({"env": ""}, "give a Gymnasium id"),
-        ({"protocol": "V5"}, "one of deterministic, v5"),
-        ({"layout": "nhcw"}, f"{MEAN} nhwc?"),
         ({"observation": "grey"}, f"one of gray, rgb; {MEAN} gray?"),
-        ({"frame_size": 19}, "at least 20"),
         ({"image_key": 3}, "a string"),
-        ({"frame_stack": 0}, "at least 1"),
         ({"objective_args": {"epochs": 0}}, "ppo.epochs is 0, but must be at least 1 and at most 100 (default 3)"),
         ({"objective": "a3c", "objective_args": {"correction": "vtrac"}}, f"one of epsilon, vtrace; {MEAN} vtrace?"),
         ({"entropy": -0.01}, "entropy is -0.01, but must be at least 0 (default 'auto')"),
         ({"memory_limit": "much"}, "a whole number, or auto"),
-        (
-            {"tasks": ("pc", "pc")},
-            "named twice; remove one of them from tasks, or give it a name of its own, as in other=pc",
-        ),
+        ({"tasks": ("pc", "pc")}, "named twice; remove one of them from tasks, or give it a name of its own, as in"),
         ({"tasks": ("pc", "")}, "empty name"),
         ({"tasks": "pc"}, "a list of names and classes"),
         ({"task": {"pc": {"weight": 0.1}}}, "add it to tasks"),
         ({"tasks": ("pc",), "task": {"pcc": {}}}, f"{MEAN} pc?"),
         ({"tasks": ("pc",), "task": {"pc": {"weight": -1}}}, "at least 0"),
-        ({"tasks": ("pc",), "task": {"pc": {"weight": "much"}}}, "at least 0"),
         ({"tasks": ("pc",), "task": {"pc": 0.1}}, "a table of options"),
         ({"env_args": {"size": None}}, "env_args.size is None"),
         ({"replay_size": 10, "tasks": ("vr",)}, "raise replay_size"),
         ({"steps": 0}, "at least 1"),
         ({"steps": 1.5}, "a whole number"),
         ({"steps": True}, "a whole number"),
-        ({"seed": 2**31}, "at most 2147483647"),
         ({"normalize_returns": 1}, "true or false"),
         ({"runner": "serial", "predictors": 2}, "predictors has no effect in serial runs"),
         ({"runner": "serial", "scheduler": "queue"}, "leave it out or use --runner parallel"),
         ({"checkpoint_minutes": 0}, "above 0"),
         ({"agents": 34}, "--agents 33 or --agents 35, or --agents_per_process 2"),
         ({"max_batch": 4}, "group size of 6 agents"),
-        ({"memory_limit": 800}, "800MB"),
         ({"learning_rate": float("nan")}, "a number"),
-        ({"learning_rate": "fast"}, "a number"),
         ({"learning_rate_end": 1.0}, "lower it"),
         ({"optimizer": "adam", "rms_decay": 0.9}, "leave it out"),
-        ({"rms_initial": 0.5}, "use --optimizer rmsprop"),
         ({"optimizer": "rmsprop", "beta1": 0.5}, "use --optimizer adam"),
-        ({"optimizer": "rmsprop", "beta2": 0.5}, "use --optimizer adam"),
         ({"network": ""}, "leave it out, or give a name such as small"),
         ({"eval_episodes": 5}, "add --eval_steps"),
         ({"task_share": 0.5}, "task_share has no effect without tasks; leave it out or add --tasks"),
         (
             {"objective": "a3c", "objective_args": {"gae_lambda": 0.1}},
-            "objective 'a3c' has no option 'gae_lambda'; available: correction, log_epsilon",
+            "has no option 'gae_lambda'; available: correction",
         ),
-        (
-            {"objective": "ddqn", "runner": "device"},
-            f"or module:Class; {MEAN} dqn?",
-        ),
+        ({"objective": "ddqn", "runner": "device"}, f"or module:Class; {MEAN} dqn?"),
         ({"objective": ""}, "leave it out, or give a name such as a3c"),
         ({"objective": "dqn", "runner": "device", "entropy": 0.1}, "entropy has no effect on dqn"),
-        ({"objective": "dqn", "runner": "device", "value_weight": 0.1}, "value_weight has no effect on dqn"),
-        (
-            {"runner": "device", "objective_args": {"overlap": 0}},
-            "ppo.overlap has no effect in device runs",
-        ),
+        ({"runner": "device", "objective_args": {"overlap": 0}}, "ppo.overlap has no effect in device runs"),
         ({"runner": "device", "min_batch": 40}, "min_batch has no effect in device runs"),
         ({"runner": "serial", "env_timeout": 5}, "env_timeout has no effect in serial runs without evaluations"),
-        ({"device_spread": 5}, "device_spread has no effect in parallel runs"),
         ({"node_timeout": 5.0}, "node_timeout has no effect in parallel runs; leave it out or use --runner cluster"),
         (
             {"env": "CartPole-v1", "protocol": "v5"},
             "protocol has no effect on CartPole-v1; leave it out or choose an Atari",
         ),
         ({"objective": "dqn"}, "dqn runs on devices only; add --runner device"),
-        (
-            {"objective": "a3c", "objective_args": {"log_epsilon": 0.001}},
-            "a3c.log_epsilon has no effect on vtrace",
-        ),
+        ({"objective": "a3c", "objective_args": {"log_epsilon": 0.001}}, "a3c.log_epsilon has no effect on vtrace"),
         ({"rms_decay": 1.0}, "below 1"),
         ({"discount": 1.01}, "at most 1"),
         ({"name": "a/b"}, "--logdir"),
         ({"name": ".."}, "--logdir"),
-        ({"name": "a\\b"}, "--logdir"),
         ({"name": "a\0b"}, "--logdir"),
         ({"logdir": ""}, "give a folder"),
         ({"agents": 5000}, "processes take at most 4096; use --runner device"),
@@ -117,22 +92,14 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"device_batches": 2}, "no effect in parallel runs; leave it out or use --runner device"),
         (DQN | {"objective_args": {"steps": 21}}, "dqn.steps 21 is above t_max 20; lower it, or raise t_max"),
         (DQN | {"t_max": 2, "device_batches": 1}, "dqn.steps 3 is above t_max 2; lower it, or raise t_max"),
-        (
-            DQN | {"normalize_returns": False, "tasks": ("rp",)},
-            "normalize_returns has no effect on dqn",
-        ),
+        (DQN | {"normalize_returns": False, "tasks": ("rp",)}, "normalize_returns has no effect on dqn"),
         ({"name": "caf\udce9"}, "name contains 'caf\\udce9', which is not Unicode text; write it in UTF-8"),
-        ({"tasks": ("a:\udce9",)}, "tasks contains 'a:\\udce9', which is not Unicode text; write it in UTF-8"),
         ({"env_args": {"\udce9": 1}}, "env_args contains '\\udce9', which is not Unicode text; write it in UTF-8"),
         ({"env_args": {"size": {1: 2}}}, "env_args.size has the key 1, which TOML cannot hold; use strings as keys"),
         ({"logdir": "a\0b"}, "logdir 'a\\x00b' is not the path of a folder; remove the null character"),
         ({"tasks": ("pc", "./mine:T")}, "task './mine:T' names a file; write mine:T, without a path and .py"),
-        ({"network": "mine.py:Net"}, "network 'mine.py:Net' names a file; write mine:Net, without a path and .py"),
         ({"env": "/a/mine.py:make"}, "write mine:make, without a path and .py, and run the command in the folder /a"),
-        ({"tasks": ("there/mine:T",)}, "write mine:T, without a path and .py, and run the command in the folder there"),
         ({"env": f"{Path.cwd()}/mine.py:make"}, "mine.py:make' names a file; write mine:make, without a path and .py"),
-        ({"runner": "device", "trainers": 2}, "no effect in device runs; leave it out or use --runner parallel"),
-        ({"nodes": 2, "runner": "serial"}, "nodes has no effect in serial runs; leave it out or use --runner cluster"),
         ({"runner": "device", "devices": "two"}, "a number of at least 1, or all"),
         ({"runner": "device", "device_batches": 3}, "use --device_batches 2"),
         ({"runner": "device", "device_batches": 5}, "use --agents 25"),
@@ -146,9 +113,27 @@ def test_bad_values_are_named_with_their_fix(values, fix):
     assert any(name.removesuffix("s") in text for name in [*values, *options])
 
 
-def test_device_runs_name_the_package_that_they_need(monkeypatch):
+@pytest.mark.parametrize(
+    "fields",
+    [
+        DQN | {"objective_args": {"steps": 20}},
+        DQN | {"normalize_returns": False, "tasks": ("vr",)},
+        DQN | {"normalize_returns": False, "tasks": ("mine:Task",)},  # its name may be vr
+        {"runner": "device", "t_max": 2, "device_batches": 1},
+        {"env": "ALE/Pong-v5", "emulator": "ale"},
+        {"env": "ale_py:ALE/Pong-v5"},
+        {"eval_minutes": 1, "eval_episodes": 5},
+    ],
+)
+def test_values_that_go_together(fields, monkeypatch):
+    monkeypatch.setattr("gunreal.config.checks.is_installed", lambda name: True)  # as if JAX were
+    check(Config(**fields))
+
+
+def test_runs_name_the_package_that_they_need(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert error(runner="device") == 'device runs need JAX; install it with pip install "gunreal[device]"'
+    assert 'need Ray; install it with pip install "gunreal[cluster]"' in error(runner="cluster", nodes=2)
 
 
 def test_a_suggested_number_of_agents_is_good():
@@ -163,14 +148,15 @@ def test_a_suggested_number_of_agents_is_good():
 
 FULL = Config(
     env="CartPole-v1",
-    env_args={"size": 3, "mode": 'a "hard" one', "nested": {"depths": [1, 2.5], "on": True}},
+    env_args={"size": (84, (1, 2)), "ключ": '"😀"', "nested": {"depths": [1, 2.5], "on": True}},
     tasks=("vr", "pkg.mod:Mine"),
     task={"vr": {"weight": 0.1}, "mine": {}},
     learning_rate=7e-4 / 3,
     epsilon=1e-300,
     steps=2**53 + 1,
     runner="serial",
-    name="ünicode name",
+    name="café 試",
+    logdir="Läufe",
 )
 
 
@@ -181,11 +167,6 @@ def test_saved_configurations_are_exact(tmp_path):
         loaded = load(tmp_path / "config.toml")
         assert list(loaded) != [] and set(loaded) == set(FIELDS)
         assert Config(**loaded) == config
-
-
-def test_tuples_in_tables_stay_readable(tmp_path):
-    save(dataclasses.replace(FULL, env_args={"sizes": (1, 2)}), tmp_path / "config.toml")
-    assert load(tmp_path / "config.toml")["env_args"] == {"sizes": [1, 2]}
 
 
 def test_load_converts_other_toml_types(tmp_path):
@@ -233,10 +214,6 @@ def test_load_of_a_missing_file(tmp_path):
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="is not valid TOML"):
         load(tmp_path / "binary.toml")
-
-
-def test_numpy_numbers_pass():
-    check(Config(seed=np.int64(3), discount=np.float32(0.5)))
 
 
 def test_values_get_their_fields_types():

@@ -16,12 +16,8 @@ from gunreal.config.schema import Config, ConfigError
 
 SWEEPS = Path(__file__).parents[2] / "configs" / "sweeps"
 PAPER = {"objective": "a3c", "t_max": 20, "min_batch": 40, "learning_rate": 3e-4, "rms_initial": 1.0, "epsilon": 0.1}
-PAPER |= {
-    "reduction": "sum",
-    "objective_args": {"correction": "epsilon"},
-    "normalize_observations": "off",
-    "tasks": ("pc", "vr", "rp"),
-}
+PAPER |= {"reduction": "sum", "objective_args": {"correction": "epsilon"}, "normalize_observations": "off"}
+PAPER |= {"tasks": ("pc", "vr", "rp")}
 TWO = '[settings.base]\n[settings.tasks]\ntasks = ["pc", "vr"]\ntask.pc.weight = 0.02\n'
 
 
@@ -137,8 +133,3 @@ def test_the_constants_of_the_papers():
     assert all(getattr(runs["gunreal"], key) == value for key, value in PAPER.items())
     assert (runs["unreal"].observation, runs["unreal"].frame_stack, runs["ga3c"].tasks) == ("rgb", 1, ())
     assert dataclasses.replace(runs["base"], env=Config.env, steps=Config.steps, name="", logdir="runs") == Config()
-
-
-def test_short_names_of_environments():
-    given = ("ALE/SpaceInvaders-v5", "CartPole-v1", "dmlab/nav_maze_static_01", "mine:Maze")
-    assert [sweeps.short(env) for env in given] == ["SpaceInvaders", "CartPole", "nav_maze_static_01", "Maze"]

@@ -39,14 +39,9 @@ def test_sizes(text, size):
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "M", "0.5", "1.5", "1.2345k", "8X", "8MB", "8__0", "eight"])
+@pytest.mark.parametrize("text", ["", "M", "0.5", "1.2345k", "8X", "8MB", "8__0", "eight", "nan", "inf", "1e300G",
+                                  "1e999999999", f"1e-{10**20}"])  # fmt: skip
 def test_invalid_counts_are_rejected(text):
-    with pytest.raises(ValueError, match="is not a whole number such as"):
-        parse_count(text)
-
-
-@pytest.mark.parametrize("text", ["nan", "snan", "inf", "1e400", "1e300G", "1e999999999", "1e-9999", f"1e-{10**20}"])
-def test_numbers_beyond_all_floats_are_rejected(text):
     with pytest.raises(ValueError, match="is not a whole number such as"):
         parse_count(text)
 

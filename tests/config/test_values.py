@@ -56,10 +56,7 @@ def test_functions_and_classes_become_names(tmp_path):
         ({"env": hidden}, "does not give shadowed when it is imported; define it in a module"),
         ({"env": functools.partial(make_catch)}, "has no name to import it by; give a function or a class"),
         ({"env": Catch()}, "env is <.*Catch.*>, but must be a string, or the class or .* not an instance"),
-        (
-            {"tasks": (PixelControl(),)},
-            "a list of names and classes; set options with task, and name the copies of a task",
-        ),
+        ({"tasks": (PixelControl(),)}, "a list of names and classes; set options with task, and name the"),
         ({"tasks": (make_catch,)}, "a list of names and classes"),
         ({"tasks": ("pc", type("Mine", (PixelControl,), {"__module__": "__main__"}))}, "tasks: other processes cannot"),
     ],

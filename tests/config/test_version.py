@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import ast
-import inspect
 import re
 from pathlib import Path
 
 import gunreal
-from gunreal.cluster import node, reducer
 from gunreal.config.version import VERSION
 
 ROOT = Path(__file__).parents[2]
@@ -20,12 +17,3 @@ def test_all_files_of_a_release_have_it():
     assert found == [VERSION] * 4 and gunreal.__version__ == VERSION
     texts = [(ROOT / name).read_text() for name in ("setup.cfg", "zoo/pyproject.toml")]
     assert re.findall(r"gunreal(?:-emulator)? ~= ([\d.]+)", "".join(texts)) == [VERSION] * 2
-
-
-def test_nodes_do_not_ask_for_an_installed_distribution():
-    """A checkout that is not installed has none."""
-    for module in (node, reducer):
-        tree = ast.parse(inspect.getsource(module))
-        imported = {name.name for x in ast.walk(tree) if isinstance(x, ast.Import) for name in x.names}
-        assert "importlib.metadata" not in imported
-    assert reducer.VERSION == VERSION

@@ -87,11 +87,7 @@ def test_one_that_may_be_opened_once_per_process():
     [
         ("discrete", -1, r"returned -1, which is not in its observation space Discrete\(5\)"),
         ("discrete", 5, r"returned 5, which is not in its observation space Discrete\(5\)"),
-        (
-            "multi",
-            [3, 1],
-            r"returned array\(\[3, 1\]\), which is not in its observation space MultiDiscrete\(\[3 4\]\)",
-        ),
+        ("multi", [3, 1], r"returned array\(\[3, 1\]\), which is not in its observation space MultiDiscrete\("),
         ("binary", [0, 2], r"returned array\(\[0, 2\]\), which is not in its observation space MultiBinary\(2\)"),
         ("dict", 5, r"returned 5, which is not in its observation space Discrete\(5\)"),
         ("dict", 1, r"without 'b', which its space Dict\("),
@@ -101,13 +97,6 @@ def test_one_that_may_be_opened_once_per_process():
 def test_observations_outside_of_their_space_are_named(kind, value, message):
     with pytest.raises(ConfigError, match=message):
         describe(config("Observing", env_args={"kind": kind, "value": value}))
-
-
-def test_values_of_discrete_spaces_have_one_number_each():
-    for value in range(5):
-        with opener(config("Observing", env_args={"kind": "discrete", "value": value})) as open_envs:
-            frame = open_envs(1).step(np.zeros(1, np.int32), np.ones(1, bool), np.zeros(1, np.int64)).frame
-        assert frame.tolist() == [np.eye(5)[value].tolist()]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +141,8 @@ def test_a_serial_run_whose_environment_fails_is_one_line_and_keeps_its_weights(
 
 
 def test_an_evaluation_whose_environment_fails_is_one_line(capsys, tmp_path):
-    run = train(config("Breaking", env_args={"at": 300}, agents=2, steps=60, logdir=str(tmp_path)), show=False)
+    options = {"agents": 2, "steps": 60, "runner": "serial", "logdir": str(tmp_path)}
+    run = train(config("Breaking", env_args={"at": 300}, **options), show=False)
     code = evaluate(["evaluate", str(run.path), "--episodes", "2000"])
     err = capsys.readouterr().err
     assert code == 1 and "Traceback" not in err

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import gymnasium
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.catch import Catch
 from gunreal.envs.make import describe, make
 from gunreal.envs.maze import RareGoalMaze
-from gunreal.envs.options import check, check_share
 from gunreal.envs.vizdoom_maze import NavMaze, SeekAvoid
 
 IMAGE = spaces.Box(0, 255, (20, 30, 3), np.uint8)
@@ -63,26 +60,17 @@ BAD = [
     ({"env": "CartPole-v7"}, rf"{MEAN} CartPole-v1\?"),
     ({"env": "Pong"}, rf"unknown environment 'Pong': {MEAN} ALE/Pong-v5\?"),
     ({"env": "Pong-v5"}, f"{MEAN} .*ALE/Pong-v5"),
-    ({"env": "BreakoutNoFrameskip"}, rf"{MEAN} ALE/Breakout-v5\?"),
     ({"env": "Pong-ram-v4"}, r"^Pong-ram-v4 is an old id .*; use --env ALE/Pong-v5$"),
     ({"env": "ALE/Breakout"}, rf"{MEAN} ALE/Breakout-v5\?"),
-    ({"env": "ale_py:Pong-v5"}, rf"{MEAN} ALE/Pong-v5\?"),
-    ({"env": "ALE/Pitfal-v5"}, rf"{MEAN} ALE/Pitfall-v5 or ALE/Pitfall2-v5\?"),
     ({"env": "ALE/Pogn-v5"}, f"unknown game 'ALE/Pogn-v5': {MEAN} .*ALE/Pong-v5"),
     ({"env": "ALE/spaceinvaders-v5"}, f"{MEAN} ALE/SpaceInvaders-v5"),
     ({"env": "Nowhere-v0"}, r"[:;] is its package installed\?"),
     ({"env": "gunreal.envs:Nowhere-v0"}, "; correct the name$"),
-    (
-        {"env": "PongNoFrameskip-v4"},
-        "^PongNoFrameskip-v4 is an old id without gunreal's Atari protocol; use --env ALE/Pong-v5$",
-    ),
-    ({"env": "Breakout-v4"}, "^Breakout-v4 is an old id .*; use --env ALE/Breakout-v5$"),
+    ({"env": "PongNoFrameskip-v4"}, "is an old id without gunreal's Atari protocol; use --env ALE/Pong-v5$"),
     ({"env": "ale_py:SpaceInvaders-v0"}, "^ale_py:SpaceInvaders-v0 is an old id .*; use --env ALE/SpaceInvaders-v5$"),
-    ({"env": "ale_py:ALE/Pong-v5"}, "^ale_py:ALE/Pong-v5 is an id .*; use --env ALE/Pong-v5$"),
     ({"env": "NoGame-v0"}, "^NoGame-v0 is an old id without gunreal's Atari protocol; choose one of gunreal envs$"),
     ({"env": "gunreal/Cach-v0"}, f"{MEAN} gunreal/Catch-v0"),
     ({"env": "nomodule:Id-v0"}, "no module 'nomodule'"),
-    ({"env": ".mine:make"}, "no module '.mine'"),
     ({"env": "subprocess:run", "env_args": {"args": "true"}}, "belongs to Python itself"),
     ({"env": "numpy:zeros", "env_args": {"shape": 3}}, "returned a numpy.ndarray; return a gymnasium.Env"),
     ({"env": "gunreal.envs.catch:Cach"}, f"has no environment, function or class 'Cach'; {MEAN} .*catch:Catch"),
@@ -92,7 +80,6 @@ BAD = [
     ({"env": "NeedsNothingThere-v0"}, "^NeedsNothing.* needs a missing package: .*'nothing_there'; install it$"),
     ({"env": "GymV21Environment-v0"}, "^GymV21.* cannot be imported: .*pip install .*shimmy"),
     ({"env": CATCH, "env_args": {"gravity": 1}}, "env_args do not fit gunreal.*'gravity'"),
-    ({"env": CATCH, "env_args": {"rows": 1}}, "env_args do not fit .*rows is 1, but must be 2"),
     ({"env": "CartPole-v1", "env_args": {"max_episode_steps": "a"}}, "env_args do not fit CartPole-v1: .*'str'"),
     ({"env": "FrozenLake-v1", "env_args": {"map_name": "none"}}, "env_args do not fit FrozenLake.*'none'"),
     ({"env": "CartPole-v1", "env_args": {"gravity": 1}}, "env_args do not fit CartPole-v1: .*'gravity'"),
@@ -101,14 +88,14 @@ BAD = [
     (of_spaces(action=spaces.MultiDiscrete([10, 101])), "1,010 combinations of actions; wrap it .* at most 1,000$"),
     (of_spaces(action=spaces.Tuple([spaces.Discrete(2)])), "Tuple actions; wrap it"),
     (of_spaces(spaces.Box(0, 1, (20, 30, 3), np.float32)), "as uint8 from 0 to 255, or .*FlattenObservation"),
+    (of_spaces(spaces.Box(0, 1, (84, 84), np.float64)), "observes float64 of .*; return single images, gray or RGB"),
+    (of_spaces(spaces.Box(0, 255, (7, 7, 3), np.uint8)), "too small .*RGBImgPartialObsWrapper.*--observation rgb"),
+    (of_spaces(spaces.Box(0, 255, (3, 84, 19), np.uint8)), "too small for a picture"),
+    (of_spaces(spaces.Box(0, 1, (0,))), r"observes nothing, of shape \(0,\); give it at least one number$"),
     (of_spaces(spaces.Box(0, 255, (20, 30, 4), np.uint8)), "single images, gray or RGB, which .*--frame_stack"),
     (of_spaces(spaces.Tuple([IMAGE, IMAGE])), "observes Tuple"),
     (of_spaces(TWO_IMAGES), r"several image observations \['a', 'b'\]; choose one with --image_key"),
-    (
-        of_spaces(TWO_IMAGES, image_key="c"),
-        r"image_key 'c' is not an image observation of .*; choose one of \['a', 'b'\]",
-    ),
-    (of_spaces(TWO_IMAGES, image_key="compass"), r"image_key 'compass' is not an image"),
+    (of_spaces(TWO_IMAGES, image_key="c"), r"image_key 'c' is not an image .*; choose one of \['a', 'b'\]"),
     (of_spaces(spaces.Dict({"name": spaces.Text(9)})), "none a uint8 image; wrap it to give an image or numbers$"),
     (of_spaces(spaces.Dict({"compass": VECTOR}), image_key="compass"), "none a uint8 image; leave out image_key$"),
     (of_spaces(image_key="rgb"), "image_key 'rgb': .*:Spaces has no Dict observation; leave it out"),
@@ -117,13 +104,11 @@ BAD = [
     (pong() | {"image_key": "rgb"}, "image_key 'rgb': ALE/Pong-v5 has no Dict observation; leave it"),
     (pong() | {"protocol": "v4"}, "unknown protocol 'v4'"),
     (pong(obs_type="ram"), "obs_type"),
-    (pong(frameskip=0), "frameskip is 0, but must be a whole number of at least 1"),
     (pong(noop_max=True), "noop_max is True, but must be a whole number"),
     (pong(repeat_action_probability=2), "must be a number from 0 to 1"),
     (pong(full_action_space=1), "must be true or false"),
     (pong(mode=77), "pong has no mode 77; use one of 0, 1"),
     (pong(difficulty=9) | {"emulator": "ale"}, "pong has no difficulty 9; use one of"),
-    (pong(difficulty=7) | {"emulator": "own"}, "difficulty .*7"),
 ]
 
 
@@ -141,8 +126,8 @@ def test_bad_input(fields, message, monkeypatch):
     ("config", "extra", "message"),
     [
         (Config(env="ALE/Pitfall2-v5", emulator="own"), (), "--emulator ale"),
+        (Config(env="gunreal/Catch-v0"), ("depth",), r"records 'depth'.*of reset\(\) have.*env_args depth=true"),
         (Config(env="ALE/Pong-v5"), ("depth",), r"cannot record \['depth'\]"),
-        (Config(env="CartPole-v1"), ("depth",), "'depth'"),
     ],
 )
 def test_what_is_found_when_an_environment_opens(config, extra, message):
@@ -156,15 +141,17 @@ def test_what_is_found_when_an_environment_opens(config, extra, message):
     [
         (Catch, {"rows": 1}, "rows is 1, but must be 2 to 84"),
         (Catch, {"rows": 9.5}, "rows is 9.5, but must be 2 to 84"),
-        (Catch, {"columns": 5.0}, "columns is 5.0, but must be 1 to 84"),
+        (Catch, {"rows": True}, "rows is True, but must be 2 to 84"),
+        (Catch, {"rows": "9"}, "rows is '9', but must be 2 to 84"),
+        (Catch, {"rows": float("nan")}, "rows is nan, but must be 2 to 84"),
         (Catch, {"delay": -1}, "delay is -1, but must be 0 to"),
         (RareGoalMaze, {"size": 8}, "size is 8, but must be odd and 5 to 41"),
         (RareGoalMaze, {"max_steps": 0}, "max_steps is 0, but must be 1 to"),
         (RareGoalMaze, {"min_distance": 1000}, "min_distance is 1000, but must be 0 to"),
         (RareGoalMaze, {"openings": -0.1}, "openings is -0.1, but must be 0 to 1"),
+        (RareGoalMaze, {"openings": float("nan")}, "openings is nan, but must be 0 to 1"),
+        (RareGoalMaze, {"openings": "0.5"}, "openings is '0.5', but must be 0 to 1"),
         (NavMaze, {"rows": 8}, "rows is 8, but must be odd and 5 to 25"),
-        (NavMaze, {"columns": 27}, "columns is 27, but must be odd and 5 to 25"),
-        (NavMaze, {"openings": 1.5}, "openings is 1.5, but must be 0 to 1"),
         (NavMaze, {"num_apples": 9}, "num_apples is 9, but must be 0 to 8"),
         (NavMaze, {"max_steps": 0}, "max_steps is 0"),
         (NavMaze, {"pixels": "grey"}, "pixels is 'grey', but must be rgb or gray"),
@@ -177,19 +164,3 @@ def test_what_is_found_when_an_environment_opens(config, extra, message):
 def test_impossible_options(make, options, message):
     with pytest.raises(ConfigError, match=message):
         make(**options)
-
-
-@pytest.mark.parametrize("value", [3, 27, 6, 7.0, 7.5, "7", None, float("nan"), True])
-def test_only_whole_numbers_in_the_range_are_options(value):
-    for allowed in (5, 25, np.int64(7)):
-        check("rows", allowed, range(5, 26, 2))
-    with pytest.raises(ConfigError, match=f"^rows is {value!r}, but must be odd and 5 to 25$"):
-        check("rows", value, range(5, 26, 2))
-
-
-@pytest.mark.parametrize("value", [-0.1, 2, float("nan"), "0.5", None])
-def test_only_shares_from_0_to_1_are_options(value):
-    for allowed in (0, 1, 0.5, np.float32(0.5)):
-        check_share("openings", allowed)
-    with pytest.raises(ConfigError, match=f"^openings is {re.escape(repr(value))}, but must be 0 to 1$"):
-        check_share("openings", value)

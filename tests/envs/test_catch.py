@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import gymnasium
 import numpy as np
-from gymnasium.utils.env_checker import check_env
 
-import gunreal.envs  # noqa: F401
 from gunreal.envs.catch import Catch
 
 
@@ -56,13 +53,6 @@ def test_paddle_stays_inside():
             env.step(action)
         assert env.state[2] == end
         env.reset(seed=0)
-
-
-def test_gymnasium_api():
-    env = gymnasium.make("gunreal/Catch-v0", render_mode="rgb_array")
-    check_env(env.unwrapped, skip_render_check=True)
-    env.reset(seed=0)
-    assert env.render().shape == (84, 84, 3)
 
 
 def test_with_a_delay_the_ball_is_seen_once_and_nothing_moves_until_it_falls():

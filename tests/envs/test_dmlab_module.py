@@ -76,7 +76,6 @@ def test_open_files_are_counted_before_an_exact_episode(opened, monkeypatch):
         ("standin/no_map", {}, 'RuntimeError: Failed to start environment - "no map of that name$'),
         ("standin/exits", {}, "dmlab/standin/exits cannot start an episode: Lab ended with exit code 1$"),
         ("standin/aborts", {}, "cannot start an episode: Lab was ended by SIGABRT: terminate called .*runtime_error'$"),
-        (MAZE, {"settings": {"minimalUI": "yes"}}, "minimalUI = yes.*see env_args.settings"),
     ],
 )
 def test_errors_at_a_reset_are_found_before_anything_starts(lab, tmp_path, monkeypatch, level, args, message):
@@ -110,20 +109,13 @@ def test_the_library_of_a_renderer_is_missing(tmp_path, files, message, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("level", "twin"),
-    [(MAZE, "NavMazeStatic"), ("nav_maze_random_goal_02", "NavMazeRandomGoal"), (ARENA, "SeekAvoid")],
+    ("level", "twin"), [(MAZE, "NavMazeStatic"), ("nav_maze_random_goal_02", "NavMazeRandomGoal"), (ARENA, "SeekAvoid")]
 )
 def test_the_missing_module_has_an_equivalent(monkeypatch, level, twin):
     monkeypatch.setitem(sys.modules, "deepmind_lab", None)
-    with pytest.raises(ConfigError) as error:
+    needs = f"^dmlab/{level} needs the module deepmind_lab; run pip install dmlab-gym && dmlab-gym build"
+    with pytest.raises(ConfigError, match=rf'{needs}.* pip install "gunreal\[vizdoom\]" .*gunreal/{twin}-v0$'):
         describe(Config(env=f"dmlab/{level}"))
-    for part in (
-        f"dmlab/{level} needs the module deepmind_lab; run pip install dmlab-gym && dmlab-gym build",
-        'pip install "gunreal[vizdoom]"',
-        f"gunreal/{twin}-v0",
-    ):
-        assert part in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

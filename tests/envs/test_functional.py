@@ -120,11 +120,6 @@ def test_its_interface_is_that_of_a_run():
     assert spec.frame == (3,) and spec.num_actions == 3 and raw.space.shape == (3,)
 
 
-def test_other_things_are_refused():
-    with pytest.raises(ConfigError, match="returned a types.SimpleNamespace; return a gymnasium.Env, or an env"):
-        look(Config(env=f"{__name__}:SimpleNamespace"))
-
-
 def test_the_actions_of_a_space_with_a_start_are_counted_from_0():
     env = scripted_functional.make("~")
     env.action_space = spaces.Discrete(3, start=5)

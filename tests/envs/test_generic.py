@@ -1,13 +1,15 @@
+"""Gymnasium environments: images become squares, all else one vector, and combinations of actions are numbered."""
+
 from __future__ import annotations
 
 import gymnasium
 import numpy as np
 import pytest
+import side_effects
 from gymnasium import spaces
 
 from gunreal.config.schema import Config
-from gunreal.envs.generic import GenericEnv
-from gunreal.envs.make import describe, make
+from gunreal.envs.make import describe, make, make_raw
 
 IMAGE = spaces.Box(0, 255, (20, 30, 3), np.uint8)
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
@@ -36,13 +38,6 @@ class Fake(gymnasium.Env):
         return observation, 2.5, self.time == 3, self.time >= 3, info
 
 
-class Closing(Fake):
-    closed = False
-
-    def close(self):
-        self.closed = True
-
-
 gymnasium.register("Fake-v0", Fake)
 
 
@@ -55,68 +50,81 @@ def step(env, action=0, reset=False, seed=0):
     return env.step(np.full(n, action, np.int32), np.full(n, reset), np.full(n, seed))
 
 
-def test_a_small_grid_of_numbers_is_a_vector():
-    assert describe(fake(spaces.Box(0, 1, (10, 10, 4), np.float32))).frame == (400,)
+SHAPES = [(20, 30), (20, 30, 1), (20, 30, 3), (3, 20, 30), (1, 20, 30), (84, 84), (3, 84, 84), (100, 90, 3)]
 
 
-@pytest.mark.parametrize("shape", [(20, 30), (20, 30, 1), (20, 30, 3), (3, 20, 30), (1, 20, 30), (84, 84, 3)])
-def test_images_become_gray_squares(shape):
+@pytest.mark.parametrize("observation", ["gray", "rgb"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_images_become_squares(shape, observation):
+    """In gray by ITU-R BT.601. In color, gray ones get three channels."""
     import cv2
 
     space = spaces.Box(0, 255, shape, np.uint8)
-    env = make(fake(space), 2)
-    got = step(env, reset=True, seed=4).frame
-    space.seed(4)
-    image = space.sample()
-    assert got.shape == (2, 1, 84, 84) and got.dtype == np.uint8
-    if shape[0] in (1, 3):
-        image = image.transpose(1, 2, 0)
-    if 3 in shape:
-        image = np.rint(image @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)  # ITU-R BT.601
-    expected = cv2.resize(image.reshape(image.shape[:2]), (84, 84), interpolation=cv2.INTER_AREA)
-    np.testing.assert_allclose(got[1, 0].astype(int), expected, atol=2)
-    env.close()
-
-
-@pytest.mark.parametrize("size", [64, 84])
-@pytest.mark.parametrize(
-    "shape", [(20, 30), (20, 30, 1), (20, 30, 3), (3, 20, 30), (1, 20, 30), (84, 84, 3), (3, 84, 84), (84, 84)]
-)
-def test_rgb_frames_keep_their_channels_and_gray_ones_get_three(shape, size):
-    import cv2
-
-    space = spaces.Box(0, 255, shape, np.uint8)
-    config = fake(space, observation="rgb", frame_size=size, frame_stack=1)
-    assert describe(config).observation == (3, size, size)
+    config = fake(space, observation=observation, frame_stack=1)
     env = make(config, 2)
     got = step(env, reset=True, seed=4).frame
     space.seed(4)
     image = space.sample()
-    assert got.shape == (2, 3, size, size) and got.dtype == np.uint8
     planes = image if len(shape) == 3 and shape[0] in (1, 3) else image.reshape(*shape[:2], -1).transpose(2, 0, 1)
-    for channel, plane in zip(got[1], np.broadcast_to(planes, (3, *planes.shape[1:])), strict=True):
-        expected = cv2.resize(np.ascontiguousarray(plane), (size, size), interpolation=cv2.INTER_AREA)
-        np.testing.assert_array_equal(channel, expected)
+    if observation == "gray" and len(planes) == 3:
+        planes = np.rint(np.einsum("chw,c->hw", planes, [0.299, 0.587, 0.114]))[None].astype(np.uint8)
+    channels = 1 if observation == "gray" else 3
+    assert got.shape == (2, *describe(config).observation) == (2, channels, 84, 84) and got.dtype == np.uint8
+    for channel, plane in zip(got[1], np.broadcast_to(planes, (channels, *planes.shape[1:])), strict=True):
+        expected = cv2.resize(np.ascontiguousarray(plane), (84, 84), interpolation=cv2.INTER_AREA).astype(int)
+        np.testing.assert_allclose(channel, expected, atol=2 if observation == "gray" else 0)
     env.close()
+
+
+PLACE = spaces.Box(-1, 1, (2, 2), np.float64)
+NESTED = spaces.Dict({"place": PLACE, "card": spaces.Tuple([spaces.Discrete(3), spaces.MultiBinary(2)])})
+CARDS = spaces.Tuple([spaces.Discrete(32), spaces.Discrete(11), spaces.Discrete(2)])
 
 
 @pytest.mark.parametrize(
-    ("space", "size"),
-    [
-        (spaces.Box(-1, 1, (3,), np.float64), 3),
-        (spaces.Box(-1, 1, (2, 4), np.float32), 8),
-        (spaces.Discrete(5), 5),
-        (spaces.MultiBinary(6), 6),
-    ],
+    ("space", "size"), [(PLACE, 4), (spaces.Discrete(5), 5), (spaces.MultiBinary(6), 6), (NESTED, 9), (CARDS, 45)]
 )
 def test_vectors_are_flat_float32(space, size):
-    env = make(fake(space), 2)
+    config = fake(space)
+    env, raw = make(config, 2), make_raw(config)
     got = step(env, reset=True, seed=4).frame
-    space.seed(4)
-    assert got.shape == (2, size) and got.dtype == np.float32
-    np.testing.assert_allclose(got[0], spaces.flatten(space, space.sample()), rtol=1e-6)
-    assert describe(fake(space)).stack == 1
     env.close()
+    assert got.shape == (2, size) == (2, *describe(config).observation) and got.dtype == np.float32
+    space.seed(4)
+    np.testing.assert_allclose(got[0], spaces.flatten(space, space.sample()), rtol=1e-6)
+    if isinstance(space, spaces.Dict | spaces.Tuple):  # of several parts
+        np.testing.assert_array_equal(raw.reset(seed=4)[0].astype(np.float32), got[0])
+
+
+def test_pictures_of_several_parts_are_not_made_vectors():
+    """Flat, they would be thousands of numbers without their places."""
+    for picture in (spaces.Box(0, 255, (30, 30), np.uint8), spaces.Box(0, 1, (30, 30), np.float32)):
+        space = spaces.Tuple([picture, spaces.Discrete(2)])
+        assert make_raw(fake(space)).observation_space == space
+
+
+@pytest.mark.parametrize("start", [0, -1])
+def test_combinations_of_actions_are_numbered(start):
+    env = make(fake(VECTOR, spaces.MultiDiscrete([3, 4], start=[start, start])), 1, ("action",))
+    assert env.num_actions == 12
+    step(env, reset=True)
+    taken = [step(env, number).extra["action"][0].tolist() for number in range(12)]
+    assert taken == [[i + start, j + start] for i, j in np.ndindex(3, 4)]
+    env.close()
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (3, 3)])  # 512 combinations are more than a byte counts
+def test_binary_actions_are_combinations_too(shape):
+    actions = spaces.MultiBinary(shape)
+    wrapped = make_raw(fake(VECTOR, actions))
+    assert wrapped.action_space == spaces.Discrete(2 ** np.prod(shape))
+    for number, bits in enumerate(np.ndindex(*[2] * np.prod(shape))):
+        action = wrapped.action(number)
+        assert actions.contains(action) and tuple(action.ravel()) == bits
+
+
+def test_a_thousand_combinations_are_not_too_many():
+    assert describe(fake(VECTOR, spaces.MultiDiscrete([10, 100]))).num_actions == 1000
 
 
 def test_bytes_of_a_vector_are_scaled():
@@ -137,17 +145,6 @@ def test_rewards_ends_and_actions():
         assert result.extra["action"].tolist() == [-1, 2]  # the space starts at -1
         assert result.reward.tolist() == [2.5, 2.5]  # raw
         assert result.terminated.tolist() == [t == 2] * 2 and not result.truncated.any()  # never both
-    env.close()
-
-
-def test_a_single_number_that_is_not_finite_is_named(monkeypatch):
-    """Later than in the first step, in one of several copies."""
-    env = make(fake(VECTOR), 2)
-    step(env, reset=True)
-    step(env)
-    monkeypatch.setattr(env._envs[1].unwrapped, "_observe", lambda action: (np.array([0, np.nan, 0], np.float32), {}))
-    with pytest.raises(ValueError, match="Fake-v0 returned an observation that is not finite; observations must be"):
-        step(env)
     env.close()
 
 
@@ -189,16 +186,7 @@ def test_image_key_selects_the_entry():
     assert (frames["rgb"] != frames["depth"]).any()
 
 
-def test_environments_that_were_opened_before_one_that_fails_are_closed(monkeypatch):
-    opened = []
-
-    def open_env(config):
-        if len(opened) == 2:
-            raise OSError("too many open files")
-        opened.append(Closing(VECTOR))
-        return opened[-1]
-
-    monkeypatch.setattr("gunreal.envs.generic.open_env", open_env)
-    with pytest.raises(OSError, match="too many open files"):
-        GenericEnv(fake(VECTOR), 3)
-    assert [env.closed for env in opened] == [True, True]
+def test_what_was_opened_before_one_that_fails_is_closed():
+    with pytest.raises(RuntimeError, match="Cannot create multiple"):
+        make(Config(env="side_effects:Single"), 2)
+    assert side_effects.Single.opened == 0

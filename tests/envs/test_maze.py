@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 
-import gunreal.envs  # noqa: F401
 from gunreal.envs.maze import AGENT, GOAL, WALL, RareGoalMaze
 from gunreal.envs.mazes import MOVES
 
@@ -79,10 +76,3 @@ def test_reward_is_rare_under_the_random_policy():
             _, _, terminated, truncated, _ = env.step(int(rng.integers(4)))
         hits += terminated
     assert 0.02 <= hits / 400 <= 0.08
-
-
-def test_gymnasium_api():
-    env = gymnasium.make("gunreal/RareGoalMaze-v0", render_mode="rgb_array")
-    check_env(env.unwrapped, skip_render_check=True)
-    env.reset(seed=0)
-    assert env.render().shape == (84, 84, 3)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import threading
 import time
 
 import numpy as np
@@ -117,23 +116,6 @@ def test_what_another_process_takes_is_added_once():
     line = snapshot(whole, 1)
     assert (line["episodes"], line["score_mean"], line["trained"], line["updates"]) == (3, 3.0, 40, 2)
     assert (line["policy_lag"], line["policy_lag_max"], line["loss_pc"]) == (6, 7, 5.0)
-
-
-def test_threads_lose_no_count():
-    m = metrics()
-
-    def work():
-        for _ in range(2000):
-            m.acted(1)
-            m.predicted("base", 2)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    line = snapshot(m, 1)
-    assert (line["step"], line["batch_base"]) == (8000, 2)
 
 
 def test_lines_are_written_at_once_and_nan_is_null(tmp_path):

@@ -40,21 +40,15 @@ def test_results_of_an_evaluation_are_at_the_step_of_its_weights(tmp_path):
     assert found == [(30, {"pps": 1.0}), (20, {"eval/score_mean": 0.5}), (40, {"pps": 2.0})]
 
 
-def test_a_resumed_run_marks_where_it_goes_on(tmp_path):
-    file = EventFile(tmp_path, step=20)
+@pytest.mark.parametrize("step", [20, 0])
+def test_a_resumed_run_marks_where_it_goes_on(tmp_path, step):
+    """Also if it starts again at step 0."""
+    (tmp_path / "events.before").touch()
+    file = EventFile(tmp_path, step=step)
     file.add({"step": 25, "pps": 1.0})
     file.close()
     _, start, event = events(tmp_path)
-    assert (start.session_log.status, start.step, event.step) == (SessionLog.START, 21, 25)
-
-
-def test_a_run_that_starts_again_at_step_0_marks_it(tmp_path):
-    (tmp_path / "events.before").touch()
-    file = EventFile(tmp_path)
-    file.add({"step": 3, "pps": 1.0})
-    file.close()
-    _, start, event = events(tmp_path)
-    assert (start.session_log.status, start.step, event.step) == (SessionLog.START, 1, 3)
+    assert (start.session_log.status, start.step, event.step) == (SessionLog.START, step + 1, 25)
 
 
 def test_errors_are_for_the_caller_and_another_try_works(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
+from importlib.machinery import ModuleSpec
 from types import SimpleNamespace
 
 import pytest
@@ -108,19 +108,9 @@ def test_a_refusal_is_one_line_and_leaves_nothing(offline, tmp_path, monkeypatch
     assert not any(tmp_path.iterdir())
 
 
-def test_a_folder_of_the_same_name_is_not_the_package(tmp_path, monkeypatch):
-    """The package writes to such a folder, and Python would import it in place of a package that is missing."""
-    (tmp_path / "wandb").mkdir()
-    monkeypatch.delitem(sys.modules, "wandb", raising=False)
-    monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    with pytest.raises(ConfigError, match="needs the package wandb"):
-        tracker.check(TRACKED)
-
-
 def test_a_missing_package_is_found_before_anything_starts(monkeypatch):
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "wandb" else find(name, *rest))
-    with pytest.raises(
-        ConfigError, match=r'^--track wandb needs the package wandb; run pip install "gunreal\[wandb\]"$'
-    ):
+    """Also beside a folder of this name, which the package writes: Python could import it."""
+    find, folder = importlib.util.find_spec, ModuleSpec("wandb", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *of: folder if name == "wandb" else find(name, *of))
+    with pytest.raises(ConfigError, match=r'^--track wandb needs the package wandb; run pip install "gunreal.wandb."$'):
         prepare(TRACKED)

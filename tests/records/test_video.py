@@ -64,8 +64,7 @@ def test_the_map_lies_where_its_cells_are_in_the_frame(tmp_path, size, scale, ce
 
 
 @pytest.mark.parametrize(
-    ("options", "fps"),
-    [({}, 15), ({"env_args": {"frameskip": 2}}, 30), ({"env": "gunreal/Catch-v0"}, 15)],
+    ("options", "fps"), [({}, 15), ({"env_args": {"frameskip": 2}}, 30), ({"env": "gunreal/Catch-v0"}, 15)]
 )
 def test_an_episode_is_as_fast_as_on_the_console(options, fps):
     from gunreal.records.video import _agent_steps_per_second
@@ -73,30 +72,8 @@ def test_an_episode_is_as_fast_as_on_the_console(options, fps):
     assert _agent_steps_per_second(Config(**options)) == fps
 
 
-def broken(path, *_, **__):
-    """As `imageio_ffmpeg.write_frames` when ffmpeg ends, for example because the disk is full."""
-    yield
-    raise OSError("[Errno 32] Broken pipe\n\nFFMPEG COMMAND:\nffmpeg")
-
-
-def test_pictures_that_ffmpeg_does_not_take_are_dropped_and_the_end_says_so(tmp_path, monkeypatch):
-    spec = Spec((1, 64, 64), 1, "uint8", 2)
-    monkeypatch.setattr("imageio_ffmpeg.write_frames", broken)
-    reached = False
-    with (
-        pytest.raises(ConfigError, match=r"^ffmpeg could not write the video .*; check the free space of the disk$"),
-        recorder(tmp_path / "a.mp4", spec) as one,
-    ):
-        for _ in range(3):
-            one(np.zeros(spec.observation, np.uint8), 0.0)
-        reached = True
-    assert reached and not list(tmp_path.iterdir())
-
-
 def test_a_video_that_cannot_be_moved_to_its_place(tmp_path):
     spec, path = Spec((1, 64, 64), 1, "uint8", 2), tmp_path / "a.mp4"
-    with pytest.raises(ConfigError, match="choose a file in an existing, writable folder"):
-        recorder(tmp_path / "none" / "a.mp4", spec)
     with pytest.raises(ConfigError, match=r"a\.mp4: Is a directory; make .* writable$"), recorder(path, spec) as one:
         one(np.zeros(spec.observation, np.uint8), 0.0)
         path.mkdir()

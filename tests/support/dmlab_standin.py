@@ -65,11 +65,6 @@ LEVELS = {
 }
 
 
-def version() -> str:
-    """As the real one's."""
-    return "1.0"
-
-
 def runfiles_path() -> str:
     """Where Lab's own files are."""
     return _runfiles
@@ -201,10 +196,6 @@ class Lab:
         """Whether the episode goes on."""
         return self._status == "running"
 
-    def num_steps(self):
-        """Frames since the reset."""
-        return self._frames
-
     def step(self, action, num_steps=1):
         """Holds an action for so many frames, or to the end; returns the rewards' sum."""
         _typed(action, np.ndarray), _typed(num_steps, int)
@@ -262,7 +253,7 @@ class Lab:
         return np.array(numbers[name]) if name in numbers else "Find the goal."
 
     def _draw(self):
-        """uint8 `[height, width, 4]`: sky and ground by heading and place, things as squares that grow as they near."""
+        """uint8 `[height, width, 4]`: sky and ground by heading and place."""
         height, width = int(self._settings["height"]), int(self._settings["width"])
         image = np.empty((height, width, 4), np.uint8)
         angles = np.radians(self._yaw + np.linspace(45, -45, width))
@@ -270,17 +261,6 @@ class Lab:
         image[..., 1] = np.linspace(250 * self._position[0] / SIZE, 90, height)[:, None]
         image[..., 2] = self._position[1] / SIZE * 200 + self._z
         image[..., 3] = 255 / np.linspace(0.1, 2, height).clip(1)[:, None]
-        for x, y, reward in self._things:
-            away = math.dist((x, y), self._position)
-            angle = (
-                math.degrees(math.atan2(y - self._position[1], x - self._position[0])) - self._yaw + 180
-            ) % 360 - 180
-            if abs(angle) < 45:
-                column, half = int(width * (45 - angle) / 90), int(max(1, height * 20 / (away + 20)))
-                rows = slice(height // 2 - half // 2, height // 2 + half // 2 + 1)
-                square = image[rows, max(0, column - half // 2) : column + half // 2 + 1]
-                square[..., :3] = {1: (40, 220, 40), -1: (230, 220, 40), 10: (250, 40, 40)}[reward]
-                square[..., 3] = min(255, away / 4)
         return image
 
     def close(self):

@@ -47,29 +47,6 @@ def to_the_goal():
     return choose
 
 
-def to_the_apples():
-    """Walks to the nearest apple that is left, around the lemons."""
-    left, episode, known = [], None, {}
-
-    def choose(env):
-        nonlocal left, episode
-        if env.items is not episode:
-            episode, left = env.items, [item.cell for item in env.items if item.kind == "apple"]
-            free = env.free.copy()
-            for item in episode:
-                free[item.cell] &= item.kind != "lemon"
-            known.update((apple, distances(free, apple)) for apple in left)
-        row, column, _ = env.pose
-        left = [apple for apple in left if max(abs(apple[0] + 0.5 - row), abs(apple[1] + 0.5 - column)) > 0.37]
-        if not left:
-            return LEFT
-        here = int(row), int(column)
-        way = min((known[apple] for apple in left), key=lambda way: way[here] if way[here] >= 0 else way.size)
-        return descend(env, np.where(way > way.size, -1, way))  # there are cells that lemons lock up
-
-    return choose
-
-
 def by_chance(seed=0):
     """Uniform actions."""
     rng = np.random.default_rng(seed)
