@@ -46,11 +46,14 @@ def tens(count, logits=(0, 0, 0), **options):
 
 
 def test_every_episode_is_played_and_scores_are_raw():
-    played = tens(40, logits=(0, 9, 0), sample=False)
-    assert [episode.number for episode in played] == list(range(40))
+    learner, steps = Fixed(0, 9, 0), []
+    played = list(play(learner, TENS, describe(TENS), 40, sample=False, on_step=lambda: steps.append(1)))
+    assert played != sorted(played) and sorted(episode.number for episode in played) == list(range(40))
     assert [episode.length for episode in played] == [1 + episode.seed % 7 for episode in played]
     assert [episode.score for episode in played] == [11.0 * episode.length for episode in played]
     assert not any(episode.cut for episode in played)
+    taken = sum(episode.length for episode in played)
+    assert sum(map(len, learner.asked)) == len(steps) == taken  # nothing is predicted for idle environments
 
 
 def test_environments_have_their_share_whatever_the_length(monkeypatch):
@@ -78,19 +81,6 @@ def test_an_environment_may_be_the_only_one_of_its_process(options, count):
     played = [next(playing)]
     assert Tens.still_open == count
     assert sorted([*played, *playing]) == tens(40)
-
-
-def test_every_step_is_reported():
-    steps = []
-    played = tens(40, on_step=lambda: steps.append(1))
-    assert len(steps) == sum(episode.length for episode in played)
-
-
-def test_idle_environments_are_not_predicted_for():
-    learner = Fixed(0, 0, 0)
-    played = list(play(learner, TENS, describe(TENS), 10))
-    assert sum(map(len, learner.asked)) == sum(episode.length for episode in played)
-    assert [episode.length for episode in played] == sorted(episode.length for episode in played)  # one each
 
 
 def test_seeds():

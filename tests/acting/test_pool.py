@@ -15,6 +15,7 @@ from training import holders, is_gone, open_files, use_dead_python, wait_until
 
 from gunreal.acting import pool
 from gunreal.acting.agent import Outbox
+from gunreal.acting.output import Output
 from gunreal.acting.pool import Member, Pool, Remote
 from gunreal.acting.predictor import BasePredictor
 from gunreal.acting.process import EXIT_BAD_INPUT
@@ -61,25 +62,10 @@ class Server:
 
 
 @pytest.fixture
-def server(monkeypatch):
+def server():
     server = Server()
     yield server
     server.close()
-
-
-def test_members_are_found_until_they_are_removed():
-    made = Pool(rollouts=4, first=5)
-    members = [Member(made.next_process(), LAYOUT) for _ in range(3)]
-    for member in members:
-        made.add(member)
-    snapshot = made.members()
-    assert [member.process for member in snapshot] == [5, 6, 7] and made.next == 8
-    assert made.remove(6) is members[1]
-    assert made.get(6) is None and made.get(7) is members[2]
-    assert len(snapshot) == 3 and made.members() == [members[0], members[2]]
-    assert made.next_process() == 8  # no number twice
-    for member in members:
-        member.close()
 
 
 def test_replies_reach_the_worker_until_the_member_is_closed():
@@ -99,17 +85,9 @@ def test_replies_reach_the_worker_until_the_member_is_closed():
     assert not open_files() - before
 
 
-def test_memory_outlives_its_member():
-    """A trainer may still gather from a member that was removed and closed meanwhile."""
-    member = Member(0, LAYOUT)
-    frames = member.segment.arrays["frame"]
-    member.close()
-    frames[...] = 1.0
-    assert frames.sum() == frames.size
-
-
-def test_a_process_steps_and_leaves_in_order(server, tmp_path):
-    """It closes its environments, and nothing of it stays behind."""
+def test_a_process_steps_and_leaves_in_order(server, monkeypatch, tmp_path):
+    """It closes its environments, and nothing of it stays behind. Its libraries use one thread."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
     before = open_files()
     config = Config(env=SCRIPTED, env_args={"script": "--T", "log": str(tmp_path / "log")}, t_max=4, run_ahead=0)
     remote = server.start(config)
@@ -118,8 +96,9 @@ def test_a_process_steps_and_leaves_in_order(server, tmp_path):
     memory = {os.fstat(remote.segment.fd).st_ino}
     assert len(holders(memory)) >= 2
     assert not remote.exited() and remote.output.last() == ""
-    libraries = {os.path.basename(m.path) for m in psutil.Process(remote.popen.pid).memory_maps()}
-    assert not any("tensorflow" in name for name in libraries)
+    process = psutil.Process(remote.popen.pid)
+    assert not any("tensorflow" in os.path.basename(m.path) for m in process.memory_maps())
+    assert [process.environ()[f"{library}_NUM_THREADS"] for library in ("OMP", "OPENBLAS")] == ["1", "1"]
     np.testing.assert_array_equal(remote.segment.arrays["frame"][0, :5, 1], [0, 1, 2, 3, 0])
     remote.leave()
     wait_until(remote.exited)
@@ -174,13 +153,11 @@ def test_children_of_a_process_end_with_it(server, monkeypatch, tmp_path, how):
     wait_until(lambda: is_gone(int((tmp_path / "child").read_text())), 20)
 
 
-@pytest.mark.parametrize("how", ["child", "sleep"])
 @pytest.mark.parametrize("is_killed", [True, False])
-def test_a_hanging_process_ends_with_its_children(server, tmp_path, how, is_killed):
+def test_a_hanging_process_ends_with_its_children(server, tmp_path, is_killed):
     """It is killed, or its server is gone, so that the kernel closes its input."""
-    remote = server.start(failing(tmp_path, how))
-    wait_until(lambda: (tmp_path / "0").exists() and (how == "sleep" or (tmp_path / "child").exists()))
-    wait_until(lambda: remote.stuck_for() > 0.1)
+    remote = server.start(failing(tmp_path, "child"))
+    wait_until(lambda: (tmp_path / "child").exists() and remote.stuck_for() > 0.1)
     if is_killed:
         remote.kill()
         remote.kill()  # once more does no harm
@@ -189,8 +166,7 @@ def test_a_hanging_process_ends_with_its_children(server, tmp_path, how, is_kill
         remote.popen.stdin.close()
         wait_until(remote.exited)
         assert not os.path.exists(remote._folder.name)
-    if how == "child":
-        wait_until(lambda: is_gone(int((tmp_path / "child").read_text())))
+    wait_until(lambda: is_gone(int((tmp_path / "child").read_text())))
 
 
 def test_a_process_that_hangs_while_it_opens_its_environments(server, monkeypatch, tmp_path):
@@ -220,8 +196,8 @@ def test_a_process_that_dies_before_it_has_read_anything(server, monkeypatch, tm
     server.pool.remove(remote.process).close()
 
 
-def test_kept_output_is_bounded(server):
-    output = server.start(Config(env=SCRIPTED, t_max=4)).output
+def test_kept_output_is_bounded():
+    output = Output()
     os.write(output.fileno(), b"x" * 2**20 + b"the end")
     assert len(output.last()) == 4000 and output.last().endswith("the end")
     output.pass_on_warnings()
@@ -229,6 +205,7 @@ def test_kept_output_is_bounded(server):
     os.write(output.fileno(), b"again")  # at the file's end, as the process would
     output.pass_on_warnings()
     assert output.last() == "again"
+    output.close()
 
 
 def test_warnings_reach_the_user_once(server, monkeypatch, capfd):
@@ -243,14 +220,6 @@ def test_warnings_reach_the_user_once(server, monkeypatch, capfd):
     assert re.fullmatch(r"gunreal: a warning of an environment \(UserWarning, .*side_effects.py:\d+\)", first)
     assert others[0] == "gunreal: a line for a log" and len(others) == 2
     assert others[1].startswith("gunreal: side_effects:Warning failed when it was closed: RuntimeError: already closed")
-
-
-def test_its_libraries_use_one_thread(server, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    process = psutil.Process(server.start(Config(env=SCRIPTED)).popen.pid)
-    while not (environment := process.environ()):  # empty for an instant, while the program is loaded
-        pass
-    assert (environment["OMP_NUM_THREADS"], environment["OPENBLAS_NUM_THREADS"]) == ("1", "1")
 
 
 def test_the_time_to_leave_begins_when_it_is_told_to(monkeypatch):

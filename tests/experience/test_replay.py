@@ -3,15 +3,8 @@ import pytest
 from rings import LAYOUT, SPEC, VECTOR, episodes, live, make_segment, rows, write
 from wording import MEAN
 
-from gunreal.experience.replay import ALIGN, FIRST, blank_past, concatenate_pasts, empty_observations, stacked_steps
+from gunreal.experience.replay import FIRST, blank_past, concatenate_pasts
 from gunreal.experience.segment import Segment
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "float32"])
-def test_room_for_observations(dtype):
-    rooms = [empty_observations(SPEC._replace(dtype=dtype), count) for count in (1, 7, 500)]
-    assert [room.shape for room in rooms] == [(count, 8, 3, 5) for count in (1, 7, 500)]
-    assert all(room.dtype == dtype and room.flags.carray and room.ctypes.data % ALIGN == 0 for room in rooms)
 
 
 def slow_stack(history, step, stack):
@@ -66,39 +59,11 @@ def test_steps_after_the_newest_one_repeat_it():
     assert rows(segment, "flags", 4, 3).tolist() == [FIRST, 0, 0]
 
 
-def test_final_observation_is_stacked_with_its_own_episode():
-    frames = np.arange(6).reshape(6, 1)
-    replay = make_segment(VECTOR._replace(stack=3), episodes("--T -"), frames=frames).replay(np.zeros(1, int))
-    assert replay.observations(np.arange(6)[None])[0].tolist() == [
-        [0, 0, 0],
-        [0, 0, 1],
-        [0, 1, 2],
-        [1, 2, 3],  # RESET
-        [4, 4, 4],
-        [4, 4, 5],
-    ]
-
-
 def test_stacks_of_long_episodes_whose_age_is_saturated():
     frames = np.arange(601).reshape(-1, 1)
     replay = make_segment(VECTOR._replace(stack=4), episodes("-" * 600), frames=frames).replay(np.zeros(1, int))
     assert replay.get("age", 590, 3).tolist() == [[255] * 3]
     assert replay.observations(np.array([[600]])).tolist() == [[[597, 598, 599, 600]]]
-
-
-def test_steps_of_a_stack():
-    steps = stacked_steps(np.array([1, 0, 7, 1], np.uint8), np.array([1, 9, 12, 16]), 3)
-    assert steps.tolist() == [[0, 0, 1], [9, 9, 9], [10, 11, 12], [15, 15, 16]]
-
-
-def test_gather_of_several_agents_in_any_order():
-    segment = Segment(LAYOUT)
-    histories = [live(segment, agent, 60, seed=agent) for agent in range(3)]
-    agents, steps = np.array([2, 0, 1, 1, 2]), np.array([60, 48, 55, 51, 49])
-    out = np.zeros((5, *SPEC.observation), np.uint8)
-    segment.gather(agents, steps, out)
-    for row, agent, step in zip(out, agents, steps, strict=True):
-        np.testing.assert_array_equal(row, slow_stack(histories[agent], int(step), 4))
 
 
 @pytest.mark.parametrize("steps", [0, 1, 11, 12, 13, 22, 23, 150])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import types
 
 import numpy as np
@@ -51,14 +52,11 @@ def test_clip_rewards(xp):
 
 
 def test_n_step_returns_by_hand(xp):
-    # 4 = 1 + 0.5 * 6; 6 = 2 + 0.5 * 8; 8 = 3 + 0.5 * 10. The second sequence is shorter: 6 = 1 + 0.5 * 10
-    found = xp.n_step_returns([[1.0, 2, 3], [1, 2, 3]], np.full((2, 3), 0.5), [10.0, 10.0], [3, 1])
-    np.testing.assert_array_equal(found, [[4, 6, 8], [6, 0, 0]])
-
-
-def test_returns_include_the_terminal_reward_and_nothing_after_it(xp):
-    found = xp.n_step_returns([[0.0, 1, 100]], [[0.5, 0.0, 0.5]], [10.0], [3])
-    np.testing.assert_array_equal(found, [[0.5, 1, 105]])
+    # 4 = 1 + 0.5 * 6; 6 = 2 + 0.5 * 8; 8 = 3 + 0.5 * 10. The second sequence is shorter: 6 = 1 + 0.5 * 10. The third
+    # terminates with 2: 2 = 1 + 0.5 * 2
+    discounts = [[0.5, 0.5, 0.5], [0.5, 0.5, 0.5], [0.5, 0, 0.5]]
+    found = xp.n_step_returns([[1.0, 2, 3]] * 3, discounts, [10.0] * 3, [3, 1, 3])
+    np.testing.assert_array_equal(found, [[4, 6, 8], [6, 0, 0], [2, 2, 8]])
 
 
 def test_n_step_returns_of_cells_broadcast_the_discount(xp):
@@ -85,27 +83,13 @@ def test_normalized(xp):
     assert xp.normalized(advantage, alone)[0, 0] == np.float32(advantage[0, 0])
 
 
-def test_rollout_returns_restart_behind_a_truncation(xp):
-    rewards, discounts = np.array([[1.0, 2.0, 100.0, 3.0]]), np.full((1, 4), 0.5)
-    truncated = np.array([[False, True, False, False]])
-    values_t = np.array([[7.0, 8.0, 9.0, 10.0]])
-    # 8 = 3 + 0.5 * 10; 104 = 100 + 0.5 * 8; 6 = 2 + 0.5 * 8 (the truncated state's value); 4 = 1 + 0.5 * 6
-    np.testing.assert_array_equal(
-        xp.rollout_returns(rewards, discounts, truncated, values_t), np.float32([[4, 6, 104, 8]])
-    )
-
-
 def test_rollout_returns_against_the_sum_written_forwards(xp):
     rng = np.random.default_rng(1)
-    shape = (16, 9)
-    rewards, values_t = rng.normal(size=shape), rng.normal(size=shape)
-    discounts = np.where(rng.random(shape) < 0.2, 0.0, 0.99)
-    truncated = rng.random(shape) < 0.2
+    rewards, values_t, ended = rng.normal(size=(3, 16, 9))
+    discounts, truncated = np.where(ended < -1, 0.0, 0.99), ended > 1
     found = xp.rollout_returns(rewards, discounts, truncated, values_t)
-    expected = [
-        [slow_return(rewards[b], discounts[b], truncated[b], values_t[b], t) for t in range(shape[1])]
-        for b in range(shape[0])
-    ]
+    rows = zip(rewards, discounts, truncated, values_t, strict=True)
+    expected = [[slow_return(*row, t) for t in range(9)] for row in rows]
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
@@ -128,10 +112,9 @@ def test_generalized_advantages_across_ends_of_episodes(xp, decay):
     discounts, truncated = np.full((3, 6), 0.9), np.zeros((3, 6), bool)
     discounts[0, 2], truncated[1, 3] = 0, True
     found = xp.generalized_advantages(rewards, discounts, truncated, values, values_t, decay)
-    for b in range(3):
-        for t in range(6):
-            row = (rewards[b], discounts[b], truncated[b], values[b], values_t[b])
-            assert found[b, t] == pytest.approx(slow_advantage(*row, decay, t), abs=1e-5)
+    rows = zip(rewards, discounts, truncated, values, values_t, strict=True)
+    wanted = [[slow_advantage(*row, decay, t) for t in range(6)] for row in rows]
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
     if decay == 1:
         wanted = xp.rollout_returns(rewards, discounts, truncated, values_t)
         np.testing.assert_allclose(found + values, wanted, atol=1e-5)
@@ -139,28 +122,18 @@ def test_generalized_advantages_across_ends_of_episodes(xp, decay):
 
 def test_joined_advantages_are_those_of_longer_rollouts():
     """Three agents have 1, 2 and 3 rollouts in a row. A fourth one has two with a gap between them."""
-    rng = np.random.default_rng(4)
-    length, runs = 5, {0: [10], 1: [5, 10], 2: [0, 5, 10], 3: [0, 10]}
-    expected, parts, rollouts = {}, {}, []
-    for agent, firsts in runs.items():
-        steps = len(firsts) * length
-        rewards, values = rng.normal(size=(2, 1, steps)).astype(np.float32)
-        values_t = np.concatenate([values[:, 1:], rng.normal(size=(1, 1))], axis=1).astype(np.float32)
-        discounts = np.where(rng.random((1, steps)) < 0.1, 0, 0.9).astype(np.float32)
-        truncated = rng.random((1, steps)) < 0.1
-        whole = [rewards, discounts, truncated, values, values_t]
-        blocks = [whole] if agent < 3 else [[part[:, :length] for part in whole], [part[:, length:] for part in whole]]
-        advantage = np.concatenate([returns.generalized_advantages(*block, 0.8) for block in blocks], axis=1)
-        for k, first in enumerate(firsts):
-            rollouts.append((agent, first))
-            expected[agent, first] = advantage[0, k * length : (k + 1) * length]
-            parts[agent, first] = [part[0, k * length : (k + 1) * length] for part in whole]
-    rollouts = [rollouts[k] for k in rng.permutation(len(rollouts))]
+    rollouts = [(0, 10), (3, 10), (1, 10), (2, 0), (2, 10), (1, 5), (3, 0), (2, 5)]
     agents, firsts = np.array(rollouts).T
-    stacked = [np.stack([parts[rollout][k] for rollout in rollouts]) for k in range(5)]
-    found = returns.joined_advantages(agents, firsts, *stacked, 0.8)
+    rewards, ended, values, values_t = np.random.default_rng(4).normal(size=(4, 8, 5)).astype(np.float32)
+    parts = [rewards, np.where(ended < -1, np.float32(0), np.float32(0.9)), ended > 1, values, values_t]
+    found = returns.joined_advantages(agents, firsts, *parts, 0.8)
     assert found.dtype == np.float32
-    np.testing.assert_allclose(found, [expected[rollout] for rollout in rollouts], atol=1e-5)
-    doubled = [np.tile(part, (2, 1)) for part in stacked]
+    for place, (agent, first) in enumerate(rollouts):
+        following = itertools.takewhile(rollouts.__contains__, ((agent, step) for step in itertools.count(first, 5)))
+        row = [rollouts.index(rollout) for rollout in following]
+        whole = [part[row].reshape(1, -1) for part in parts]
+        wanted = returns.generalized_advantages(*whole, 0.8)[0, :5]
+        np.testing.assert_allclose(found[place], wanted, atol=1e-5)
+    doubled = [np.tile(part, (2, 1)) for part in parts]
     twice = returns.joined_advantages(np.tile(agents, 2), np.tile(firsts, 2), *doubled, 0.8)
     np.testing.assert_array_equal(twice, np.tile(found, (2, 1)))

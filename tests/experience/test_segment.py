@@ -1,15 +1,11 @@
 import os
-import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from rings import LAYOUT, VECTOR, episodes, live, make_segment, write
+from rings import LAYOUT, VECTOR, episodes, make_segment, write
 
 from gunreal.experience.replay import FIRST
 from gunreal.experience.segment import Layout, Segment
-from gunreal.experience.spec import Spec
 
 
 def test_layout_counts_every_byte_and_aligns_every_array():
@@ -32,31 +28,6 @@ def test_layout_counts_every_byte_and_aligns_every_array():
         array[...] = array.dtype.type(number)
     for number, array in enumerate(segment.arrays.values(), 1):
         assert (array == array.dtype.type(number)).all()
-
-
-def test_paper_sized_ring_stores_each_frame_once():
-    spec = Spec((1, 84, 84), 4, "uint8", 6)
-    layout = Layout(spec, agents=1, groups=1, replay_size=2000, extra={}, slots=1, mailboxes={})
-    assert 2000 * 84 * 84 < layout.nbytes() < 1.05 * 2000 * 84 * 84
-
-
-def test_another_process_shares_the_memory():
-    segment = Segment(LAYOUT)
-    segment.allowance = 3
-    history = live(segment, 1, 30)
-    code = """if True:
-        import pickle, sys
-        sys.path[:], layout, fd = pickle.load(sys.stdin.buffer)
-        from gunreal.experience.segment import Segment
-        segment = Segment(pickle.loads(layout), fd)
-        replay = segment.replay([1])
-        segment.arrays["value"][1, 3] = replay.get("reward", replay.oldest, 1)[0, 0]
-    """
-    given = pickle.dumps((sys.path, pickle.dumps(LAYOUT), segment.fd))
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, input=given, pass_fds=(segment.fd,), capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    assert segment.arrays["value"][1, 3] == history[30 - 12]["reward"] and segment.allowance == 3
 
 
 def test_close_gives_the_descriptor_back_and_keeps_arrays_in_use():
