@@ -10,13 +10,11 @@ import importlib.util
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 from learners import (
-    A3C,
     BACKEND,
     CONFIG,
     SPEC,
@@ -26,11 +24,10 @@ from learners import (
     make_learner,
     make_past,
     seen,
-    shared,  # noqa: F401
     with_vtrace,
 )
 
-from gunreal.config.schema import Config, ConfigError
+from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import empty_observations
 from gunreal.learning import devices
 
@@ -38,29 +35,32 @@ ROOT = Path(__file__).parents[2]
 KINDS = ("small", "mlp", "lstm")
 
 
+def execute(program, **environment):
+    """A program in a process of its own, where KERAS_BACKEND is what is given or nothing."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "", **environment}
+    command = [sys.executable, "-c", f"from gunreal.learning.devices import select\n{program}"]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+
+
 def test_tensorflow_is_loaded_without_packages_that_it_does_not_need():
     """They are not lost: a script can import them before and after."""
     program = (
         "import sys, IPython\n"
-        "from gunreal.learning.devices import select\n"
         "select('tensorflow')\n"
         "print(*(name for name in ('keras', 'IPython', 'jax', 'matplotlib') if name in sys.modules))\n"
         "import jax, matplotlib\n"
     )
     if not all(map(importlib.util.find_spec, ("IPython", "jax", "matplotlib", "tensorflow"))):
         pytest.skip("needs all of these packages")
-    environment = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
-    assert done.stdout == "keras IPython\n"
+    assert execute(program).stdout == "keras IPython\n"
 
 
 def test_select_refuses_a_second_backend():
     import keras  # noqa: F401
 
     other = next(name for name in devices.BACKENDS if name != BACKEND)
-    with pytest.raises(
-        ConfigError, match=f"the run uses {other}, but .* loaded Keras with {BACKEND}; .*KERAS_BACKEND={other}"
-    ):
+    line = f"the run uses {other}, but .* loaded Keras with {BACKEND}; .*KERAS_BACKEND={other}"
+    with pytest.raises(ConfigError, match=line):
         devices.select(other)
     with pytest.raises(ValueError, match="use tensorflow or jax"):
         devices.select("torch")
@@ -80,10 +80,7 @@ def test_select_refuses_a_second_backend():
 )
 def test_another_choice_of_the_environments_is_told(wanted, line):
     pytest.importorskip("jax")
-    program = "from gunreal.learning.devices import select; select('jax'); select('jax')"
-    environment = {**os.environ, "KERAS_BACKEND": wanted, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
-    assert done.stderr == line
+    assert execute("select('jax'); select('jax')", KERAS_BACKEND=wanted).stderr == line
 
 
 def test_a_gpu_that_a_script_has_used_before(monkeypatch):
@@ -103,28 +100,26 @@ def test_a_gpu_that_a_script_has_used_before(monkeypatch):
     assert asked == [("gpu:0", True), ("gpu:1", True)]
 
 
-def test_jax_takes_no_memory_in_advance():
-    pytest.importorskip("jax")
-    name = "XLA_PYTHON_CLIENT_PREALLOCATE"
-    program = f"import os; from gunreal.learning.devices import select; select('jax'); print(os.environ[{name!r}])"
-    environment = {key: value for key, value in os.environ.items() if key != name}
-    environment |= {"KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
-    assert done.stdout == "false\n"
-
-
-@pytest.mark.parametrize("name", devices.BACKENDS)
-def test_threads_of_an_operation(name):
+@pytest.mark.parametrize(
+    ("name", "asked", "answer"),
+    [
+        (
+            "tensorflow",
+            "import tensorflow; print(tensorflow.config.threading.get_intra_op_parallelism_threads())",
+            "1\n",
+        ),
+        (
+            "jax",
+            "from os import environ; threads = '--xla_cpu_multi_thread_eigen=false'\n"
+            "print(environ['XLA_FLAGS'].count(threads), environ['XLA_PYTHON_CLIENT_PREALLOCATE'])",
+            "1 false\n",
+        ),
+    ],
+)
+def test_threads_of_an_operation(name, asked, answer):
+    """JAX takes no memory in advance."""
     pytest.importorskip(name)
-    asked = {
-        "tensorflow": "import tensorflow; print(tensorflow.config.threading.get_intra_op_parallelism_threads())",
-        "jax": "import os; print(os.environ['XLA_FLAGS'].count('--xla_cpu_multi_thread_eigen=false'))",
-    }
-    twice = f"from gunreal.learning.devices import select; select({name!r}, threads=1); select({name!r}, threads=1)"
-    command = [sys.executable, "-c", f"{twice}; {asked[name]}"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
-    assert done.stdout == "1\n", done.stderr
+    assert execute(f"{2 * f'select({name!r}, threads=1);'}{asked}", KERAS_BACKEND=name).stdout == answer
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
@@ -183,26 +178,6 @@ def test_an_operation_uses_gathered_observations_in_place():
         observations[:], elsewhere[:] = 2, 2
         assert (tensor.numpy() == (2 if in_place else 1)).all() and tensor.shape == array.shape
         observations[:], elsewhere[:] = 1, 1
-
-
-def test_threads_predict_while_one_trains():
-    learner, images, failures = make_learner(Config(**A3C, max_batch=12)), seen(make_batch()), []
-
-    def predict(head, count):
-        try:
-            for _ in range(20):
-                assert all(np.isfinite(x).all() and len(x) == count for x in learner.predict(head, images[:count]))
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=predict, args=x) for x in (("base", 1), ("base", 5), ("fit", 3), ("fit", 21))]
-    for thread in threads:
-        thread.start()
-    for seed in range(10):
-        learner.train(make_batch(seed=seed), 1e-3)
-    for thread in threads:
-        thread.join()
-    assert not failures and learner.version == 10
 
 
 def test_tensorflow_and_jax_agree(tmp_path):

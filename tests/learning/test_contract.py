@@ -26,17 +26,13 @@ class TakesChannelsForRows(networks.Plain):
         return layers.Conv2D(4, 2, 2, data_format="channels_last")(x)
 
 
-@pytest.mark.parametrize("name", ["small", "large", "lstm", "impala"])
+@pytest.mark.parametrize("name", ["small", "large", "lstm", "impala", "mlp"])
 def test_built_in_networks_keep_the_contract(name):
     check_network(named(name, hidden=16))
 
 
-def test_a_network_for_vectors():
+def test_networks_for_vectors_and_with_a_cell_of_their_own():
     check_network(named("mlp", hidden=16), VECTOR)
-    check_network(named("mlp", hidden=16))
-
-
-def test_a_network_with_a_cell_of_its_own():
     check_network(networks.Strided, FRAMES._replace(vectors=2), hidden=16, filters=3)
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from learners import CONFIG, Fit, make_batch, make_learner, shared  # noqa: F401
+from learners import CONFIG, Fit, make_batch, make_learner
 
 from gunreal.config.schema import ConfigError
 

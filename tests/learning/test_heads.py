@@ -55,17 +55,17 @@ def test_a_loss_that_is_no_scalar(loss, message):
         heads.loss(task(loss=loss), ops.ones((2, 4)), {"sign": np.ones(2)})
 
 
-def test_metrics_of_a_task():
-    found, metrics, _ = heads.loss(
-        task(loss=lambda outputs, batch: (outputs[0], {"most": outputs[1]})), ops.arange(2), {}
-    )
-    assert (int(found), {name: float(x) for name, x in metrics.items()}) == (0, {"mine_most": 1.0})
-
-
-@pytest.mark.parametrize("layer", [keras.layers.Dropout(0.5), keras.layers.GaussianNoise(1.0)])
-def test_a_head_with_noise(layer):
-    head = keras.Sequential([keras.layers.Dense(2), layer], name="noisy")
-    with pytest.raises(ConfigError, match=f"^the head of task 'mine' has noise \\({layer.name}\\); leave it out"):
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (keras.layers.Dropout(0.5, name="n"), r"noise \(n\); leave it out"),
+        (keras.layers.GaussianNoise(1.0, name="n"), r"noise \(n\); leave it out"),
+        (keras.layers.BatchNormalization(), r"untrained state \(.*moving_mean.*\); use layers without state"),
+    ],
+)
+def test_a_head_with_noise_or_state(layer, message):
+    head = keras.Sequential([keras.layers.Dense(2), layer])
+    with pytest.raises(ConfigError, match=f"^the head of task 'mine' has {message}"):
         heads.build(task(head=lambda spec: head), SPEC, FEATURES)
 
 

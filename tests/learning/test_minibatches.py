@@ -41,12 +41,6 @@ def test_every_rollout_once_an_epoch_in_a_new_order():
     assert len({tuple(epoch) for epoch in epochs}) == 3
 
 
-def test_tasks_learn_in_the_first_epoch_only():
-    parts = divided(4, 2, 2, [True] * 2)
-    assert [list(part) for part in parts] == [["base", "acted", "fit"]] * 2 + [["base", "acted"]] * 2
-    assert all((part["base"]["observations"] == part["base"]["mask"]).all() for part in parts)
-
-
 def test_a_task_learns_from_other_sequences_in_each_of_its_epochs():
     parts = divided(5, 3, 2, [True] * 2, updates=2, draws=6)
     for number, part in enumerate(parts[:4]):
@@ -54,11 +48,3 @@ def test_a_task_learns_from_other_sequences_in_each_of_its_epochs():
         assert part["fit"]["mask"][:, 0].tolist() == np.repeat(rollouts, 3).tolist()
         assert part["fit"]["draw"].reshape(-1, 3).tolist() == [[[0, 1, 2], [3, 4, 5]][number // 2]] * len(rollouts)
     assert not any("fit" in part for part in parts[4:])
-
-
-def test_no_more_parts_than_rollouts():
-    assert [len(part["base"]["mask"]) for part in divided(2, 1, 5, [True] * 5)] == [1, 1]
-
-
-def test_tasks_may_leave_out_minibatches_of_the_first_epoch():
-    assert ["fit" in part for part in divided(4, 2, 2, [False, True])] == [False, True, False, False]

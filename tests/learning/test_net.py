@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 from keras import layers, ops
-from learners import CONFIG, Fit, assert_equal_states, make_batch, make_learner, make_past, seen, shared  # noqa: F401
+from learners import CONFIG, Fit, assert_equal_states, make_batch, make_learner, make_past, seen
 
 from gunreal.config.schema import ConfigError
 
@@ -88,17 +88,6 @@ def test_draws_depend_on_the_seed_the_update_and_the_call_alone():
     learner.version += 1
     assert not set(drawn(learner)) & set(found)
     assert not set(drawn(make_learner(tasks=(Compared(),), seed=4))) & set(found)
-
-
-def test_a_restored_learner_draws_as_if_it_had_gone_on():
-    learner = make_learner(tasks=(Compared(),))
-    learner.train(make_batch(), 0.01)
-    state = learner.get_state()
-    learner.train(make_batch(seed=1), 0.01)
-    other = make_learner(tasks=(Compared(),))
-    other.set_state(state)
-    other.train(make_batch(seed=1), 0.01)
-    assert_equal_states(learner.get_state(), other.get_state())
 
 
 def test_observations_of_another_shape_are_refused():
@@ -191,21 +180,6 @@ def test_averages_that_are_always_equal_compute_the_same(kind):
         batch["base"]["returns"] = 10 * np.random.default_rng(seed).normal(size=(3, 4)).astype(np.float32)
         metrics = learner.train(batch, 0.01)
         assert max(metrics["fit_x"], metrics["fit_head"]) < 1e-5
-
-
-def test_averages_are_restored_and_keep_still_in_a_skipped_update():
-    learner = make_learner(tasks=(Averaged(),))
-    learner.train(make_batch(), 0.01)
-    state, bad = learner.get_state(), make_batch(seed=2)
-    bad["base"]["returns"][...] = np.inf
-    assert learner.train(bad, 0.01)["skipped"]
-    assert_equal_states(learner.get_state(), state)
-    other = make_learner(tasks=(Averaged(),))
-    other.set_state(state)
-    for each in (learner, other):
-        each.train(make_batch(seed=1), 0.01)
-    assert learner.weights_sha256() == other.weights_sha256()
-    assert_equal_states(learner.get_state(), other.get_state())
 
 
 @pytest.mark.parametrize(

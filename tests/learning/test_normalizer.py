@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from learners import CONFIG, SPEC, make_batch, make_learner, seen, shared  # noqa: F401
+from learners import CONFIG, SPEC, make_batch, make_learner, seen
 
 from gunreal.learning.normalizer import Moments, Statistics, merge, moments
 from gunreal.learning.registry import named

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from learners import CONFIG, Fit, make_batch, make_learner, shared  # noqa: F401
+from learners import CONFIG, Fit, gradients, make_batch, make_learner
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +58,6 @@ def test_the_rate_is_that_of_the_head(rate):
 
 def test_the_head_is_clipped_apart():
     """Adam's first moments after its first update are a tenth of the gradients."""
-    from learners import gradients
-
     batch = make_batch()
     config = dataclasses.replace(CONFIG, max_grad_norm=0.5)
     learner = make_learner(config, tasks=(Own(max_grad_norm=2.0),))
