@@ -24,10 +24,7 @@ def test_these_keep_the_contract(objective):
         (objectives.NoRate, r"settings\(\) has no number for learning_rate, min_batch: return"),
         (objectives.NoUses, r"uses\(\) is 3: return Uses"),
         (objectives.NoPhase, r"phase\(\) is 2: return Phase\(batches, epochs\)"),
-        (
-            objectives.NoPhaseLoss,
-            r"^phase_loss\(\) failed: NotImplementedError: NoPhaseLoss has no phase_loss",
-        ),
+        (objectives.NoPhaseLoss, r"^phase_loss\(\) failed: NotImplementedError: NoPhaseLoss has no phase_loss"),
         (objectives.Replaying, "only the built-in dqn has a program that draws from the replay"),
         (objectives.NoInputs, r"^inputs\(\) failed: NotImplementedError: NoInputs has no inputs\(self, rollouts\)"),
         (objectives.Infinite, "input 'more' is not finite"),

@@ -1,10 +1,14 @@
-"""Which weights a task's loss reaches, for the tests of the tasks."""
+"""Which weights a task's loss reaches, and a learner of a task alone; for the tests of the tasks."""
 
 import numpy as np
 import tensorflow as tf
+from learners import A3C
 
+from gunreal.config.schema import Config
 from gunreal.experience.replay import RESET
 from gunreal.experience.sequences import DRAWS
+from gunreal.experience.synthetic import synthetic_segment
+from gunreal.learning.backend import make_learner
 from gunreal.learning.network import Network
 from gunreal.learning.registry import named
 from gunreal.tasks import calls
@@ -23,6 +27,16 @@ def batch_of(task, segment, count, seed=0, bootstrap_shape=(2, 32)):
     mask = (rows < length[:, None]) & (flags & RESET == 0)
     bootstraps = None if task.bootstrap is None else rng.random((count, *bootstrap_shape), np.float32)
     return observations, calls.targets(task, replay, sequences, bootstraps) | {"mask": mask.astype(np.float32)}
+
+
+def learner_of(task, spec, count=4):
+    """A learner of the task alone, and a batch for it of `count` sequences."""
+    observations, batch = batch_of(task, synthetic_segment(spec, task.record(spec), 200), count)
+    rows = {"observations": observations.reshape(count, -1, *spec.observation)}
+    nothing = np.zeros((count, spec.t_max), np.float32)
+    base = {"action": nothing.astype(np.int32), "returns": nothing, "mask": nothing}
+    learner = make_learner(Network(spec, [task], named("small", hidden=32)), Config(**A3C, entropy=0.0))
+    return learner, {"base": base | rows, task.name: batch | rows}
 
 
 def gradients(task, segment, count=4, bootstrap_shape=(2, 32)):

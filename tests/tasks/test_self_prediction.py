@@ -1,18 +1,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from gradients import batch_of
-from learners import A3C
+from gradients import learner_of
 
-import gunreal
-from gunreal.experience.spec import Spec
-from gunreal.experience.synthetic import synthetic_segment
-from gunreal.learning.backend import make_learner
-from gunreal.learning.network import Network
-from gunreal.learning.registry import named
 from gunreal.tasks.self_prediction import SelfPrediction
+from gunreal.testing import IMAGES
 
-FRAMES = Spec((1, 36, 36), 2, "uint8", num_actions=3, t_max=6)
 TASK = SelfPrediction(steps=3, units=4)
 
 
@@ -33,7 +26,7 @@ def slow_prediction(head, features, actions):
 
 
 def test_predictions_follow_the_actions_taken():
-    head, rng = TASK.head(FRAMES), np.random.default_rng(0)
+    head, rng = TASK.head(IMAGES), np.random.default_rng(0)
     features = rng.normal(size=(2, 6, 5)).astype(np.float32)
     assert set(head(features)) == {"targets"}  # built before there is a batch
     action = rng.integers(3, size=(2, 6)).astype(np.int32)
@@ -73,7 +66,7 @@ def test_loss_against_loops():
 
 
 def test_no_gradient_flows_into_the_targets():
-    head, features = TASK.head(FRAMES), tf.Variable(np.random.default_rng(0).normal(size=(2, 6, 5)).astype(np.float32))
+    head, features = TASK.head(IMAGES), tf.Variable(np.random.default_rng(0).normal(size=(2, 6, 5)).astype(np.float32))
     with tf.GradientTape(persistent=True) as tape:
         outputs = head(features, batch={"action": np.zeros((2, 6), np.int32), "mask": np.ones((2, 6), np.float32)})
         targets, predictions = tf.reduce_sum(outputs["targets"][..., 0]), tf.reduce_sum(outputs["predictions"][0])
@@ -82,21 +75,14 @@ def test_no_gradient_flows_into_the_targets():
 
 
 def test_features_become_predictable_and_do_not_collapse():
-    task = SelfPrediction(weight=1.0, steps=3, units=16)
-    observations, batch = batch_of(task, synthetic_segment(FRAMES, {}, 200), 4)
-    nothing = np.zeros((4, 6), np.float32)
-    base = {"action": nothing.astype(np.int32), "returns": nothing, "mask": nothing}
-    network = Network(FRAMES, [task], named("small", hidden=32))
-    learner = make_learner(network, gunreal.Config(**A3C, entropy=0.0))
-    rows = {"observations": observations.reshape(4, 6, *FRAMES.observation)}
-    whole = {"base": base | rows, "spr": batch | rows}
-    before = spread(network, observations)
-    losses = [learner.train(whole, 3e-3)["loss_spr"] for _ in range(150)]
+    learner, batch = learner_of(SelfPrediction(weight=1.0, steps=3, units=16), IMAGES)
+    before = spread(learner, batch)
+    losses = [learner.train(batch, 3e-3)["loss_spr"] for _ in range(150)]
     assert losses[0] > 0.8 and losses[-1] < 0.2
-    assert spread(network, observations) > before
+    assert spread(learner, batch) > before
 
 
-def spread(network, observations):
+def spread(learner, batch):
     """The standard deviation of the features between observations, relative to their mean. 0 if they collapsed."""
-    hidden = network.torso.features(observations).hidden.numpy()
+    hidden = learner.network.torso.features(np.concatenate(batch["spr"]["observations"])).hidden.numpy()
     return hidden.std(axis=0).mean() / hidden.mean()

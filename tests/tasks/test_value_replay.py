@@ -10,31 +10,11 @@ from gunreal.tasks.value_replay import ValueReplay
 TASK = ValueReplay()
 
 
-def returns(flags, rewards, sequence, bootstrap, spec=VECTOR):
-    return targets(TASK, make_segment(spec, flags, rewards), sequence, bootstrap)["returns"].tolist()
-
-
-def test_returns_include_the_terminal_reward_but_not_the_bootstrap():
-    # rows: 0, 1 terminates with reward 0.5, 2 RESET, 3 the next episode with reward 5, clipped to 1; gamma 0.5
-    rewards = [1, 0.5, 0, 5, 0]
-    assert returns(episodes("-T --"), rewards, (0, 4), 2) == [1.25, 0.5, 1.0, 2.0]
-
-
-def test_truncation_bootstraps_and_the_rest_is_padding():
-    assert returns(episodes("-t --"), [1, 1, 0, 1, 1], (0, 2), 4) == [1 + 0.5 * 3, 1 + 0.5 * 4, 0, 0]
-
-
-def test_rewards_are_clipped_as_the_spec_says():
-    assert returns(episodes("----"), [-7, 0, 0, 0], (0, 1), 0) == [-1, 0, 0, 0]
-    unclipped = VECTOR._replace(reward_clip=0)
-    assert returns(episodes("----"), [-7, 0, 0, 0], (0, 1), 0, unclipped) == [-7, 0, 0, 0]
-
-
 def slow_return(segment, step, last, bootstrap):
     """`R_t = sum_i gamma^i r_{t+i+1} + gamma^n V(s_{t+n})`, term by term, up to the episode's termination."""
     total, factor = 0.0, 1.0
     for t in range(step, last + 1):
-        total += factor * float(rows(segment, "reward", t, 1)[0])
+        total += factor * np.clip(float(rows(segment, "reward", t, 1)[0]), -0.5, 0.5)
         if rows(segment, "flags", t, 1)[0] & TERMINATED:
             return total
         factor *= VECTOR.discount
@@ -42,7 +22,7 @@ def slow_return(segment, step, last, bootstrap):
 
 
 def test_returns_against_the_sum_written_out():
-    segment, rng = synthetic_segment(VECTOR, {}, 300), np.random.default_rng(0)
+    segment, rng = synthetic_segment(VECTOR._replace(reward_clip=0.5), {}, 300), np.random.default_rng(0)
     for first, length in draws(TASK, segment, 300):
         bootstrap = np.float32(rng.normal())
         returns = targets(TASK, segment, (first, length), bootstrap)["returns"]
@@ -67,25 +47,14 @@ def test_starts_are_uniform_over_the_steps_that_are_learned_from():
         assert not (flags[first : first + length - 1] & TRUNCATED).any()
 
 
-def test_nothing_to_sample_until_there_are_t_max_steps():
-    assert draws(TASK, make_segment(VECTOR, [])) == draws(TASK, make_segment(VECTOR, episodes("---"))) == [None]
-    assert draws(TASK, make_segment(VECTOR, episodes("----"))) != [None]
-
-
 def test_loss_and_gradient_by_hand():
     value = tf.Variable([[1.0, 2.0], [0.0, 9.0]])
     batch = {"returns": tf.constant([[2.0, 0.0], [-1.0, 0.0]]), "mask": tf.constant([[1.0, 1.0], [1.0, 0.0]])}
     with tf.GradientTape() as tape:
-        loss = TASK.loss({"value": value, "scale": 1.0}, batch)
-    # 0.5 (1 + 4 + 1) over three steps; d/dV = (V - R) / 3
-    assert float(loss) == pytest.approx(1.0)
-    np.testing.assert_allclose(tape.gradient(loss, value), [[-1 / 3, 2 / 3], [1 / 3, 0]], rtol=1e-6)
-
-
-def test_errors_are_in_units_of_the_returns_deviation():
-    value, returns = np.float32([[1, 5]]), np.float32([[3, 7]])
-    batch = {"returns": returns, "mask": np.ones((1, 2), np.float32)}
-    assert float(TASK.loss({"value": value, "scale": 4.0}, batch)) == 0.5 * (2 / 4) ** 2
+        loss = TASK.loss({"value": value, "scale": 2.0}, batch)  # the returns' deviation, in units of which errors are
+    # 0.5 (1 + 4 + 1) / 4 over three steps; d/dV = (V - R) / 4 / 3
+    assert float(loss) == pytest.approx(0.25)
+    np.testing.assert_allclose(tape.gradient(loss, value), [[-1 / 12, 2 / 12], [1 / 12, 0]], rtol=1e-6)
 
 
 def test_bootstrap_is_the_critics_value():
