@@ -198,7 +198,7 @@ def test_a_process_that_dies_before_it_has_read_anything(server, monkeypatch, tm
 
 def test_kept_output_is_bounded():
     output = Output()
-    os.write(output.fileno(), b"x" * 2**20 + b"the end")
+    os.write(output.fileno(), b"x" * 2**20 + b"\nthe end")
     assert len(output.last()) == 4000 and output.last().endswith("the end")
     output.pass_on_warnings()
     assert output.last() == ""
