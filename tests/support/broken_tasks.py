@@ -1,9 +1,10 @@
-"""Tasks that each break one rule of the contract, and two that keep it; for tests in tasks/.
+"""Tasks that each break one rule of the contract, and three that keep it; for tests in tasks/.
 
 Not in the test module itself: agent processes import a task's module, and that must not import Keras.
 """
 
 import numpy as np
+from defining import define
 from rich_task import Prioritized
 
 from gunreal.experience.sequences import Sequences, pad, uniform_sequences
@@ -21,6 +22,80 @@ class Recording(RewardPrediction):
     def targets(self, replay, sequences, bootstraps):
         depths = replay.get("depth", sequences.first, 3)
         return {"class": replay.xp.astype(depths.sum(axis=1) > 0, replay.xp.int32)}
+
+
+class Scheduled(ValueReplay):
+    """Has a metric, and a loss that falls over the training; keeps the contract."""
+
+    def loss(self, outputs, batch):
+        loss = super().loss(outputs, batch)
+        return loss * (1 - batch["progress"]), {"progress": batch["progress"]}
+
+
+def sample(change):
+    """A sampling that returns `change(replay, first, length)`."""
+
+    def changed(self, replay, draws):
+        return Sequences(*change(replay, *uniform_sequences(replay, draws)))
+
+    return {"sample": changed}
+
+
+def returns(change):
+    """Targets whose returns are `change(returns)`."""
+
+    def changed(self, replay, sequences, bootstraps):
+        return {"returns": change(ValueReplay.targets(self, replay, sequences, bootstraps)["returns"])}
+
+    return {"targets": changed}
+
+
+def loss(change):
+    """A loss that returns `change(loss, outputs, batch)`."""
+    return {"loss": lambda self, outputs, batch: change(ValueReplay.loss(self, outputs, batch), outputs, batch)}
+
+
+def noise(shape):
+    return np.random.random(shape).astype(np.float32)
+
+
+define(
+    __name__,
+    ValueReplay,
+    Unpicklable={"__reduce__": lambda self: (ValueReplay, ())},
+    BadName={"name": "value replay"},
+    OfAScript={"__module__": "__main__"},
+    OfABatch={"name": "past"},
+    BadFeatures={"features": "pixels"},
+    Unannotated={"weight": 0.5},
+    UnusedAverage={"average": 0.1},
+    NoSequences={"replays": 0},
+    TooLong=sample(lambda replay, first, length: (first, length * 0 + replay.spec.t_max + 1)),
+    Incomplete=sample(lambda replay, first, length: (first * 0 + replay.end - 1, length * 0 + 4)),
+    TooOld=sample(lambda replay, first, length: (first * 0 + replay.oldest - 1, length)),
+    PastTruncation=sample(
+        lambda replay, first, length: (replay.xp.minimum(first, replay.end - 4), replay.xp.where(length > 0, 4, 0))
+    ),
+    NothingEver=sample(lambda replay, first, length: (first, 0 * length)),
+    NoPair={"sample": lambda self, replay, draws: (replay.oldest, 1)},
+    Unrepeatable={"sample": lambda self, replay, draws: uniform_sequences(replay, noise(draws.shape))},
+    LoopsOverData=sample(lambda replay, first, length: (first, np.array([int(number) for number in length]))),
+    OfAllAgents=returns(lambda found: found - found.mean()),
+    RandomTargets=returns(lambda found: found + noise(found.shape)),
+    OtherInJax=returns(lambda found: found if isinstance(found, np.ndarray) else 2 * found),
+    Ragged=returns(lambda found: found[0]),
+    Infinite=returns(lambda found: np.full(found.shape, np.inf, np.float32)),
+    Doubles=returns(lambda found: np.zeros(found.shape)),
+    Words=returns(lambda found: np.full(len(found), "good")),
+    NoArray=returns(lambda found: [0.0] * len(found)),
+    NamesMask={"targets": lambda self, replay, sequences, bootstraps: {"mask": bootstraps}},
+    NamesProgress={"targets": lambda self, replay, sequences, bootstraps: {"progress": bootstraps}},
+    NoTable={"targets": lambda self, replay, sequences, bootstraps: None},
+    Misspells=loss(lambda found, outputs, batch: batch["return"]),
+    NoScalar=loss(lambda found, outputs, batch: (batch["returns"] - outputs["value"]) ** 2 * batch["mask"]),
+    NotFinite=loss(lambda found, outputs, batch: found * float("inf")),
+    BonusesOfFeatures={"bonus": lambda self, outputs, observations, state: observations},
+)
 
 
 class RecordsReward(Recording):
@@ -42,137 +117,6 @@ class RefusesMemory(ForgetsTheState):
             raise ValueError("it is for networks without a memory")
 
 
-class Unpicklable(ValueReplay):
-    def __reduce__(self):
-        return ValueReplay, ()
-
-
-class BadName(ValueReplay):
-    name = "value replay"
-
-
-class OfAScript(ValueReplay):
-    __module__ = "__main__"
-
-
-class OfABatch(ValueReplay):
-    name = "past"
-
-
-class BadFeatures(ValueReplay):
-    features = "pixels"
-
-
-class Unannotated(ValueReplay):
-    weight = 0.5
-
-
-class TooLong(ValueReplay):
-    def sample(self, replay, draws):
-        first, length = uniform_sequences(replay, draws)
-        return Sequences(first, length * 0 + replay.spec.t_max + 1)
-
-
-class Incomplete(ValueReplay):
-    def sample(self, replay, draws):
-        first, length = uniform_sequences(replay, draws)
-        return Sequences(first * 0 + replay.end - 1, length * 0 + 4)
-
-
-class TooOld(ValueReplay):
-    def sample(self, replay, draws):
-        first, length = uniform_sequences(replay, draws)
-        return Sequences(first * 0 + replay.oldest - 1, length)
-
-
-class PastTruncation(ValueReplay):
-    def sample(self, replay, draws):
-        first, length = uniform_sequences(replay, draws)
-        return Sequences(replay.xp.minimum(first, replay.end - 4), replay.xp.where(length > 0, 4, 0))
-
-
-class NothingEver(ValueReplay):
-    def sample(self, replay, draws):
-        first, length = uniform_sequences(replay, draws)
-        return Sequences(first, 0 * length)
-
-
-class NoPair(ValueReplay):
-    def sample(self, replay, draws):
-        return replay.oldest, 1
-
-
-class Unrepeatable(ValueReplay):
-    def sample(self, replay, draws):
-        return uniform_sequences(replay, np.random.random(draws.shape).astype(np.float32))
-
-
-class LoopsOverData(ValueReplay):
-    """Works with NumPy, and cannot be compiled."""
-
-    def sample(self, replay, draws):
-        first, length = uniform_sequences(replay, draws)
-        return Sequences(first, np.array([int(number) for number in length]))
-
-
-class OfAllAgents(ValueReplay):
-    def targets(self, replay, sequences, bootstraps):
-        returns = super().targets(replay, sequences, bootstraps)["returns"]
-        return {"returns": returns - returns.mean()}
-
-
-class RandomTargets(ValueReplay):
-    def targets(self, replay, sequences, bootstraps):
-        returns = super().targets(replay, sequences, bootstraps)["returns"]
-        return {"returns": returns + np.random.random(returns.shape).astype(np.float32)}
-
-
-class OtherInJax(ValueReplay):
-    def targets(self, replay, sequences, bootstraps):
-        returns = super().targets(replay, sequences, bootstraps)["returns"]
-        return {"returns": returns if replay.xp is np else 2 * returns}
-
-
-class Ragged(ValueReplay):
-    def targets(self, replay, sequences, bootstraps):
-        return {"returns": replay.get("reward", sequences.first, int(sequences.length.max()))[0]}
-
-
-class Infinite(ValueReplay):
-    def targets(self, replay, sequences, bootstraps):
-        return {"returns": np.full((len(bootstraps), replay.spec.t_max), np.inf, np.float32)}
-
-
-class Doubles(ValueReplay):
-    def targets(self, replay, sequences, bootstraps):
-        return {"returns": np.zeros((len(bootstraps), replay.spec.t_max))}
-
-
-class NamesMask(ValueReplay):
-    def targets(self, replay, sequences, bootstraps):
-        return {"mask": np.zeros((len(bootstraps), replay.spec.t_max), np.float32)}
-
-
-class NoTable(ValueReplay):
-    def targets(self, replay, sequences, bootstraps):
-        super().targets(replay, sequences, bootstraps)
-
-
-class Words(ValueReplay):
-    def targets(self, replay, sequences, bootstraps):
-        return {"returns": np.full(len(bootstraps), "good")}
-
-
-class Misspells(ValueReplay):
-    def loss(self, outputs, batch):
-        return batch["return"]
-
-
-class NoArray(ValueReplay):
-    def targets(self, replay, sequences, bootstraps):
-        return {"returns": [0.0] * len(bootstraps)}
-
-
 class IgnoresTermination(ValueReplay):
     def targets(self, replay, sequences, bootstraps):
         rewards = pad(replay.get("reward", sequences.first, replay.spec.t_max), sequences.length)
@@ -184,11 +128,6 @@ class LoadsKeras(ValueReplay):
         import keras  # noqa: F401
 
         return super().targets(replay, sequences, bootstraps)
-
-
-class NoScalar(ValueReplay):
-    def loss(self, outputs, batch):
-        return (batch["returns"] - outputs["value"]) ** 2 * batch["mask"]
 
 
 class IgnoresMask(ValueReplay):
@@ -211,10 +150,6 @@ class DividesByNothing(ValueReplay):
 
         error = (batch["returns"] - outputs["value"]) ** 2 * batch["mask"]
         return ops.sum(error) / ops.sum(batch["mask"])
-
-
-class UnusedAverage(ValueReplay):
-    average = 0.1
 
 
 class CountsMasked(ValueReplay):
@@ -241,11 +176,6 @@ class OtherState(CountsMasked):
         return {"sums": batch["state"]["sum"]}
 
 
-class NotFinite(ValueReplay):
-    def loss(self, outputs, batch):
-        return super().loss(outputs, batch) * float("inf")
-
-
 class BadGradient(ValueReplay):
     def loss(self, outputs, batch):
         from keras import ops
@@ -261,23 +191,6 @@ class Detached(ValueReplay):
         return super().loss({**outputs, "value": ops.stop_gradient(outputs["value"])}, batch)
 
 
-class DetachedProbe(Detached):
-    trains_torso = False
-
-
-class Scheduled(ValueReplay):
-    """Has a metric, and a loss that falls over the training; keeps the contract."""
-
-    def loss(self, outputs, batch):
-        loss = super().loss(outputs, batch)
-        return loss * (1 - batch["progress"]), {"progress": batch["progress"]}
-
-
-class NamesProgress(ValueReplay):
-    def targets(self, replay, sequences, bootstraps):
-        return super().targets(replay, sequences, bootstraps) | {"progress": 0 * bootstraps}
-
-
 class Random(ValueReplay):
     def loss(self, outputs, batch):
         from keras import random
@@ -285,26 +198,11 @@ class Random(ValueReplay):
         return super().loss(outputs, batch) * (1 + random.uniform(()))
 
 
-class BonusesOfFeatures(ValueReplay):
-    def bonus(self, outputs, observations, state):
-        return observations
-
-
 class BonusesOfTheBatch(ValueReplay):
     def bonus(self, outputs, observations, state):
         from keras import ops
 
         return outputs["value"][:, 0] - ops.mean(observations)
-
-
-class IgnoresPriorities(Prioritized):
-    def sample(self, replay, draws):
-        return uniform_sequences(replay, draws)
-
-
-class NoPriorities(Prioritized):
-    def loss(self, outputs, batch):
-        return super().loss(outputs, batch)[0]
 
 
 class NegativePriorities(Prioritized):
@@ -327,5 +225,10 @@ class NoWeights(Prioritized):
         return found._replace(weight=found.weight * np.float32("nan"))
 
 
-class NoSequences(ValueReplay):
-    replays = 0
+define(
+    __name__,
+    Prioritized,
+    IgnoresPriorities={"sample": lambda self, replay, draws: uniform_sequences(replay, draws)},
+    NoPriorities={"loss": lambda self, outputs, batch: Prioritized.loss(self, outputs, batch)[0]},
+)
+define(__name__, Detached, DetachedProbe={"trains_torso": False})

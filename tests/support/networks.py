@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import keras
+from defining import define
 from keras import layers
 
 from gunreal.learning.architecture import Architecture
@@ -52,88 +54,12 @@ class Adrift(Compass):
         return super().body(x, seed, None if vector is None else keras.ops.stop_gradient(layers.Dense(2)(vector)))
 
 
-class Misnamed(Plain):
-    name = "my network"
-
-
-class Miscounted(Strided):
-    def state(self):
-        return 2 * self.hidden
-
-
-class NoNumber(Strided):
-    def state(self):
-        return None
-
-
-class Normalized(Plain):
-    def body(self, x, seed):
-        return layers.BatchNormalization()(super().body(x, seed))
-
-
 class Seedless(Plain):
     def body(self, x, seed):
         return layers.Conv2D(4, 8, 8, kernel_initializer=keras.initializers.GlorotUniform(7))(x)
 
     def top(self, x, seed):
         return layers.Dense(8, kernel_initializer=keras.initializers.GlorotUniform(7))(x)
-
-
-class Unrepeatable(Plain):
-    made = 0
-
-    def top(self, x, seed):
-        Unrepeatable.made += 1
-        return layers.Dense(8, kernel_initializer=keras.initializers.GlorotUniform(Unrepeatable.made))(x)
-
-
-class Renamed(Plain):
-    made = 0
-
-    def top(self, x, seed):
-        Renamed.made += 1
-        return layers.Dense(8, name=f"top{Renamed.made}x")(x)
-
-
-class FixedLayout(Plain):
-    def body(self, x, seed):
-        return layers.Conv2D(4, 8, 8, data_format="channels_last")(x)
-
-
-class Infinite(Plain):
-    def top(self, x, seed):
-        return super().top(x, seed) / 0.0
-
-
-class Mixing(Plain):
-    def top(self, x, seed):
-        x = super().top(x, seed)
-        return x - keras.ops.mean(x, axis=0, keepdims=True)
-
-
-class Unflat(Plain):
-    def top(self, x, seed):
-        return layers.Reshape((1, 8))(layers.Dense(8)(x))
-
-
-class Sequences(Plain):
-    def body(self, x, seed):
-        return layers.Reshape((-1, 4))(super().body(x, seed))
-
-
-class Twofold(Plain):
-    def body(self, x, seed):
-        return [x, super().body(x, seed)]
-
-
-class Unbatched(Plain):
-    def top(self, x, seed):
-        return super().top(keras.ops.reshape(x, (-1, 4)), seed)
-
-
-class Dead(Plain):
-    def top(self, x, seed):
-        return super().top(keras.ops.stop_gradient(x), seed)
 
 
 class Refusing(Plain):
@@ -145,9 +71,36 @@ class NoBody(Architecture):
     name = "no_body"
 
 
-class Unannotated(Plain):
-    hidden = 64
-
-
 class NoArchitecture:
     name = "none"
+
+
+def body(change):
+    """First layers that return `change(x, y)`, where `y` is what those of `Plain` return."""
+    return {"body": lambda self, x, seed: change(x, Plain.body(self, x, seed))}
+
+
+def top(change):
+    """Last layers that return `change(x, y)`, where `y` is what those of `Plain` return."""
+    return {"top": lambda self, x, seed: change(x, Plain.top(self, x, seed))}
+
+
+made = itertools.count()
+define(__name__, Strided, Miscounted={"state": lambda self: 2 * self.hidden}, NoNumber={"state": lambda self: None})
+define(
+    __name__,
+    Plain,
+    Misnamed={"name": "my network"},
+    Unannotated={"hidden": 64},
+    Normalized=body(lambda x, y: layers.BatchNormalization()(y)),
+    FixedLayout=body(lambda x, y: layers.Conv2D(4, 8, 8, data_format="channels_last")(x)),
+    Sequences=body(lambda x, y: layers.Reshape((-1, 4))(y)),
+    Twofold=body(lambda x, y: [x, y]),
+    Unrepeatable=top(lambda x, y: layers.Dense(8, kernel_initializer=keras.initializers.GlorotUniform(next(made)))(x)),
+    Renamed=top(lambda x, y: layers.Dense(8, name=f"top{next(made)}x")(x)),
+    Infinite=top(lambda x, y: y / 0.0),
+    Mixing=top(lambda x, y: y - keras.ops.mean(y, axis=0, keepdims=True)),
+    Unflat=top(lambda x, y: layers.Reshape((1, 8))(layers.Dense(8)(x))),
+    Unbatched={"top": lambda self, x, seed: Plain.top(self, keras.ops.reshape(x, (-1, 4)), seed)},
+    Dead={"top": lambda self, x, seed: Plain.top(self, keras.ops.stop_gradient(x), seed)},
+)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
+import numpy as np
+from defining import define
+
 from gunreal.config.objective import Phase
 from gunreal.config.plugins import option
 from gunreal.objectives.base import Objective
@@ -56,72 +59,6 @@ class NoObjective:
     name = "none"
 
 
-class Misnamed(Penalized):
-    name = "my objective"
-
-
-class Unannotated(Penalized):
-    penalty = 2.0
-
-
-class NoRate(Penalized):
-    def settings(self, config):
-        return {"entropy": 0.1}
-
-
-class NoUses(Penalized):
-    def uses(self):
-        return 3
-
-
-class NoPhase(Penalized):
-    def phase(self):
-        return 2
-
-
-class NoPhaseLoss(Penalized):
-    def phase(self):
-        return Phase(2)
-
-
-class Replaying(Objective):
-    name = "replaying"
-    replays = True
-
-
-class NoInputs(Objective):
-    name = "no_inputs"
-
-
-class OfNumPyOnly(Penalized):
-    def inputs(self, rollouts):
-        import numpy as np
-
-        return {**super().inputs(rollouts), "rank": np.asarray(rollouts.reward.tolist(), np.float32)}
-
-
-class OtherInJax(Penalized):
-    def inputs(self, rollouts):
-        import numpy as np
-
-        return {**super().inputs(rollouts), "more": rollouts.reward + isinstance(rollouts.reward, np.ndarray)}
-
-
-class Infinite(Penalized):
-    def inputs(self, rollouts):
-        return {**super().inputs(rollouts), "more": rollouts.reward / 0}
-
-
-class Double(Penalized):
-    def inputs(self, rollouts):
-        return {**super().inputs(rollouts), "more": rollouts.reward.astype("float64")}
-
-
-class Failing(Penalized):
-    def loss(self, outputs, batch):
-        return batch["nothing"], {}
-
-
 class Moments(Penalized):
     def loss(self, outputs, batch):
         loss, _ = super().loss(outputs, batch)
@@ -151,3 +88,26 @@ class Valueless(Penalized):
         from keras import ops
 
         return super().loss({**outputs, "value": ops.stop_gradient(outputs["value"])}, batch)
+
+
+def with_input(make):
+    """Inputs with another one that is `make(rewards)`."""
+    return {"inputs": lambda self, rollouts: {**Penalized.inputs(self, rollouts), "more": make(rollouts.reward)}}
+
+
+define(
+    __name__,
+    Penalized,
+    Misnamed={"name": "my objective"},
+    Unannotated={"penalty": 2.0},
+    NoRate={"settings": lambda self, config: {"entropy": 0.1}},
+    NoUses={"uses": lambda self: 3},
+    NoPhase={"phase": lambda self: 2},
+    NoPhaseLoss={"phase": lambda self: Phase(2)},
+    OfNumPyOnly=with_input(lambda reward: np.asarray(reward.tolist(), np.float32)),
+    OtherInJax=with_input(lambda reward: reward + isinstance(reward, np.ndarray)),
+    Infinite=with_input(lambda reward: reward / 0),
+    Double=with_input(lambda reward: reward.astype("float64")),
+    Failing={"loss": lambda self, outputs, batch: (batch["nothing"], {})},
+)
+define(__name__, Objective, Replaying={"name": "replaying", "replays": True}, NoInputs={"name": "no_inputs"})
