@@ -13,13 +13,9 @@ BAD = {  # the words after a command, and what the line has to say
         ("--agnets 3", f"unknown flag --agnets; {MEAN} --agents?"),
         ("--runner device", "only the parallel runner can be measured here; leave out --runner"),
         ("--seconds 0", "--seconds is 0, but must be positive"),
-        ("--seconds soon", "argument --seconds: invalid float value: 'soon'"),
-        ("--json", "argument --json: expected one argument"),
-        ("--tune --env gunreal/Catsh-v0", MEAN),
         ("--tune --lag nan", "--lag is nan"),
         ("--tune --json x.json", "leave out --task_sets and --json"),
         ("--json nowhere/x.json", "can't write nowhere/x.json; choose a file"),
-        ("--json folder", "can't write folder"),
         ("--scheduler queue", "--scheduler can't be measured here"),
         ("--resume x", "run 'x' not found"),
         ("--task_sets pc,pc --env gunreal/Catch-v0", "task pc is named twice"),
@@ -28,10 +24,8 @@ BAD = {  # the words after a command, and what the line has to say
     "cluster_faults": [
         ("--faults node-kiled", f"{MEAN} node-killed?"),
         ("--repeats 0", "--repeats is 0"),
-        ("--nosuch", "--nosuch"),
     ],
     "cluster_rounds": [
-        ("--nodes foo", "--nodes: 'foo' is not a whole number"),
         ("--nodes 2,0", "--nodes is 0, but must be positive"),
         ("--nodes 1 --quorum 3", "quorum is 3.0, but must be"),
         ("--mbit -3", "--mbit is -3, but must be positive"),
@@ -52,20 +46,16 @@ BAD = {  # the words after a command, and what the line has to say
     "device_cost": [
         ("--objective dqn", "dqn cannot be analyzed; use --objective a3c or ppo"),
         ("--tflops 0", "--tflops is 0, but must be positive"),
-        ("--turns -1", "--turns is -1, but must be at least 0"),
     ],
     "emulators": [
         ("bench --frames 0", "--frames is 0, but must be positive"),
-        ("verify --seed -1", "--seed is -1, but must not be negative"),
         ("verify --games nosuch", "unknown game 'nosuch'"),
         ("verify --games pitfall2 --frames 1", "pitfall2"),
-        ("verify --rounds 3", "unrecognized arguments: --rounds 3"),
     ],
     "gpu": [
         ("", "no CUDA GPU"),
         ("--dry --minutes 0", "--minutes is 0"),
         ("--dry --games pitfall2", "special chip"),
-        ("--dry --json nowhere/x.json", "can't write"),
     ],
     "reproduce": [
         ("", "required: EXPERIMENT"),
@@ -77,11 +67,9 @@ BAD = {  # the words after a command, and what the line has to say
         ("ba3c-fig6 --rounds 3", "--rounds can't be used with ba3c-fig6, a cluster experiment; leave it out"),
         ("cule-fig2 --games Pongg", "cule-fig2 has no game 'Pongg'; available: Pong, Riverraid, Boxing"),
         ("cule-fig2 --draw", "cule-fig2 has not been measured yet; run the command without --draw"),
-        ("cule-fig2 --env ALE/Pong-v5", "cule-fig2 has fixed settings; leave out --env and flags after --"),
         ("fig9 --env CartPole-v1", "layout has no effect on CartPole-v1, which has no images; leave it out"),
         ("fig9 --tiny", "--tiny can't be used with fig9, a speed experiment; leave it out"),
         ("fig9 --rounds 0", "--rounds is 0, but must be at least 1"),
-        ("fig9 --seconds nan", "--seconds is nan, but must be positive"),
         ("fig9 --settings nhcw", "fig9 has no setting 'nhcw'; available: base-nhwc, base-nchw"),
         ("fig9 --draw", "runs/Pong-v5/fig9.rounds.json does not exist"),
         ("fig9 -- --layout nchw", "of fig9 has layout"),
@@ -90,7 +78,6 @@ BAD = {  # the words after a command, and what the line has to say
     "soak": [
         ("--minutes 0", "must be positive"),
         ("--runner device", "leave out --runner"),
-        ("--json nowhere/soak.json", "can't write nowhere/soak.json"),
     ],
     "task_gradients": [
         ("nothing", "run 'nothing' not found"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import benchmark
 import pytest
+from experiments import speed
 from measuring import measure, summary
 from training import wait_until
 
@@ -72,6 +73,7 @@ def test_it_measures_base_and_tasks(tmp_path):
         assert row["profile"]["base"]["tensorflow_learner._Operation.__call__"] > 0 and 0 < row["profile_cost"] < 0.5
         assert row["bytes"]["gathered_predict"] >= 28_224 and "1" in row["predict_sizes"]
         assert f"{row['pps']:,.0f}" in text
+        assert all(quantity.of(row) >= 0 for quantity in speed.QUANTITIES.values())  # of the papers' experiments
     pc, base = (found["sets"][name]["bytes"]["gathered_train"] for name in ("pc,vr,rp", "base"))
     assert pc > 3 * base  # three passes' worth of frames
 

@@ -7,14 +7,9 @@ from ray_standin import Engine
 from gunreal.cluster import coordinator
 
 
-class Closable(Engine):
-    def close(self):
-        pass
-
-
 def test_rounds_are_measured(monkeypatch):
     """Each gradient of a sleeping node has as many slices as there are reducers."""
-    monkeypatch.setattr(coordinator, "Engine", lambda config: Closable("a"))
+    monkeypatch.setattr(coordinator, "Engine", lambda config: Engine("a"))
     options = cluster_rounds.parse(["--weights", "10", "--reducers", "2", "--compute", "0.001", "--seconds", "0.2"])
     line = cluster_rounds.measure(options, 2)
     assert line["contributions"] == 2 and line["replaced"] == 0 and np.isfinite(line["grad_norm"])

@@ -8,7 +8,20 @@ from pathlib import Path
 
 import pytest
 
-TOOL = Path(__file__).parents[2] / "tools" / "device_cost.py"
+TOOLS = Path(__file__).parents[2] / "tools"
+SMALL = "--env gunreal/Catch-v0 --network mlp --frame_stack 1"
+COUNTED = f"{SMALL} --hidden 64 --agents 12 --objective a3c --device_batches 4 --tflops 2"
+TIMED = f"{SMALL} --hidden 16 --agents 4 --tasks vr --replay_size 40 --objective_args epochs=2 --t_max 5 --turns 2"
+PROGRAM = "import sys, device_cost; [device_cost.main(flags.split()) or print('---') for flags in sys.argv[1:]]"
+
+
+@pytest.fixture(scope="module")
+def outputs():
+    """What the tool prints, of one process: its start takes the longest."""
+    pytest.importorskip("jax")
+    done = subprocess.run([sys.executable, "-c", PROGRAM, COUNTED, TIMED], capture_output=True, text=True, cwd=TOOLS)
+    assert done.stdout.count("---\n") == 2, done.stderr
+    return done.stdout.split("---\n")
 
 
 def rows(lines):
@@ -16,14 +29,9 @@ def rows(lines):
     return {part: float(number) for part, number, *_ in (line[2:-2].split(" | ") for line in lines[2:])}
 
 
-def test_the_operations_are_those_of_the_network():
+def test_the_operations_are_those_of_the_network(outputs):
     """A training takes about three times as many as a prediction, or two without the gradient of the pixels."""
-    pytest.importorskip("jax")
-    flags = "--env gunreal/Catch-v0 --network mlp --hidden 64 --frame_stack 1 --agents 12 --objective a3c"
-    command = [sys.executable, TOOL, *flags.split(), "--device_batches", "4", "--tflops", "2"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    *table, _, estimate = done.stdout.splitlines()
+    *table, _, estimate = outputs[0].splitlines()
     numbers = rows(table)
     prediction = 2 * 84 * 84 * 64 / 1e6  # the first layer, which has nearly all weights
     assert numbers["acting"] == pytest.approx(prediction, rel=0.15)
@@ -34,14 +42,9 @@ def test_the_operations_are_those_of_the_network():
     assert million == pytest.approx(2 / numbers["all"], rel=0.05) and estimate.endswith("per second at 2 TFLOP/s")
 
 
-def test_the_times_of_a_turn():
+def test_the_times_of_a_turn(outputs):
     """The tasks take part in the first of two epochs only."""
-    pytest.importorskip("jax")
-    flags = "--env gunreal/Catch-v0 --network mlp --hidden 16 --frame_stack 1 --agents 4 --tasks vr --replay_size 40"
-    command = [sys.executable, TOOL, *flags.split(), "--objective_args", "epochs=2", "--t_max", "5", "--turns", "2"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    operations, _, times, measured = done.stdout.split("\n\n")
+    operations, _, times, measured = outputs[1].split("\n\n")
     counted, found = rows(operations.splitlines()), rows(times.splitlines())
     assert 1.2 < counted["updates with tasks"] / counted["updates"] < 2  # twice as many frames, and the same optimizer
     total, alone = found.pop("all"), found.pop("environments alone")

@@ -60,7 +60,7 @@ def test_experiments_are_whole(tmp_path, measured, experiment):
     assert out.with_suffix(".md").read_text().startswith(f"**{experiment.title}**")
 
 
-def test_rounds_alternate_go_on_and_survive_failures(tmp_path, measured, capsys):
+def test_rounds_alternate_go_on_and_survive_failures(tmp_path, measured, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
     words = ["cule-table6", "--rounds", "2", "--tiny", "--logdir", "runs"]
     measured.answers[:] = [RuntimeError("no\nmemory")]
@@ -77,24 +77,12 @@ def test_rounds_alternate_go_on_and_survive_failures(tmp_path, measured, capsys)
     text = (tmp_path / "runs" / "cule-table6.md").read_text()
     assert "| 200 | 800 | 100 | 2.0 | 70 to 90 % | - |" in text
     assert "| 100 | 400 | 50 | 2.0 | 70 to 90 % | 2.00 |" in text
-
-
-def test_measurements_of_another_kind_are_rejected(tmp_path, measured, monkeypatch, capsys):
-    pytest.importorskip("matplotlib")
-    words = ["cule-table1", "--logdir", "runs"]
-    assert reproduce.main([*words, "--tiny"]) == 0
-    assert reproduce.main(words) == 0  # of other sizes, and longer
-    asked, path = len(measured.asked), tmp_path / "runs" / "cule-table1.rounds.json"
-    assert {entry["seconds"] for entry in json.loads(path.read_text())} == {0.3, 3}
     capsys.readouterr()
-    assert reproduce.main([*words, "--seconds", "4"]) == 2
-    assert "cule-table1.rounds.json was measured with seconds 3, not 4.0; choose" in capsys.readouterr().err
+    assert reproduce.main([*words, "--seconds", "0.1"]) == 2
+    assert "cule-table6.rounds.json was measured with seconds 0.3, not 0.1; choose" in capsys.readouterr().err
     monkeypatch.setattr(saved.machine, "machine", lambda: {"processor": "another", "gpus": ["H100"]})
     assert reproduce.main(words) == 2 and "not 'another and H100'; choose" in capsys.readouterr().err
-    path.write_text(path.read_text()[:50])
-    for more in ([], ["--draw"]):
-        assert reproduce.main([*words, *more]) == 2 and f"{path.name} is damaged" in capsys.readouterr().err
-    assert len(measured.asked) == asked
+    assert len(measured.asked) == 2
 
 
 def test_curves_have_a_band_over_the_games():

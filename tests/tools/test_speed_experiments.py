@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import signal
-from pathlib import Path
 
 import pytest
 import reproduce
 from experiments import speed, speed_report, speed_rounds
 from measuring.machine import machine
-from training import Training, wait_until
 
 from gunreal.config.checks import check
 from gunreal.config.schema import ConfigError
@@ -169,29 +166,3 @@ def test_the_picture(tmp_path, name):
     assert (tmp_path / f"{name}.png").stat().st_size > 10_000
     assert json.loads((tmp_path / f"{name}.json").read_text())["settings"].keys() == experiment.settings.keys()
     assert (tmp_path / f"{name}.md").read_text().startswith(f"**{experiment.title}** on `ALE/Pong-v5`\n\n|")
-
-
-@pytest.mark.timeout(300)
-def test_interrupted_and_resumed(tmp_path):
-    """The real thing: Ctrl-C in the second of two measurements, and the same command again."""
-    pytest.importorskip("matplotlib")
-    words = ["ga3c-fig3", "--settings", "1-1-1,4-1-1", "--env", "gunreal/Catch-v0", "--seconds", 1, "--rounds", 1]
-    flags = ["--hidden", 32, "--agents_per_process", 4]
-    path = tmp_path / "runs" / "Catch-v0" / "ga3c-fig3.rounds.json"
-
-    def start():
-        return Training(tmp_path, *words, "--", *flags, program=(str(Path(reproduce.__file__)),))
-
-    with start() as process:
-        wait_until(lambda: path.exists() or process.popen.poll() is not None)
-        wait_until(lambda: process.agents() or process.popen.poll() is not None)
-        assert process.signal(signal.SIGINT, 60) == 130, process.stderr
-    first = speed_rounds.read(path)["settings"]
-    assert list(first) == ["1-1-1"]
-    with start() as process:
-        assert process.end() == 0, process.stderr
-    both = speed_rounds.read(path)["settings"]
-    assert list(both) == ["1-1-1", "4-1-1"] and both["1-1-1"] == first["1-1-1"]
-    results = json.loads(path.with_name("ga3c-fig3.json").read_text())
-    assert all(min(of["values"][key] for key in ("pps", "tps", "memory")) > 0 for of in results["settings"].values())
-    assert 1 <= results["settings"]["4-1-1"]["values"]["batch"] <= 4

@@ -21,33 +21,6 @@ def settings(config: Config | None) -> tuple[int, ...] | None:
     return config and (config.agents, per_process(config), config.predictors, config.max_batch)
 
 
-@pytest.mark.parametrize(
-    ("start", "move", "lower", "higher"),
-    [
-        ((32, 16, 1, 256), "agents per process", (16, 8, 1, 256), (64, 32, 1, 256)),
-        ((32, 16, 1, 256), "processes", (16, 16, 1, 256), (64, 16, 1, 256)),
-        ((32, 16, 1, 256), "split", (32, 32, 1, 256), (32, 8, 1, 256)),
-        ((256, 16, 1, 256), "processes", (128, 16, 1, 256), (512, 16, 1, 512)),  # what was no limit is none
-        ((64, 32, 1, 16), "agents per process", (32, 16, 1, 16), None),  # a group of 32, a batch of 16
-        ((32, 32, 1, 256), "split", None, (32, 16, 1, 256)),
-        ((32, 1, 1, 256), "split", (32, 2, 1, 256), None),
-        ((15, 5, 1, 256), "split", None, None),
-        ((15, 5, 1, 256), "processes", (5, 5, 1, 256), (30, 5, 1, 256)),
-        ((1, 1, 1, 256), "agents per process", None, (2, 2, 1, 256)),
-        ((1, 1, 1, 256), "processes", None, (2, 1, 1, 256)),
-        ((32, 16, 1, 256), "predictors", None, (32, 16, 2, 256)),
-        ((32, 16, 1, 256), "max_batch", (32, 16, 1, 16), None),  # a batch can't hold more than all agents
-        ((24, 12, 1, 256), "max_batch", (24, 12, 1, 16), None),
-        ((32, 16, 1, 16), "max_batch", (32, 16, 1, 8), (32, 16, 1, 32)),
-        ((32, 16, 1, 8), "max_batch", None, (32, 16, 1, 16)),
-    ],
-)
-def test_neighbors(start, move, lower, higher):
-    config = Config(**dict(zip(tune.TUNED, start, strict=True)))
-    assert settings(tune.neighbor(config, move, -1)) == lower
-    assert settings(tune.neighbor(config, move, 1)) == higher
-
-
 class Machine:
     """A machine whose rates follow from the settings, with noise; it drifts, and writes down what it was asked."""
 
@@ -141,12 +114,8 @@ def test_a_stopped_search_writes_the_best_settings(tmp_path, monkeypatch, trials
 
     monkeypatch.setattr(tune, "trial", trial)
     options = Namespace(seconds=6.0, lag=10.0, toml=out, given={"env": "gunreal/Catch-v0"})
-    arguments = (
-        dataclasses.replace(START, env="gunreal/Catch-v0"),
-        options,
-        {"cores": 2, "processor": "a machine"},
-        [].append,
-    )
+    config = dataclasses.replace(START, env="gunreal/Catch-v0")
+    arguments = (config, options, {"cores": 2, "processor": "a machine"}, [].append)
     if trials == 0:
         with pytest.raises(KeyboardInterrupt):
             tune.tune(*arguments)
@@ -159,13 +128,8 @@ def test_a_stopped_search_writes_the_best_settings(tmp_path, monkeypatch, trials
     assert load(out)["agents"] == (32 if trials == 1 else 16)
 
 
-ROW = {
-    "pps": 101.0,
-    "tps": 100.0,
-    "agents": 32,
-    "policy_lag": 5.0,
-    "memory": {"with_full_rings": 900, "limit": 1000},
-}
+ROW = {"pps": 101.0, "tps": 100.0, "agents": 32, "policy_lag": 5.0}
+ROW["memory"] = {"with_full_rings": 900, "limit": 1000}
 
 
 @pytest.mark.parametrize(
