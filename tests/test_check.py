@@ -3,7 +3,6 @@
 import pytest
 
 from gunreal import check
-from gunreal.config.schema import ConfigError
 from gunreal.tasks.value_replay import ValueReplay
 from gunreal.testing import check_task
 
@@ -36,22 +35,6 @@ def test_what_keeps_its_contract(capsys, words, kind):
 def test_a_broken_rule_is_one_line(capsys, name, line):
     assert run(name) == 1
     assert capsys.readouterr().err == f"gunreal: {name}: {line}\n"
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (("vr", "weigth=3"), "task 'vr' has no option 'weigth'"),
-        (("vr", "weight"), "'weight' is not of the form key=value, as in units=32"),
-        (("nope",), "unknown task 'nope'"),
-        (("vr", "--network", "nope"), "unknown network 'nope'"),
-        (("impala", "--network", "lstm"), "--network is for tasks; leave it out"),
-        ((), "the following arguments are required: CLASS"),
-    ],
-)
-def test_bad_input(words, line):
-    with pytest.raises(ConfigError, match=line):
-        run(*words)
 
 
 def test_a_task_with_a_network_of_ones_own():

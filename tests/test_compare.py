@@ -4,7 +4,6 @@ import json
 
 import pytest
 from metrics_runs import make_run
-from wording import MEAN
 
 import gunreal
 from gunreal.__main__ import main
@@ -58,20 +57,3 @@ def test_markdown_and_a_picture(logdir, capsys, tmp_path):
     assert lines[2:4] == ["| setting | seeds | score | mean of the curve |", "|---|---|---|---|"]
     assert lines[-1].startswith("- tasks over base: better")
     assert cv2.imread(str(out)).shape == (750, 1800, 3)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["nothing"], "run 'nothing' not found"),
-        (["base=nothing-*"], "no run matches"),
-        ([*BOTH, "--reference", "bse"], f"no setting is called bse; {MEAN} base?"),
-        ([*BOTH, "--steps", "x"], "'x' is not a whole number"),
-        ([*BOTH, "--steps", "900"], "has taken 100 steps"),
-        ([*BOTH, "--json", "--markdown"], "not allowed with"),
-    ],
-)
-def test_bad_input(logdir, capsys, words, message):
-    assert main(["gunreal", "compare", *words, "--logdir", logdir]) == 2
-    output = capsys.readouterr()
-    assert output.out == "" and message in output.err and output.err.count("\n") == 1

@@ -48,29 +48,35 @@ TINY = {
     "frame_size": 36,
 }
 PLUGINS = {name for kind in (TASK, NETWORK, OBJECTIVE) for name in plugins.available(kind)}
+PARSERS = {
+    "plot": plot._parser,
+    "compare": compare_parser,
+    "watch": watch._parser,
+    "runs": runs._parser,
+    "export": export._parser,
+    "push": hub.push_arguments,
+    "pull": hub.pull_arguments,
+}
 # Programs of others; their arguments are theirs to check.
 OTHERS = {"export", ".ci/wheels", "twine", "git", "cd", "source", "ruff", "mypy", "lint-imports", "mkdocs", "pytest"}
-OTHERS.add("dmlab-gym")
+OTHERS |= {"dmlab-gym"}
 
 
 class Block(NamedTuple):
     """A code block that is to run."""
 
-    language: str
     title: str
     text: str
 
 
 def blocks(page: Path, language: str) -> list[Block]:
     """The blocks of one language that are not marked, in their order."""
-    found = [match for match in BLOCK.finditer(page.read_text()) if not match["mark"]]
-    titles = [re.search(r'title="(.*?)"', match["title"]) for match in found]
-    texts = [textwrap.dedent(match["text"]) for match in found]
-    made = [
-        Block(match["language"], title[1] if title else "", text)
-        for match, title, text in zip(found, titles, texts, strict=True)
-    ]
-    return [block for block in made if block.language == language]
+    found = []
+    for match in BLOCK.finditer(page.read_text()):
+        if match["language"] == language and not match["mark"]:
+            title = re.search(r'title="(.*?)"', match["title"])
+            found.append(Block(title[1] if title else "", textwrap.dedent(match["text"])))
+    return found
 
 
 def commands(page: Path) -> list[list[str]]:
@@ -143,32 +149,20 @@ def check_command(words: list[str], folder: Path) -> None:
     match words:
         case ["gunreal"] | ["gunreal", "doctor"]:
             pass
-        case ["python", "-m", "gunreal.train", *rest] | ["gunreal", "train", *rest]:
+        case ["gunreal", "train", *rest]:
             check_train(rest, folder)
         case ["gunreal", "resume", run, *rest]:
             check_train(["--resume", run, *rest], folder)
-        case ["python", "-m", "gunreal.evaluate", *rest] | ["gunreal", "evaluate", *rest]:
-            evaluate._parse(["evaluate", *rest])
-        case ["gunreal", "plot", *rest]:
-            plot._parser("plot").parse_args(rest)
-        case ["gunreal", "sweep", *rest]:
-            sweep._parse(["sweep", *rest])
-        case ["gunreal", "compare", *rest]:
-            compare_parser("compare").parse_args(rest)
-        case ["gunreal", "watch", *rest]:
-            watch._parser("watch").parse_args(rest)
-        case ["gunreal", "runs", *rest]:
-            runs._parser("runs").parse_args(rest)
-        case ["gunreal", "export", *rest]:
-            export._parser("export").parse_args(rest)
-        case ["gunreal", "push", *rest]:
-            hub.push_arguments("push").parse_args(rest)
-        case ["gunreal", "pull", *rest]:
-            hub.pull_arguments("pull").parse_args(rest)
+        case ["gunreal", "evaluate", *_]:
+            evaluate._parse(words[1:])
+        case ["gunreal", "sweep", *_]:
+            sweep._parse(words[1:])
+        case ["gunreal", command, *rest] if command in PARSERS:
+            PARSERS[command](command).parse_args(rest)
         case ["gunreal", command, *rest]:
             assert command in LISTS
             check_train([word for word in rest if word not in PLUGINS], folder)
-        case ["python" | "python3.10", "-m", "venv", _] | ["python", "-m", "build", *_]:
+        case ["python", "-m", "venv", _]:
             pass
         case ["python", "-c", text]:
             compile(text, "-c", "exec")

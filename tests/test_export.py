@@ -46,15 +46,3 @@ def test_a_run_of_a_backend_that_is_not_installed_here(run, tmp_path, monkeypatc
     policy = sys.modules["keras"].models.load_model(path)
     found = policy({"observation": np.zeros((1, *run.spec.observation), np.uint8)})["logits"]
     np.testing.assert_allclose(np.asarray(found), logits, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [(("{run}", "policy.pt"), "write FILE.keras"), (("none", "a.keras"), "run 'none' not found")],
-)
-def test_bad_input(run, tmp_path, monkeypatch, capsys, words, message):
-    monkeypatch.chdir(tmp_path)
-    assert main(["gunreal export", *(word.format(run=run.path) for word in words)]) == 2
-    err = capsys.readouterr().err
-    assert err.startswith("gunreal: ") and err.count("\n") == 1 and message in err
-    assert list(tmp_path.iterdir()) == []

@@ -27,21 +27,10 @@ def modules(package: ModuleType) -> list[str]:
     return [name for name in names if not name.endswith("_head")]
 
 
-AGENT_SIDE = [
-    *(name for room in ROOMS for name in modules(room)),
-    *(
-        "gunreal",
-        "gunreal.train",
-        "gunreal.__main__",
-        "gunreal.doctor",
-        "gunreal.listing",
-        "gunreal.plot",
-        "gunreal.runs",
-        "gunreal.runtime.ram",
-        "gunreal.runtime.scheduler",
-    ),  # --help is quick, too
-    "gunreal.cluster.reducer",  # which starts within a second when another has died
-]
+QUICK = ("train", "__main__", "doctor", "listing", "plot", "runs")  # so is --help
+SERVER = ("runtime.ram", "runtime.scheduler", "cluster.reducer")  # the last one starts within a second after a death
+AGENT_SIDE = ["gunreal", *(name for room in ROOMS for name in modules(room))]
+AGENT_SIDE += [f"gunreal.{name}" for name in (*QUICK, *SERVER)]
 
 
 def loaded(program: str) -> list[str]:

@@ -21,16 +21,13 @@ def paragraphs(found) -> dict[str, str]:
     return {re.match(r"\w+", text)[0]: text for text in found}
 
 
-def test_tasks_have_a_description_and_their_options():
+def test_plugins_have_a_description_and_their_options():
     found = paragraphs(listing.tasks())
     assert set(plugins.available(registry.TASK)) == set(found)
     assert found["pc"].startswith("pc: n-step Q-learning of the change")
     assert "options: weight=0.01, discount=0.9, cell=0" in found["pc"]
     assert "from: gunreal, gunreal.tasks.pixel_control:PixelControl" in found["pc"]
     assert "fit" not in found["pc"].splitlines()[-1]
-
-
-def test_networks_have_a_description_and_their_options():
     found = paragraphs(listing.installed(NETWORK))
     assert set(found) >= {"small", "large", "lstm", "mlp", "impala"}
     assert found["impala"].startswith("impala: IMPALA's residual network")
@@ -88,17 +85,6 @@ def test_a_verdict_depends_on_the_options_of_the_task():
     found = paragraphs(listing.tasks(config))
     assert re.search(r"\n  does not fit: pc.cell is 50: leave it out, or choose 1 to 21", found["pc"])
     assert found["vr"].endswith("\n  fits gunreal/Catch-v0")
-
-
-@pytest.mark.parametrize("flag", ["-h", "--help"])
-def test_help(capsys, flag):
-    assert listing.main("tasks", ["gunreal tasks", flag]) == 0
-    assert capsys.readouterr().out.startswith("usage: gunreal tasks [NAME ...] [--env ID] [--tasks module:Class]")
-
-
-def test_an_environment_that_does_not_exist():
-    with pytest.raises(ConfigError, match="unknown environment 'None-v0'"):
-        list(listing.tasks(Config(env="None-v0")))
 
 
 def test_a_broken_plug_in_does_not_hide_the_others(monkeypatch):

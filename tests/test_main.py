@@ -7,8 +7,6 @@ import sys
 import pytest
 
 import gunreal.__main__ as command
-from gunreal.config import folders
-from gunreal.config.schema import Config
 
 
 def run(*words: str) -> subprocess.CompletedProcess:
@@ -77,9 +75,3 @@ def test_an_interruption_while_modules_are_loaded_is_no_traceback(monkeypatch, c
     monkeypatch.setattr(command.importlib, "import_module", interrupt)
     assert command.main(["gunreal", "plot", "run"]) == 130
     assert capsys.readouterr().err == "gunreal: interrupted\n"
-
-
-def test_resume_finds_the_run(tmp_path, capsys):
-    folders.prepare_run_dir(Config(logdir=str(tmp_path), name="catch"))
-    done = run("resume", "catch", "--logdir", str(tmp_path), "--discount", "0.5")
-    assert done.returncode == 2 and "a resumed run cannot change discount" in done.stderr

@@ -8,25 +8,12 @@ import signal
 from pathlib import Path
 
 import numpy as np
-import pytest
 from scripted_env import FAILING
 from training import TESTS, Training, holders, is_gone, left_in_shared_memory, wait_until
 
 CATCH = ("--env", "gunreal/Catch-v0", "--agents", 4, "--agents_per_process", 2, "--metrics_seconds", 0.3)
-SMALL = (
-    "--agents",
-    2,
-    "--agents_per_process",
-    1,
-    "--hidden",
-    16,
-    "--metrics_seconds",
-    0.3,
-    "--t_max",
-    5,
-    "--min_batch",
-    10,
-)
+BATCHES = ("--t_max", 5, "--min_batch", 10)
+SMALL = ("--agents", 2, "--agents_per_process", 1, "--hidden", 16, "--metrics_seconds", 0.3, *BATCHES)
 
 
 def failing(marks: Path, how: str, at: int, times: int) -> tuple:
@@ -110,26 +97,14 @@ def test_an_environment_that_fails_at_once_again_and_again(tmp_path):
         assert not run.path.exists()  # nothing was learned, and the name is free again
 
 
-@pytest.mark.parametrize(
-    ("task", "message"),
-    [
-        ("LossRaises", "the loss is at a loss"),
-        ("SampleRaises", "the sampler is out of samples"),
-        ("TargetsRaise", "the targets are missed"),
-    ],
-)
-def test_failing_plug_ins(tmp_path, task, message):
-    """The plug-in's file is named, and no process stays. A loss fails when it is compiled, before the first step."""
-    with Training(tmp_path, "--env", "CartPole-v1", "--tasks", f"failing_tasks:{task}", *SMALL) as run:
+def test_a_failing_loss(tmp_path):
+    """It fails when it is compiled, before the first step: its file is named, and nothing stays."""
+    with Training(tmp_path, "--env", "CartPole-v1", "--tasks", "failing_tasks:LossRaises", *SMALL) as run:
         seen: set[int] = set()
         wait_until(lambda: seen.update(run.agents()) or run.popen.poll() is not None)
-        assert run.popen.returncode == (2 if task == "LossRaises" else 1)
-        assert message in run.stderr and str(TESTS / "failing_tasks.py") in run.stderr
-        assert seen and all(map(is_gone, seen))
-        if task == "LossRaises":
-            assert "Traceback" not in run.stderr and not run.path.exists()
-        else:
-            assert run.lines()[-1]["stopped_by"] == "error" and run.checkpoints()
+        assert run.popen.returncode == 2 and seen and all(map(is_gone, seen))
+        assert "the loss is at a loss" in run.stderr and str(TESTS / "failing_tasks.py") in run.stderr
+        assert "Traceback" not in run.stderr and not run.path.exists()
 
 
 def test_poisoned_loss_and_full_disk(tmp_path):
@@ -167,10 +142,10 @@ SCRIPT = """
 import gunreal
 
 run = gunreal.train(gunreal.Config(
-    env="CartPole-v1", name="run", agents=4, agents_per_process=2, steps=1500, hidden=16, tasks=("vr",),
+    env="CartPole-v1", name="run", agents=4, agents_per_process=2, steps=300, hidden=16, tasks=("vr",),
     replay_size=20_000_000, memory_limit=3_300 * 2**20, metrics_seconds=0.3,
 ), show=False)
-assert run.metrics[-1]["stopped_by"] == "steps" and run.step >= 1500
+assert run.metrics[-1]["stopped_by"] == "steps" and run.step >= 300
 """
 
 

@@ -16,7 +16,7 @@ from gunreal import runs
 from gunreal.__main__ import main
 from gunreal.config import folders
 from gunreal.config.files import save
-from gunreal.config.schema import Config, ConfigError
+from gunreal.config.schema import Config
 from gunreal.records import metrics
 
 
@@ -128,12 +128,3 @@ def test_a_trained_run(tmp_path_factory):
     run_dir = catch_run(tmp_path_factory.getbasetemp())
     row = next(row for row in runs.table(str(run_dir.parent)) if row["run"] == "catch")
     assert row["state"] == "finished" and row["step"] >= row["steps"] == 400 and row["tasks"] == "pc"
-
-
-def test_a_folder_that_does_not_exist_is_named(tmp_path, capsys):
-    with pytest.raises(ConfigError, match="folder '.*/none' not found; check --logdir"):
-        runs.table(str(tmp_path / "none"))
-    flags = ["--logdir", str(tmp_path / "none")]
-    for command, words in ((main, ["gunreal", "runs"]), (runs.main, ["python -m gunreal.runs"])):
-        assert command([*words, *flags]) == 2
-        assert capsys.readouterr().err.startswith("gunreal: folder")

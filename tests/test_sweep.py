@@ -18,8 +18,8 @@ from gunreal.records import comparison, metrics
 
 TINY = """
 env = "gunreal/Catch-v0"
+runner = "serial"
 agents = 4
-agents_per_process = 2
 hidden = 16
 frame_size = 36
 min_batch = 40
@@ -62,25 +62,25 @@ def lines(path):
 @pytest.mark.timeout(600)
 def test_it_trains_evaluates_and_compares_and_goes_on_after_a_kill_and_ctrl_c(tmp_path, sweep):
     base, vr = (tmp_path / "runs" / "tiny" / name for name in ("base-s1", "vr-s1"))
-    killed = sweep(steps=2000)
+    killed = sweep(steps=6000)
     wait_until(lambda: len(lines(base)) > 3, 120)
     killed.kill()
     killed.communicate()
-    interrupted = sweep(steps=2000)
+    interrupted = sweep(steps=6000)
     wait_until(lambda: len(lines(vr)) > 3, 200)
     interrupted.send_signal(signal.SIGINT)
     out = finished(interrupted, 130)
     assert "base-s1: finished" in out and "vr-s1: stopped" in out
     assert lines(vr)[-1]["stopped_by"] == "SIGINT"
 
-    out = finished(sweep("--parallel", "2", "--seeds", "2", "--settings", "vr", steps=2000))
+    out = finished(sweep("--parallel", "2", "--seeds", "2", "--settings", "vr", steps=6000))
     assert "base-s1" not in out and "vr-s1: finished" in out and "vr-s2: finished" in out
     assert [comparison.read(path).resumed for path in (base, vr, vr.with_name("vr-s2"))] == [True, True, False]
     config = folders.saved_config(vr.with_name("vr-s2"))
     assert (config.tasks, config.seed, config.task["vr"]["weight"]) == (("vr",), 2, 0.5)
 
     (vr / comparison.EVALUATION).unlink()
-    out = finished(sweep(steps=2000))
+    out = finished(sweep(steps=6000))
     assert "vr-s1: evaluating" in out and "running" not in out
     assert "gunreal/Catch-v0, score of evaluation" in out and "vr over base: undecided" in out
     assert len(json.loads((vr / comparison.EVALUATION).read_text())["scores"]) == 3
@@ -127,7 +127,7 @@ def test_a_failed_run_is_reported_and_tried_again(tmp_path, sweep):
         "    return gymnasium.make('CartPole-v1')\n"
     )
     (tmp_path / "breaks").touch()
-    words = ("--env", "broken:make", "--settings", "base", "--seeds", "1", "--runner", "serial")
+    words = ("--env", "broken:make", "--settings", "base", "--steps", "100", "--episodes", "1")
     out = finished(sweep(*words), 1)
     assert "base-s1: failed with exit code" in out
     os.remove(tmp_path / "breaks")

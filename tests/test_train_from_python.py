@@ -73,11 +73,6 @@ def test_a_new_weight_of_a_task_is_saved_and_trained_with(tmp_path):
     assert last["loss_total"] > 1e3 * last["loss_vr"] > 0  # the task takes part in a third of PPO's updates
 
 
-def test_train_can_be_replaced(monkeypatch):
-    monkeypatch.setattr(gunreal, "train", len)
-    assert gunreal.train is len
-
-
 def test_a_callback_that_is_no_function_is_refused_before_the_run_starts(tmp_path):
     with pytest.raises(TypeError, match="on_metrics is 3, but must be a function"):
         gunreal.train(Config(env="CartPole-v1", logdir=str(tmp_path)), on_metrics=3)

@@ -10,7 +10,6 @@ import pytest
 from trained import catch_run
 
 from gunreal import load
-from gunreal.config.folders import saved_config
 
 pytestmark = pytest.mark.timeout(900)  # each test starts one or two programs
 NAMED = "gunreal: tensorflow is not installed; this program uses jax instead"
@@ -34,22 +33,15 @@ def gunreal(tmp_path_factory):
     return run
 
 
-@pytest.fixture(scope="module")
-def trained(gunreal):
-    return gunreal("train", *FLAGS.split(), "--name", "catch", "--min_batch", "20", "--t_max", "5")
-
-
-def test_a_run_picks_jax_and_says_so(gunreal, trained):
+def test_a_run_picks_jax_says_so_once_and_resumes(gunreal):
+    trained = gunreal("train", *FLAGS.split(), "--name", "catch", "--min_batch", "20", "--t_max", "5")
     assert trained.returncode == 0, trained.stderr
     assert trained.stderr.splitlines().count(NAMED) == 1
-    assert saved_config(gunreal.folder / "runs" / "catch").backend == "jax"
-
-
-def test_it_resumes(gunreal, trained):
+    run = load(gunreal.folder / "runs" / "catch")
+    assert run.config.backend == "jax"
     resumed = gunreal("resume", "catch", "--steps", "300")
     assert resumed.returncode == 0, resumed.stderr
-    assert NAMED not in resumed.stderr
-    assert max(line["step"] for line in load(gunreal.folder / "runs" / "catch").metrics) >= 300
+    assert NAMED not in resumed.stderr and run.metrics[-1]["step"] >= 300
 
 
 def test_a_run_of_tensorflow_is_evaluated_with_jax(gunreal, tmp_path_factory):

@@ -1,10 +1,9 @@
-"""Tasks that fail in the middle of a run; for test_processes.py."""
+"""Tasks that fail in the middle of a run; for tests of whole runs."""
 
 import sys
 
 import numpy as np
 
-from gunreal.tasks.reward_prediction import RewardPrediction
 from gunreal.tasks.value_replay import ValueReplay
 
 
@@ -16,20 +15,6 @@ def in_agent_process() -> bool:
 class LossRaises(ValueReplay):
     def loss(self, outputs, batch):
         raise RuntimeError("the loss is at a loss")
-
-
-class SampleRaises(RewardPrediction):
-    def sample(self, replay, draws):
-        if in_agent_process():
-            raise RuntimeError("the sampler is out of samples")
-        return super().sample(replay, draws)
-
-
-class TargetsRaise(ValueReplay):
-    def targets(self, replay, sequences, bootstraps):
-        if in_agent_process():
-            raise RuntimeError("the targets are missed")
-        return super().targets(replay, sequences, bootstraps)
 
 
 class Poisoned(ValueReplay):
