@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from training import is_gone, wait_until
 
-from gunreal.cluster.guard import Guard
-
 WAIT = "import sys, time; file = open(sys.argv[1], sys.argv[2]); print(flush=True); time.sleep(1000)"
 
 
@@ -41,19 +39,14 @@ def start():
         process.wait()
 
 
-def test_it_ends_those_who_write_there_and_removes_the_folder(session, start, tmp_path):
+@pytest.mark.parametrize(("ending", "code"), [("guard.close()", 0), ("os.kill(os.getpid(), 9)", -9)])
+def test_it_ends_those_who_write_there_and_removes_the_folder(session, start, tmp_path, ending, code):
+    """But not the run, which may end it or be killed."""
     writer, reader, other = start(session / "log", "a"), start(session / "log", "r"), start(tmp_path / "log", "a")
-    with open(session / "own", "a"):
-        Guard(str(session)).close()
-    assert writer.wait(1) < 0
-    assert reader.poll() is other.poll() is None
-    assert not session.exists()
-
-
-def test_it_does_so_when_the_run_is_killed(session, start):
-    writer = start(session / "log", "a")
     program = (
-        "import os, sys; from gunreal.cluster.guard import Guard; guard = Guard(sys.argv[1]); os.kill(os.getpid(), 9)"
+        "import os, sys; from gunreal.cluster.guard import Guard\n"
+        f"with open(sys.argv[1] + '/own', 'a'): guard = Guard(sys.argv[1]); {ending}"
     )
-    assert subprocess.run([sys.executable, "-c", program, str(session)]).returncode == -9
+    assert subprocess.run([sys.executable, "-c", program, str(session)]).returncode == code
     wait_until(lambda: is_gone(writer.pid) and not session.exists())
+    assert reader.poll() is other.poll() is None

@@ -11,8 +11,6 @@ import pytest
 import scripted_env
 from training import TESTS, Training, is_gone, wait_until
 
-from gunreal.records import checkpoint
-
 LOCAL = {
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(32),  # Ray reads it once per process
@@ -89,8 +87,8 @@ def test_machines_leave_and_join(machines, tmp_path):
     assert run.lines()[-1]["stopped_by"] == "SIGTERM" and run.checkpoints()
 
 
-def test_the_first_machine_is_lost_and_a_single_machine_goes_on(machines, tmp_path):
-    """The others end on their own. By default, Ray gives the first one a minute to come back, and here five seconds."""
+def test_the_others_end_when_the_first_machine_is_lost(machines, tmp_path):
+    """On their own. By default, Ray gives the first one a minute to come back, and here five seconds."""
     other = machines.add_node(num_cpus=1, env_vars={"RAY_gcs_rpc_server_reconnect_timeout_s": "5"})
     with Training(tmp_path, *CLUSTER, "--runner", "cluster", "--address", machines.address) as run:
         wait_until(lambda: (run.lines() or [{}])[-1].get("nodes") == 2 and run.checkpoints(), what=run.stderr)
@@ -99,10 +97,6 @@ def test_the_first_machine_is_lost_and_a_single_machine_goes_on(machines, tmp_pa
         run.popen.kill()
         machines.remove_node(machines.head_node, allow_graceful=False)  # kills all of its processes
         wait_until(lambda: all(map(is_gone, of_other)), what="processes are left on the other machine")
-    step = checkpoint.load(run.path).step
-    with Training(tmp_path, "--resume", "run", "--runner", "parallel", "--steps", step + 200) as resumed:
-        assert resumed.end() == 0, resumed.stderr
-    assert checkpoint.load(run.path).step >= step + 200
 
 
 def is_helper(process: psutil.Process) -> bool:

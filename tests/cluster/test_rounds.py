@@ -1,36 +1,36 @@
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from gunreal.cluster.rounds import Round, answers_per_turn, rate_factor
 from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config
 
+EQUAL = [1.0] * 20  # seconds that answers took
 
-def started(quorum: float, seconds: list[float]) -> Round:
+
+@pytest.mark.parametrize(
+    ("quorum", "seconds", "now", "gradients", "awaited", "over"),
+    [
+        (0.9, EQUAL, 1000.0, 0, 3, False),  # there is nothing to apply
+        (0.9, EQUAL, 100.0, 9, 1, True),
+        (0.9, EQUAL, 100.0, 8, 2, False),
+        (0.9, EQUAL, 100.0, 2, 0, True),
+        (0.9, EQUAL, 100.0, 1, 1, False),  # few nodes are all waited for
+        (0.9, EQUAL + [50.0] * 5, 102.0, 1, 1, False),
+        (0.9, EQUAL + [50.0] * 5, 102.05, 1, 1, True),  # the deadline is twice the median
+        (0.9, EQUAL[:7], 1e6, 1, 1, False),  # there is none at first
+        (1.0, EQUAL, 1e6, 9, 1, False),
+        (1.0, EQUAL, 100.0, 10, 0, True),
+        (0.5 / 1024, [], 100.0, 1, 1023, True),  # asynchronous gradients are rounds of their own
+    ],
+)
+def test_the_quorum_or_the_deadline_ends_a_round(quorum, seconds, now, gradients, awaited, over):
     clock = Round(quorum)
     for value in seconds:
         clock.answered(0, value)
     clock.begin(100.0)
-    return clock
-
-
-def test_nothing_to_apply_is_no_round():
-    assert not started(0.9, [1.0] * 20).is_over(1000.0, 0, 3)
-
-
-def test_the_quorum_ends_a_round():
-    clock = started(0.9, [1.0] * 20)
-    assert clock.is_over(100.0, 9, 1) and not clock.is_over(100.0, 8, 2)
-    assert clock.is_over(100.0, 2, 0) and not clock.is_over(100.0, 1, 1)  # few nodes are all waited for
-
-
-def test_the_deadline_is_twice_the_median():
-    clock = started(0.9, [0.2] * 20 + [5.0] * 5)
-    assert 0.4 <= clock.deadline() < 0.45
-    assert not clock.is_over(100.3, 1, 1) and clock.is_over(100.45, 1, 1)
+    assert clock.is_over(now, gradients, awaited) == over
 
 
 def test_the_wait_for_new_rollouts_is_in_time():
@@ -44,38 +44,19 @@ def test_the_wait_for_new_rollouts_is_in_time():
     assert 2.0 <= clock.deadline() < 2.1
 
 
-def test_a_third_rollout_that_comes_later_is_in_time():
-    """Two groups of three agents deliver their rollouts, and each batch is one of them."""
-    clock = Round(0.9, turn=6)
-    for _ in range(20):
-        for seconds in (0.3, 0.02, 0.02):
-            clock.answered(0, seconds)
-    assert 0.6 <= clock.deadline() < 0.65
-
-
-def test_there_is_no_deadline_at_first():
-    assert started(0.9, [0.2] * 7).deadline() == math.inf
-
-
-def test_a_quorum_of_one_waits_for_all():
-    clock = started(1.0, [0.2] * 20)
-    assert not clock.is_over(1e6, 9, 1) and clock.is_over(100.0, 10, 0)
-
-
-def test_asynchronous_gradients_are_rounds_of_their_own():
-    assert started(0.5 / 1024, []).is_over(100.0, 1, 1023)
-
-
 @pytest.mark.parametrize(
-    ("rule", "step", "factor"),
-    [("off", 0, 1.0), ("linear", 0, 1.0), ("linear", 50, 8.5), ("linear", 100, 16.0), ("sqrt", 500, 4.0)],
+    ("rule", "step", "warmup", "factor"),
+    [
+        ("off", 0, 100, 1.0),
+        ("linear", 0, 100, 1.0),
+        ("linear", 50, 100, 8.5),
+        ("linear", 100, 100, 16.0),
+        ("sqrt", 500, 100, 4.0),
+        ("linear", 0, 0, 16.0),
+    ],
 )
-def test_the_learning_rate_of_16_nodes(rule, step, factor):
-    assert rate_factor(rule, 16, step, warmup=100) == factor
-
-
-def test_without_warm_up_the_factor_is_there_at_once():
-    assert rate_factor("linear", 4, 0, warmup=0) == 4.0
+def test_the_learning_rate_of_16_nodes(rule, step, warmup, factor):
+    assert rate_factor(rule, 16, step, warmup) == factor
 
 
 @pytest.mark.parametrize(

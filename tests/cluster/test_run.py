@@ -12,13 +12,12 @@ import pytest
 from scripted_env import POISONED, SLOW
 from training import Training, is_gone, wait_until
 
-import gunreal
 from gunreal.records import checkpoint
 
 if importlib.util.find_spec("ray") is None:  # not imported: that would fix its authentication for this process
     pytest.skip("needs Ray", allow_module_level=True)
 FLAGS = ["--agents", 2, "--agents_per_process", 2, "--hidden", 16, "--min_batch", 20]
-ON_JAX = ["--backend", "jax" if importlib.util.find_spec("jax") else "tensorflow"]  # where nodes start sooner
+FLAGS += ["--backend", "jax" if importlib.util.find_spec("jax") else "tensorflow"]  # where nodes start sooner
 CLUSTER = [*FLAGS, "--t_max", 5, "--runner", "cluster", "--nodes", 2, "--node_timeout", 8, "--metrics_seconds", 1]
 
 
@@ -121,18 +120,26 @@ def test_a_reducer_that_is_lost_is_replaced(run):
     assert last(run, "updates") > updates
 
 
-def test_ctrl_c_ends_all_processes_and_one_machine_goes_on(tmp_path):
-    with Training(tmp_path, "--env", SLOW, *CLUSTER, "--steps", "50M") as run:
-        goes_on(run, "start")
+def test_a_coordinator_is_killed_two_nodes_go_on_ctrl_c_ends_them_and_one_machine_goes_on(tmp_path):
+    """Nothing is left of either."""
+    with Training(tmp_path, "--env", SLOW, *CLUSTER, "--steps", "50M", "--sync", "off") as run:
+        wait_until(run.checkpoints, what=f"no checkpoint\n{run.stderr}")
+        wait_until(lambda: last(run, "staleness") > 0, what="no gradient is stale")
+        children = [child.pid for child in psutil.Process(run.popen.pid).children(recursive=True)]
+        run.popen.kill()
+        wait_until(lambda: all(map(is_gone, children)), 30, "processes are left")
+    killed, updates = checkpoint.load(run.path), last(run, "updates")
+    with Training(tmp_path, "--resume", "run") as run:
+        wait_until(lambda: last(run, "updates") > updates + 5 and last(run, "nodes") == 2, what=run.stderr)
         children = [child.pid for child in psutil.Process(run.popen.pid).children(recursive=True)]
         os.killpg(run.popen.pid, signal.SIGINT)  # as a terminal sends it
         assert run.popen.wait(60) == 0, run.stderr
         assert run.lines()[-1]["stopped_by"] == "SIGINT"
         wait_until(lambda: all(map(is_gone, children)), 30, "processes are left")
     before, line = checkpoint.load(run.path), run.lines()[-1]
-    assert all(np.isfinite(array).all() for array in before.state.values())
-    assert int(before.state["version"]) == int(before.state["optimizer/updates"]) == line["updates"] > 5
-    assert gunreal.load(run.path).learner.weights_sha256() == line["weights_sha256"]
+    assert all(np.isfinite(array).all() for array in before.state.values()) and len(line["weights_sha256"]) == 64
+    assert int(before.state["version"]) == int(before.state["optimizer/updates"]) == line["updates"] > updates
+    assert before.step > killed.step
     with Training(tmp_path, "--resume", "run", "--steps", before.step + 400, "--runner", "parallel") as resumed:
         assert resumed.end() == 0, resumed.stderr
     after = checkpoint.load(run.path)
@@ -140,23 +147,9 @@ def test_ctrl_c_ends_all_processes_and_one_machine_goes_on(tmp_path):
     assert not np.array_equal(after.state["weights/policy/kernel"], before.state["weights/policy/kernel"])
 
 
-def test_a_coordinator_that_is_killed_leaves_nothing_and_two_nodes_go_on(tmp_path):
-    with Training(tmp_path, "--env", SLOW, *CLUSTER, *ON_JAX, "--steps", "50M", "--sync", "off") as killed:
-        wait_until(killed.checkpoints, what=f"no checkpoint\n{killed.stderr}")
-        wait_until(lambda: last(killed, "staleness") > 0, what="no gradient is stale")
-        children = [child.pid for child in psutil.Process(killed.popen.pid).children(recursive=True)]
-        killed.popen.kill()
-        wait_until(lambda: all(map(is_gone, children)), 30, "processes are left")
-    step, updates = checkpoint.load(killed.path).step, int(checkpoint.load(killed.path).state["version"])
-    with Training(tmp_path, "--resume", "run", "--steps", step + 200) as resumed:
-        assert resumed.end() == 0, resumed.stderr
-        line = resumed.lines()[-1]
-        assert line["stopped_by"] == "steps" and line["updates"] > updates
-
-
 def test_a_head_that_is_killed_ends_the_run_in_order(tmp_path):
     """Its reducer dies as well, so that another is wanted, and Ray would try to start it until it aborts the run."""
-    with Training(tmp_path, "--env", SLOW, *CLUSTER, *ON_JAX, "--steps", "50M") as run:
+    with Training(tmp_path, "--env", SLOW, *CLUSTER, "--steps", "50M") as run:
         goes_on(run, "start")
         children = psutil.Process(run.popen.pid).children(recursive=True)
         process(run, "Reducer").kill()

@@ -96,19 +96,6 @@ def test_reducers_that_move_together_find_that_machine(died):
         assert found[-1] is not None
 
 
-@pytest.mark.parametrize("method", ["add", "gather"])
-def test_a_reducer_that_dies_before_the_step_leaves_it_to_be_repeated(method):
-    engine, made = start()
-    gradients = refs(made)
-    engine.actors[1][1].dies = {method}
-    made.add(gradients)
-    assert step(made, gradients, added=True) is None
-    np.testing.assert_array_equal(now(made), WEIGHTS)
-    assert made.replaced == 1
-    step(made, gradients)
-    np.testing.assert_allclose(now(made), expected(), rtol=1e-6)
-
-
 def rescaled(weights, times=1):
     """The weights after some rounds with gradients that are zero."""
     weights = weights.copy()
@@ -148,32 +135,6 @@ def test_weights_that_are_lost_with_their_machine_are_rescaled_like_the_others(m
     engine.is_lost = ending == "saved without the head"
     for _ in range(2):
         np.testing.assert_allclose(made.whole().weights, rescaled(WEIGHTS, 4), rtol=1e-6)
-
-
-@pytest.mark.parametrize("added", [False, True])
-def test_a_lost_gradient_changes_nothing(added):
-    _, made = start()
-    gradients, before = refs(made), made.weights
-    gradients[2][1] = Ref(error=RayError("lost"))
-    if added:
-        made.add(gradients)
-    with pytest.raises(RayError):
-        step(made, gradients, added)
-    assert made.weights == before
-    step(made, refs(made))
-    np.testing.assert_allclose(now(made), expected(), rtol=1e-6)
-
-
-def test_a_norm_that_is_not_finite_changes_no_weight():
-    _, made = start()
-    bad = GRADIENTS[0].copy()
-    bad[9] = np.inf  # in the last slice; the others must not move either
-    for _ in range(2):
-        assert not np.isfinite(step(made, refs(made, [bad])))
-    np.testing.assert_array_equal(now(made), WEIGHTS)
-    step(made, refs(made))  # Adam's first step, because the others were none
-    np.testing.assert_allclose(now(made), expected(), rtol=1e-6)
-    assert made.whole().updates == 1
 
 
 def test_a_successor_has_the_weights_of_the_last_round_and_copied_averages(monkeypatch):

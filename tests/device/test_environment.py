@@ -48,10 +48,24 @@ def test_images_are_not_resized():
         frames(Config(), Spec((1, 84, 84), 1, "uint8", 3), box((24, 24)))
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", "scripted_env:Scripted", "gunreal/NavMazeStatic-v0"])
-def test_others_are_refused(env):
-    with pytest.raises(ConfigError, match=f"{env} cannot run on a device; use an Atari game"):
-        open_environment(Config(env=env), 1)
+OTHERS = ["CartPole-v1", "scripted_env:Scripted", "gunreal/NavMazeStatic-v0"]
+TOO_LARGE = {"frameskip": 20_000, "noop_max": 20_000, "max_num_frames_per_episode": 3_000_000_000}
+UNKNOWN = "env_args do not fit {} in device runs: .*'max_episode_steps'; remove"
+
+
+@pytest.mark.parametrize(
+    ("env", "args", "message"),
+    [(env, {}, f"{env} cannot run on a device; use an Atari game") for env in OTHERS]
+    + [("ALE/Pitfall2-v5", {}, "pitfall")]
+    + [(env, {"max_episode_steps": 5}, UNKNOWN.format(env)) for env in ("gunreal/Catch-v0", "gunreal/RareGoalMaze-v0")]
+    + [
+        ("ALE/Pong-v5", {name: value}, f"env_args do not fit ALE/Pong-v5: {name} is .*must be a whole number")
+        for name, value in TOO_LARGE.items()
+    ],
+)
+def test_what_cannot_run_is_refused(env, args, message):
+    with pytest.raises(ConfigError, match=message):
+        open_environment(Config(env=env, env_args=args), 1)
 
 
 def test_atari_games_run_on_the_own_emulator():
@@ -62,25 +76,6 @@ def test_atari_games_run_on_the_own_emulator():
     _, frame, reward, terminated, truncated = env.step(state, np.zeros(3, np.int32))
     assert frame.shape == first.shape and reward.dtype == np.float32
     assert not (terminated | truncated).any()
-
-
-def test_a_game_that_the_emulator_lacks_is_refused():
-    with pytest.raises(ConfigError, match="pitfall"):
-        open_environment(Config(env="ALE/Pitfall2-v5"), 1)
-
-
-@pytest.mark.parametrize("env", ["gunreal/Catch-v0", "gunreal/RareGoalMaze-v0"])
-def test_options_of_gymnasium_are_refused(env):
-    with pytest.raises(ConfigError, match=f"env_args do not fit {env} in device runs: .*'max_episode_steps'; remove"):
-        open_environment(Config(env=env, env_args={"max_episode_steps": 5}), 1)
-
-
-@pytest.mark.parametrize("options", [{"frameskip": 20_000}, {"noop_max": 20_000},
-                                     {"max_num_frames_per_episode": 3_000_000_000}])  # fmt: skip
-def test_options_beyond_the_limits_of_the_emulator_are_refused(options):
-    (name,) = options
-    with pytest.raises(ConfigError, match=f"env_args do not fit ALE/Pong-v5: {name} is .*must be a whole number"):
-        open_environment(Config(env="ALE/Pong-v5", env_args=options), 1)
 
 
 class Changed(ScriptedFunctional):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -19,17 +21,22 @@ from gunreal.tasks.value_replay import ValueReplay  # noqa: E402
 pytestmark = keras_on_jax
 
 
+@functools.cache
 def begin(**options):
+    """A program and its interface."""
     config = configure(tasks=("vr",), **{"replay_size": 30, **options})
     program, _ = make_program(config, tasks=[ValueReplay()])
     return program, interface(config)
 
 
-def after_turns(program, count=5):
+@functools.cache
+def played():
+    """A program, its interface, its state after five turns, and what is saved of that."""
+    program, spec = begin()
     loop = program.start()
-    for number in range(count):
+    for number in range(5):
         loop, _ = program.turn(loop, number, Rates(0.0, 0.0))
-    return loop
+    return program, spec, loop, as_numpy(saving.arrays(program, spec, loop))
 
 
 def as_numpy(arrays):
@@ -42,18 +49,17 @@ def assert_same(loop, other):
 
 
 def test_it_is_restored_as_it_was():
-    program, spec = begin()
-    loop = after_turns(program)
-    assert_same(saving.restored(program, spec, as_numpy(saving.arrays(program, spec, loop))), loop)
+    program, spec, loop, saved = played()
+    assert_same(saving.restored(program, spec, saved), loop)
 
 
 def test_of_a_large_store_the_newest_rollouts_are_saved(monkeypatch):
-    program, spec = begin()
-    loop = after_turns(program)
+    program, spec, loop, _ = played()
     monkeypatch.setattr(saving, "_LARGEST", 100)
     saved = as_numpy(saving.arrays(program, spec, loop))
     assert saved["device.store['age']"].shape[0] == store.ring_size(spec, 0, program.block)
     restored = saving.restored(program, spec, saved)
+    assert restored.store["frame"].sharding == program.places.store["frame"]  # one device may not hold all
     end = int(loop.store["end"])
     assert int(restored.store["start"]) == end - saved["device.store['age']"].shape[0] + 1
     steps = np.arange(end - spec.t_max, end)[None]
@@ -65,22 +71,6 @@ def test_of_a_large_store_the_newest_rollouts_are_saved(monkeypatch):
     assert len(turn.metrics) == 1
 
 
-def test_the_rows_of_a_store_are_moved_in_compiled_calls(monkeypatch):
-    """On several devices, all of the rows may not fit into the memory of one."""
-    program, spec = begin()
-    monkeypatch.setattr(saving, "_LARGEST", 100)
-    compiled, resized = [], store.resized
-
-    def watched(kept, *sizes):
-        compiled.append(isinstance(kept["age"], jax.core.Tracer))
-        return resized(kept, *sizes)
-
-    monkeypatch.setattr(store, "resized", watched)
-    restored = saving.restored(program, spec, as_numpy(saving.arrays(program, spec, after_turns(program))))
-    assert compiled == [True] * 3  # for the checkpoint, its shapes, and the restored store
-    assert restored.store["frame"].sharding == program.places.store["frame"]
-
-
 def test_a_large_store_without_a_replay_is_saved_as_it_is(monkeypatch):
     program, _ = make_program(configure())
     loop = program.start()
@@ -89,37 +79,34 @@ def test_a_large_store_without_a_replay_is_saved_as_it_is(monkeypatch):
 
 
 def test_another_size_of_the_replay_is_no_hindrance():
-    program, spec = begin()
-    saved = as_numpy(saving.arrays(program, spec, after_turns(program)))
     larger, spec = begin(replay_size=50)
-    assert len(saving.restored(larger, spec, saved).store["age"]) == store.ring_size(spec, 50, larger.block)
+    *_, loop, saved = played()
+    restored = saving.restored(larger, spec, saved)
+    assert len(restored.store["age"]) == store.ring_size(spec, 50, larger.block)
+    steps = np.arange(int(loop.store["end"]))[None]  # all that there were
+    for name in ("frame", "reward", "flags", "version"):
+        found, expected = (store.take(each.store, name, 0, steps) for each in (restored, loop))
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_another_number_of_agents_is_refused():
-    program, spec = begin()
-    saved = as_numpy(saving.arrays(program, spec, program.start()))
-    other, spec = begin(agents=4)
     with pytest.raises(ConfigError, match="does not fit this device run at .*; start a new run"):
-        saving.restored(other, spec, saved)
+        saving.restored(*begin(agents=4), played()[-1])
 
 
-def test_consoles_of_another_emulator_are_refused():
-    program, spec = begin()
-    loop = program.start()
-    program.env_version = "0123"
+def test_consoles_of_another_emulator_are_refused(monkeypatch):
+    program, spec, loop, without = played()
+    monkeypatch.setattr(program, "env_version", "0123")
     saved = as_numpy(saving.arrays(program, spec, loop))
     assert_same(saving.restored(program, spec, saved), loop)
-    program.env_version = "4567"
-    with pytest.raises(
-        ConfigError, match="another version of the emulator; resume it with the version of gunreal that"
-    ):
-        saving.restored(program, spec, saved)
-    del saved["device.env_version"]
-    with pytest.raises(ConfigError, match="another version of the emulator"):
+    message = "another version of the emulator; resume it with the version of gunreal that"
+    with pytest.raises(ConfigError, match=message):
+        saving.restored(program, spec, without)
+    monkeypatch.setattr(program, "env_version", "4567")
+    with pytest.raises(ConfigError, match=message):
         saving.restored(program, spec, saved)
 
 
 def test_the_version_is_that_of_the_environment():
-    program, _ = make_program(configure(env_args={"script": "~"}))
-    assert program.env_version == ""  # no part of a checkpoint depends on the library
+    assert begin()[0].env_version == ""  # no part of a checkpoint depends on the library
     assert open_environment(configure(env="ALE/Pong-v5", env_args={}), 1).version == source_hash()

@@ -22,7 +22,7 @@ def test_tasks_on_jax():
         "CUDA_VISIBLE_DEVICES": "",
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *files]
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-n", "0", "-p", "no:cacheprovider", *files]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=HERE.parents[1])
     assert done.returncode == 0, done.stdout[-3000:]
     assert " passed" in done.stdout and "skipped" not in done.stdout

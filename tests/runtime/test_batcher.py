@@ -2,51 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-from unittest.mock import Mock
-
 import numpy as np
 import pytest
 from helpers import Bench, task_bootstrap
 
 from gunreal.config.derived import rollouts_per_batch
 from gunreal.experience import queues
-from gunreal.experience.replay import TERMINATED, TRUNCATED
-from gunreal.experience.returns import joined_advantages
-from gunreal.experience.rollouts import read_rollouts
-from gunreal.experience.spec import Spec
-from gunreal.objectives.ppo import Ppo
-from gunreal.runtime.trainer import Batch, Batcher
-
-
-def test_advantages_of_consecutive_rollouts_are_those_of_a_longer_one():
-    rng = np.random.default_rng(0)
-    arrays = {name: rng.normal(size=(2, 12)).astype(np.float32) for name in ("reward", "value", "log_mu")}
-    arrays["action"] = np.zeros((2, 12), int)
-    arrays["flags"] = rng.choice(np.array([0, 0, 0, TERMINATED, TRUNCATED], np.uint8), (2, 12))
-    short, long = (Spec((1,), 1, "float32", 2, t_max=t_max, reward_clip=0.0) for t_max in (4, 8))
-    agents, firsts = np.array([1, 0, 1, 0]), np.array([24, 20, 20, 24])  # step 24 is in row 0
-
-    def base(spec, agents, firsts):
-        read = lambda name, steps: arrays[name][agents[:, None], steps % 12]  # noqa: E731
-        steps = firsts[:, None] + np.arange(spec.t_max + 1)
-        joined = functools.partial(joined_advantages, agents, firsts)
-        return Ppo().part(read_rollouts(spec, read, steps[:, :-1], read("value", steps[:, -1:])[:, 0], None, joined))
-
-    parts, whole = base(short, agents, firsts), base(long, np.array([0, 1]), np.array([20, 20]))
-    for name in ("advantage", "returns"):
-        np.testing.assert_allclose(parts[name][[1, 3]].ravel(), whole[name][0], rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(parts[name][[2, 0]].ravel(), whole[name][1], rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize(("agents", "groups"), [([0], {0}), ([1], {0}), ([2], {1}), ([3], {1}), ([1, 2, 2], {0, 1})])
-def test_a_batch_tells_the_groups_of_its_agents_once(agents, groups):
-    member = Mock(groups=[slice(0, 2), slice(2, 4)], segment=Mock(trained=np.zeros(4, int)))
-    batch = Batch({}, {member: np.array(agents)}, {})
-    batch.release()
-    batch.release()
-    member.reply.assert_called_once_with(queues.TRAINED, groups)
-    assert member.segment.trained.tolist() == np.bincount(agents, minlength=4).tolist()
 
 
 def spy(batcher):
@@ -141,17 +102,14 @@ def test_every_rollout_is_trained_on_once():
 
 
 def test_next_waits_for_a_whole_batch():
-    with Bench("~", agents=4, min_batch=12) as bench:  # 3 rollouts
+    """Of three rollouts. The others stay in the queue."""
+    with Bench("~", agents=4, min_batch=12) as bench:
         bench.start()
-        batcher: Batcher = bench.batcher
         records = np.array([(0, agent, 0) for agent in range(4)], queues.ROLLOUT)
         bench.rollouts.put(records[:2])
-        assert batcher.next(0) is None and batcher.next(0.01) is None
-        assert [(agent, first) for _, agent, first in batcher.waiting] == [(0, 0), (1, 0)]
+        assert bench.batcher.next(0) is None and bench.batcher.next(0.01) is None
         bench.rollouts.put(records[2:])
-        assert len(batcher.next(0)["base"]["mask"]) == 3
-        assert batcher.waiting == [] and len(bench.rollouts) == 1  # no more than it needed
-        assert batcher.collect() == 1 and batcher.next(0) is None
+        assert len(bench.batcher.next(0)["base"]["mask"]) == 3 and len(bench.rollouts) == 1
 
 
 def test_rollouts_of_removed_processes_are_dropped():

@@ -25,7 +25,6 @@ from gunreal.runtime.base import Status
 from gunreal.runtime.evaluation import KEYS, Evaluation
 
 PLAYS = "print('noise'); os.write(scores, b'[1.5, 0.5, 9.0]'); print('bye')"
-BOOT = evaluation._BOOT
 
 
 def boot(text):
@@ -51,6 +50,14 @@ def make(tmp_path, monkeypatch):
         one.close()
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    """The time that passes for an evaluation."""
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now, sleep=time.sleep)
+    monkeypatch.setattr(evaluation, "time", clock)
+    return clock
+
+
 @pytest.mark.parametrize(
     ("evaluated", "steps", "expected"),
     [
@@ -74,12 +81,10 @@ def test_its_step_counts_what_a_device_run_has_not_read_yet(make):
     assert one.take()["eval_step"] == 38
 
 
-def test_it_is_due_by_time_once_there_are_steps(make, monkeypatch):
+def test_it_is_due_by_time_once_there_are_steps(make, clock):
     one, runner = make(step=250, eval_minutes=2.0, evaluated=250)  # resumed at 250
-    now = evaluation.time.monotonic()
     found = []
-    for seconds, runner.status.metrics.step in ((130, 250), (100, 251), (130, 251)):
-        monkeypatch.setattr(evaluation.time, "monotonic", lambda seconds=seconds: now + seconds)
+    for clock.now, runner.status.metrics.step in ((130.0, 250), (100.0, 251), (130.0, 251)):
         one.finish()
         found.append(one.left())
     assert found == [0, 0, 1]
@@ -165,37 +170,37 @@ LEAVES_A_PROCESS = "import subprocess, time; print(subprocess.Popen(['sleep', '6
 
 
 @pytest.mark.parametrize("ends", [PLAYS, "sys.exit(3)", "time.sleep(600)"])
-def test_what_environments_have_started_ends_with_it(make, ends):
+def test_nothing_is_left(make, tmp_path, ends):
+    """Neither the process, which a signal keeps the run from waiting for, nor what its environments have started."""
     one, runner = make(f"{LEAVES_A_PROCESS}; {ends}", eval_steps=10)
-    runner.status.metrics.step = 10
+    runner.status.metrics.step, runner.status.in_haste = 10, "sleep" in ends
     one.tick()
     wait_until(lambda: evaluation._end(one._errors).endswith("\n"))
-    started = int(evaluation._end(one._errors))
-    if "sleep" not in ends:
-        one.finish()
+    started, pid = int(evaluation._end(one._errors)), one._popen.pid
+    one.finish()
     one.close()
     wait_until(lambda: is_gone(started))
-
-
-def test_a_signal_ends_the_wait_and_nothing_is_left(make, tmp_path):
-    one, runner = make("import time; time.sleep(600)", eval_steps=10)
-    runner.status.metrics.step, runner.status.in_haste = 10, True
-    one.finish()
-    pid = one._popen.pid
-    one.close()
     assert is_gone(pid) and not list(tmp_path.iterdir())
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """The time that passes for an evaluation."""
-    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now, sleep=time.sleep)
-    monkeypatch.setattr(evaluation, "time", clock)
-    return clock
-
-
-def expect_end(one, runner, clock, capfd, seconds, fix="raise --env_timeout if its environment is that slow"):
-    """The process is killed when it is silent for longer than that, and the next evaluation is as any other."""
+@pytest.mark.parametrize("steps", [0, 2])
+def test_a_process_that_takes_no_step_for_long_is_killed(make, clock, capfd, steps):
+    """Each step gives it new time, and the next evaluation is as any other."""
+    waits = "[(sys.stdin.buffer.read(1), os.utime(alive, (step, step))) for step in (1, 2, 3)]"
+    one, runner = make(waits, eval_steps=10, env_timeout=30.0, runner="parallel" if steps else "device")
+    runner.status.metrics.step = 10
+    one.tick()
+    for seconds in (evaluation._STARTING, 30 + evaluation._STARVED)[:steps]:
+        clock.now += seconds
+        before = one._sign()
+        one._popen.stdin.write(b"x")
+        one._popen.stdin.flush()
+        wait_until(lambda before=before: one._sign() != before)
+        one.tick()
+        assert one._popen
+    seconds, fix = 30 + evaluation._STARVED, "raise --env_timeout if its environment is that slow"
+    if not steps:
+        seconds, fix = 30 + evaluation._STARTING, f"to see where it hangs, run gunreal evaluate {one._run_dir}"
     pid = one._popen.pid
     clock.now += seconds
     one.tick()
@@ -209,43 +214,6 @@ def expect_end(one, runner, clock, capfd, seconds, fix="raise --env_timeout if i
     runner.status.metrics.step = 20
     one.finish()
     assert one.take()["eval_score_mean"] == 1.5
-
-
-def test_a_process_that_takes_no_first_step_is_killed(make, clock, capfd):
-    one, runner = make("import time; time.sleep(600)", eval_steps=10, env_timeout=30.0, runner="device")
-    runner.status.metrics.step = 10
-    one.tick()
-    fix = f"to see where it hangs, run gunreal evaluate {one._run_dir}"
-    expect_end(one, runner, clock, capfd, 30 + evaluation._STARTING, fix)
-
-
-def test_a_process_that_takes_no_further_step_is_killed(make, clock, capfd):
-    """Each step gives it new time."""
-    steps = "[(sys.stdin.buffer.read(1), os.utime(alive, (step, step))) for step in (1, 2)]"
-    one, runner = make(f"import time; {steps}; time.sleep(600)", eval_steps=10, env_timeout=30.0)
-    runner.status.metrics.step = 10
-    one.tick()
-    for seconds in (evaluation._STARTING, 30 + evaluation._STARVED):
-        clock.now += seconds
-        before = one._sign()
-        one._popen.stdin.write(b"x")
-        one._popen.stdin.flush()
-        wait_until(lambda before=before: one._sign() != before)
-        one.tick()
-        assert one._popen
-    expect_end(one, runner, clock, capfd, 30 + evaluation._STARVED)
-
-
-def test_the_process_ends_with_the_server(make):
-    """The one that plays: with its own boot, and a run whose loading waits."""
-    one, runner = make(eval_steps=10)
-    waits = "import time\nfrom gunreal.runtime import playing\nplaying.on_this_machine = lambda _: time.sleep(600)\n"
-    evaluation._BOOT = waits + "playing.folders.saved_config = lambda _: None\n" + BOOT
-    runner.status.metrics.step = 10
-    one.tick()
-    one._popen.stdin.close()
-    wait_until(lambda: one._popen.poll() is not None)
-    assert one._popen.returncode == -signal.SIGKILL
 
 
 def test_a_serial_run_is_the_same_with_and_without(tmp_path):
@@ -268,14 +236,18 @@ def test_a_parallel_run_evaluates(tmp_path):
     assert line["eval_step"] >= 300 and -1 <= line["eval_score_mean"] <= 1 and line["eval_length_mean"] == 9
 
 
-def test_the_process_shows_each_step(tmp_path):
-    """Or it would be killed for taking none."""
-    run = short_run(tmp_path, "plain", steps=100)
+def test_the_process_shows_each_step_and_ends_with_the_server(tmp_path):
+    """It would be killed for taking no step."""
+    run = short_run(tmp_path, "plain", steps=100, eval_steps=10**9, eval_episodes=10**6)
     with tempfile.TemporaryFile() as alive, tempfile.TemporaryFile() as scores:
         os.utime(alive.fileno(), (1, 1))
         files = alive.fileno(), scores.fileno()
-        process = subprocess.Popen(python(BOOT), stdin=subprocess.PIPE, pass_fds=files)
-        process.stdin.write(told((run.path, run.checkpoint, *files)))
-        process.stdin.flush()
-        assert process.wait() == 0 and os.fstat(alive.fileno()).st_mtime > 1
-        process.stdin.close()
+        process = subprocess.Popen(python(evaluation._BOOT), stdin=subprocess.PIPE, pass_fds=files)
+        try:
+            process.stdin.write(told((run.path, run.checkpoint, *files)))
+            process.stdin.flush()
+            wait_until(lambda: os.fstat(alive.fileno()).st_mtime > 1 or process.poll() is not None)
+            process.stdin.close()
+            assert process.wait(60) == -signal.SIGKILL
+        finally:
+            process.kill()

@@ -1,126 +1,101 @@
 from __future__ import annotations
 
+import dataclasses
 import os
 import resource
-from types import SimpleNamespace
 
 import pytest
-from fake_remotes import MIB, FakeRemote, make_run
+from scripted_env import FAILING
 
-from gunreal.acting.process import EXIT_BAD_INPUT
+import gunreal
 from gunreal.config.schema import Config, ConfigError
+from gunreal.records import checkpoint
 from gunreal.runtime import parallel, ram, scheduler
 from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.scheduler import Counts
 from gunreal.runtime.system import System, on_this_machine
 from gunreal.train import prepare
 
+MIB = 2**20
+SMALL = {"agents": 2, "agents_per_process": 2, "hidden": 8, "t_max": 5, "min_batch": 10}
+
 
 @pytest.fixture
-def clock(monkeypatch):
-    now = SimpleNamespace(seconds=0.0)
-    monkeypatch.setattr(parallel.time, "monotonic", lambda: now.seconds)
-    monkeypatch.setattr(parallel, "Remote", FakeRemote)
-    monkeypatch.setattr(ram, "in_use", lambda pids: 500 * MIB)
-    return now
+def make():
+    """Makes runs of CartPole, which are closed in the end. Nothing starts."""
+    made = []
+
+    def make(resumed=None, **options):
+        spec, tasks, _, config = prepare(Config(env="CartPole-v1", **(SMALL | options)))
+        made.append(System(on_this_machine(config), spec, tasks, resumed))
+        return ParallelRunner(made[-1])
+
+    yield make
+    for system in made:
+        system.close()
 
 
-def test_a_process_is_known_before_it_starts(clock, monkeypatch):
-    """Its first requests would be dropped, and it would wait for ever."""
-    run, known = make_run(), []
-    monkeypatch.setattr(FakeRemote, "start", lambda self: known.append(run.system.pool.get(self.process) is self))
-    run._start_affordable()
-    assert known == [True] * 3
+@pytest.mark.parametrize("young", [0.0, 1000.0])
+def test_failures_count_if_they_come_soon_after_the_start(tmp_path, monkeypatch, young):
+    """A process that has worked for long is restarted, however often it fails."""
+    monkeypatch.setattr(parallel, "_YOUNG", young)
+    args = {"how": "raise", "at": 30, "times": 3, "marks": str(tmp_path)}
+    config = Config(env=FAILING, env_args=args, steps=10**9, metrics_seconds=0.1, logdir=str(tmp_path), **SMALL)
+    seen = []
+
+    def lines(line):
+        seen.append(line)
+        return line["restarts"] == 3 and line["step"] > seen[-2]["step"]
+
+    if young:
+        with pytest.raises(RuntimeError, match="3 times in a row soon after its start"):
+            gunreal.train(config, show=False, on_metrics=lines)
+    else:
+        assert gunreal.train(config, show=False, on_metrics=lines).metrics[-1]["stopped_by"] == "callback"
 
 
-@pytest.mark.parametrize(
-    ("lived", "steps", "at_once"), [(5.0, 3, True), (5.0, 400, True), (500.0, 3, True), (500.0, 400, False)]
-)
-def test_errors_at_the_start(clock, lived, steps, at_once):
-    """Soon after its start, or before a first rollout: a slow machine's import takes as long as it takes."""
-    run = make_run()
-    run._start_affordable()
-    remote = run.remotes()[0]
-    remote.failures = 1
-    remote.segment.end[:], clock.seconds, remote.popen.returncode = steps, lived, 1
-    run._supervise()
-    assert run.remotes()[-1].failures == (2 if at_once else 0)
-    assert run.remotes()[0].log == ["start", "pass on warnings"]
-
-
-def test_agents_that_end_with_the_run_are_not_restarted(clock, monkeypatch):
-    """A signal that ends the run may have been sent to all processes. None of them is restarted."""
-    run = make_run()
-    run.crews, run.trainers = {}, SimpleNamespace(resize=lambda size: None, stop=lambda: None)
-
-    def sleep(seconds):
-        run.system.stopped_by = "SIGTERM"
-        run.remotes()[0].popen.returncode = -15
-
-    monkeypatch.setattr(parallel.time, "sleep", sleep)
-    run.run(lambda: None)
-    assert [(remote.process, remote.log) for remote in run.remotes()] == [(n, ["start"]) for n in range(3)]
-
-
-def test_bad_input_that_only_an_agent_process_sees_ends_the_run(clock, monkeypatch):
-    run = make_run()
-    run._start_affordable()
-    remote = run.remotes()[0]
-    remote.popen.returncode = EXIT_BAD_INPUT
-    monkeypatch.setattr(remote.output, "last", lambda: "output of an environment\nunknown environment")
-    with pytest.raises(ConfigError, match="^unknown environment$"):
-        run._supervise()
-
-
-def test_a_hard_limit_of_open_files_bounds_the_scheduler(clock, monkeypatch, capsys):
+def test_a_hard_limit_of_open_files_bounds_the_scheduler(make, monkeypatch, capsys):
     """The run goes on with the processes that it has, and says so once."""
-    run, asked = make_run(), []
-    run.crews, run.trainers = {}, SimpleNamespace(resize=lambda size: None)
-    run._start_affordable()
-
-    def allow(processes):
-        asked.append(processes)
-        if processes > 1:
-            raise ConfigError("raise it")
-
-    monkeypatch.setattr(parallel, "allow_open_files", allow)
-    run.apply(Counts(4, 1, 1))
-    run.apply(Counts(6, 2, 1))
-    run.apply(Counts(6, 2, 1))
-    run.apply(Counts(2, 2, 1))
-    assert capsys.readouterr().err == "gunreal: the scheduler starts no more agents: raise it\n"
-    assert asked == [1, 2, 2] and len(run.remotes()) == 2 and run.counts == Counts(2, 2, 1)
-
-
-def test_an_interval_begins_after_each_change(clock, monkeypatch):
-    run, begun = make_run(), []
-    run.crews, run.trainers = {}, SimpleNamespace(resize=lambda size: None, stop=lambda: None)
-    run._steering = SimpleNamespace(tick=lambda *_: Counts(2, 1, 1), begin=lambda: begun.append(run.counts))
-    monkeypatch.setattr(parallel.time, "sleep", lambda _: None)
-    run.run(lambda: setattr(run.system, "stopped_by", "steps"))
-    assert begun == [Counts(2, 1, 1)]
+    run = make(scheduler="queue")
+    capsys.readouterr()
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1, 1))
+    run.apply(Counts(4, 0, 0))
+    run.apply(Counts(6, 0, 0))
+    error = capsys.readouterr().err
+    assert error.startswith("gunreal: the scheduler starts no more agents: 3 agent processes need ")
+    assert error.count("\n") == 1 and run.remotes() == [] and run.counts == Counts(1, 0, 0)
 
 
 @pytest.mark.parametrize(
-    ("saved", "counts"),
+    ("changed", "counts"),
     [
-        ({}, Counts(7, 3, 2)),
-        ({"agents": 8}, Counts(3, 1, 1)),
-        ({"agents_per_process": 1}, Counts(3, 1, 1)),
-        ({"predictors": 2}, Counts(3, 1, 1)),
-        ({"trainers": 2}, Counts(3, 1, 1)),
-        ({"scheduler": "annealing"}, Counts(3, 1, 1)),
+        ({}, (7, 3, 2)),
+        ({"agents": 4}, (2, 1, 1)),
+        ({"agents_per_process": 1}, (6, 1, 1)),
+        ({"predictors": 2}, (3, 2, 1)),
+        ({"trainers": 2}, (3, 1, 2)),
+        ({"scheduler": "annealing"}, (3, 1, 1)),
     ],
 )
-def test_the_scheduler_goes_on_unless_a_number_is_given(saved, counts):
-    """A run that had these options, and counts of 7, 3 and 2, is resumed with the usual ones."""
-    options = {"agents": 6, "agents_per_process": 2, "predictors": 1, "trainers": 1, "scheduler": "queue"} | saved
+def test_the_scheduler_goes_on_unless_a_number_is_given(make, tmp_path, changed, counts):
+    """A run that had counts of 7, 3 and 2 is resumed."""
+    options = {"agents": 6, "predictors": 1, "trainers": 1, "scheduler": "queue"}
+    first = make(**options)
     state = {**scheduler.Balancing().get_state(), "ceiling": [9, 9, 9]}
-    found = {"kind": options["scheduler"], "counts": [7, 3, 2], "state": state}
-    run = make_run(resumed=SimpleNamespace(extra={"config": options, "scheduler": found}), scheduler="queue")
-    assert run.counts == counts and (run._steering.policy.ceiling is not None) == (not saved)
-    kept = {"kind": "queue", "counts": counts, "state": run._steering.policy.get_state()}
-    assert run.contents().extra["scheduler"] == kept
+    saved = {"kind": "queue", "counts": [7, 3, 2], "state": state}
+    extra = {**first.contents().extra, "config": dataclasses.asdict(first.system.config), "scheduler": saved}
+    extra["metrics"] = first.system.metrics.state()
+    found = make(checkpoint.Checkpoint(first.state(), extra, {}, tmp_path, 0, None), **(options | changed))
+    kept = found.contents().extra["scheduler"]
+    assert found.counts == kept["counts"] == counts
+    assert (kept["state"]["ceiling"] == (9, 9, 9)) == (not changed)
+
+
+def test_bad_input_that_only_an_agent_process_sees_ends_the_run(make):
+    run = make(objective="a3c")
+    run.system.config = dataclasses.replace(run.system.config, env="CartPole-v99")
+    with pytest.raises(ConfigError, match="^[^\n]*CartPole-v99[^\n]*$"):
+        run.run(lambda: None)
 
 
 def test_removed_agents_return_their_memory(monkeypatch):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -60,17 +58,13 @@ def rollup(pss_kb: int, shmem_kb: int) -> str:
 
 
 def test_in_use_sums_proportional_set_sizes(tmp_path: Path):
-    write(tmp_path, {"11/smaps_rollup": rollup(300, 200), "12/smaps_rollup": rollup(50, 0)})
-    assert ram.in_use([11, 12], tmp_path) == 350 * 1024
-    assert ram.own(11, tmp_path) == 100 * 1024
-    assert ram.allocated(11, tmp_path) == 75 * 1024
-
-
-def test_processes_that_are_gone_use_nothing(tmp_path: Path):
+    """Processes that are gone use nothing."""
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    write(tmp_path, {"11/smaps_rollup": rollup(300, 200)})
-    assert ram.in_use([11, gone.pid], tmp_path) == 300 * 1024
+    write(tmp_path, {"11/smaps_rollup": rollup(300, 200), "12/smaps_rollup": rollup(50, 0)})
+    assert ram.in_use([11, 12, gone.pid], tmp_path) == 350 * 1024
+    assert ram.own(11, tmp_path) == 100 * 1024
+    assert ram.allocated(11, tmp_path) == 75 * 1024
     assert ram.own(gone.pid) == ram.allocated(gone.pid) == 0
 
 
@@ -100,26 +94,6 @@ def test_without_smaps_rollup_the_shared_part_counts_once(tmp_path: Path, monkey
     assert ram.own(12, tmp_path) == 100
 
 
-HOLD = """
-import mmap, sys
-view = mmap.mmap(int(sys.argv[1]), int(sys.argv[2]))
-sum(view[i] for i in range(0, len(view), mmap.PAGESIZE))
-print("mapped", flush=True)
-sys.stdin.read()
-"""
-
-
-@contextlib.contextmanager
-def holding(fd: int, size: int) -> Iterator[int]:
-    """A process that has mapped `size` bytes of a file and does nothing else: its pid."""
-    command = [sys.executable, "-c", HOLD, str(fd), str(size)]
-    with subprocess.Popen(command, pass_fds=[fd], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdin and child.stdout
-        assert child.stdout.readline() == "mapped\n"
-        yield child.pid
-        child.stdin.close()
-
-
 @pytest.fixture
 def file() -> Iterator[int]:
     """File descriptor of 20 MB of shared memory of which nothing is written yet. This process does not map it."""
@@ -136,20 +110,6 @@ def test_shared_memory_that_is_not_written(file: int):
     assert ram.unwritten([file]) == 15 * MB
     os.pwrite(file, bytes(20 * MB), 0)
     assert ram.unwritten([file]) == 0
-
-
-@linux
-def test_shared_memory_counts_once(file: int):
-    os.pwrite(file, bytes(20 * MB), 0)
-    # Only processes at rest are measured. In this one, threads of other tests may allocate memory meanwhile. The part
-    # of Python's files that counts for a process changes when others start or end: about 2 MB.
-    about = partial(pytest.approx, abs=4 * MB)
-    with holding(file, 20 * MB) as one:
-        alone = ram.in_use([one])
-        assert alone - ram.own(one) == about(20 * MB)
-        with holding(file, 20 * MB) as other:
-            assert ram.in_use([one]) == about(alone - 10 * MB)
-            assert ram.in_use([one, other]) == about(alone + ram.own(other))
 
 
 @linux

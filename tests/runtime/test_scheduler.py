@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from gunreal.runtime.scheduler import Annealing, Balancing, Counts, Move, Observation, Scheduler
+from gunreal.runtime.scheduler import Annealing, Balancing, Counts, Observation, Scheduler
 
 ONES = Counts(1, 1, 1)
 POLICIES = {"annealing": lambda: Annealing(seed=0), "queue": Balancing}
@@ -61,6 +61,8 @@ MACHINES = {
     "balanced": Machine(env=1000, predictor=2500, trainer=2000, cores=16),
     "two cores": Machine(env=2500, predictor=9000, trainer=4000, device=4000, cores=2),
 }
+SETTINGS = list(itertools.product(MACHINES, (0.0, 0.01), (ONES, Counts(15, 5, 5))))
+SETTINGS.append(("two cores", 0.05, ONES))  # intervals differ more than throughput does
 
 
 def run(
@@ -79,15 +81,14 @@ def observation(**changes: float) -> Observation:
     return Observation(1000.0, 0.0, 0.5, 0.5, 0.0, 0, 10**9, 1)._replace(**changes)
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.01])
-@pytest.mark.parametrize("start", [ONES, Counts(15, 5, 5)])
-@pytest.mark.parametrize("name", MACHINES)
-def test_queue_reaches_nine_tenths_of_the_best_and_rests(name: str, start: Counts, noise: float):
+@pytest.mark.parametrize(("name", "noise", "start"), SETTINGS)
+def test_queue_reaches_nine_tenths_of_the_best_and_rests(name: str, noise: float, start: Counts):
     machine = MACHINES[name]
-    history = run(Balancing(), machine, start, 120, noise)
-    assert len(set(history[-30:])) == 1
-    assert machine.observe(history[-1]).frames_per_second >= 0.9 * machine.best()
-    assert min(map(min, history)) >= 1
+    for seed in range(10 if noise > 0.01 else 1):
+        history = run(Balancing(), machine, start, 120, noise, seed)
+        assert len(set(history[-30:])) == 1
+        assert machine.observe(history[-1]).frames_per_second >= 0.9 * machine.best()
+        assert min(map(min, history)) >= 1
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -100,14 +101,6 @@ def test_queue_on_machines_at_random(seed: int):
     assert machine.observe(history[-1]).frames_per_second >= 0.9 * machine.best()
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_queue_rests_where_throughput_is_flat_though_intervals_differ(seed: int):
-    machine = MACHINES["two cores"]
-    history = run(Balancing(), machine, ONES, 120, noise=0.05, seed=seed)
-    assert len(set(history[-60:])) == 1
-    assert machine.observe(history[-1]).frames_per_second >= 0.9 * machine.best()
-
-
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("name", MACHINES)
 def test_annealing_reaches_nine_tenths_of_the_best(name: str, seed: int):
@@ -117,19 +110,6 @@ def test_annealing_reaches_nine_tenths_of_the_best(name: str, seed: int):
     assert min(map(min, history)) >= 1
     steps = [np.abs(np.subtract(a, b)).sum() for a, b in itertools.pairwise(history)]
     assert max(steps) == 1
-
-
-@pytest.mark.parametrize(
-    ("changes", "move"),
-    [
-        ({}, Move("processes", 1)),
-        ({"predictor_idle": 0.05, "requests": 3.0}, Move("processes", 1)),
-        ({"predictor_idle": 0.05, "requests": 0.1}, Move("processes", 1)),
-        ({"trainer_idle": 0.05, "blocked": 0.4}, Move("trainers", 1)),
-    ],
-)
-def test_queue_relieves_the_bottleneck(changes: dict[str, float], move: Move):
-    assert Balancing().propose(Counts(2, 1, 1), observation(**changes)) == move(Counts(2, 1, 1))
 
 
 def test_queue_searches_again_when_throughput_moved_at_rest():

@@ -15,13 +15,12 @@ from gunreal.config.schema import Config
 from gunreal.records import checkpoint, metrics
 from gunreal.train import main
 
-# The same run whole, and stopped by SIGTERM in the middle of rollouts.
+# Each run whole, and stopped by SIGTERM in the middle of rollouts. Another process resumes those that were stopped.
 PROGRAM = """
 import os, signal, sys
 import gunreal
 from gunreal.records.metrics import RunMetrics
 
-config, stop_at = eval(sys.argv[1]), int(sys.argv[2])
 acted = RunMetrics.acted
 
 def acted_and_stopped(self, steps):
@@ -29,9 +28,14 @@ def acted_and_stopped(self, steps):
     if self.step >= stop_at:
         os.kill(os.getpid(), signal.SIGTERM)
 
-gunreal.train(gunreal.Config(name="whole", **config), show=False)
-RunMetrics.acted = acted_and_stopped
-gunreal.train(gunreal.Config(name="stopped", **config), show=False)
+for name, (config, stop_at) in eval(sys.argv[2]).items():
+    if sys.argv[1] == "resume":
+        gunreal.resume(f"{name}-stopped", show=False)
+        continue
+    RunMetrics.acted = acted
+    gunreal.train(gunreal.Config(name=f"{name}-whole", **config), show=False)
+    RunMetrics.acted = acted_and_stopped
+    gunreal.train(gunreal.Config(name=f"{name}-stopped", **config), show=False)
 """
 
 COMMON = {"runner": "serial", "metrics_seconds": 1000.0, "hidden": 32, "min_batch": 40, "replay_size": 100}
@@ -41,6 +45,11 @@ BREAKOUT = COMMON | {"env": "ALE/Breakout-v5", "tasks": ("pc", "vr", "rp"), "age
 # A resumed LSTM has to find its state, and the action and reward before it, and a task its draws, averages and state.
 CATCH = COMMON | {"env": "gunreal/Catch-v0", "tasks": ("pc", "rich_task:Rich"), "agents": 3, "network": "lstm"}
 CATCH |= {"frame_stack": 1}
+RUNS = {  # with the step at which they are stopped
+    "CartPole": (CARTPOLE | {"steps": 900}, 431),
+    "Breakout": (BREAKOUT | {"steps": 260}, 140),
+    "Catch-lstm-vtrace": (CATCH | {"steps": 260}, 140),
+}
 
 
 def last_line(folder, name):
@@ -49,25 +58,28 @@ def last_line(folder, name):
     return {key: line[key] for key in keys}
 
 
-@pytest.mark.parametrize(
-    ("config", "stop_at"),
-    [(CARTPOLE | {"steps": 900}, 431), (BREAKOUT | {"steps": 260}, 140), (CATCH | {"steps": 260}, 140)],
-    ids=["CartPole", "Breakout", "Catch-lstm-vtrace"],
-)
-def test_same_seed_same_weights_stopped_or_not(tmp_path, config, stop_at):
-    (tmp_path / "program.py").write_text(PROGRAM)
-    with Training(tmp_path, repr(config), stop_at, name="whole", program=("program.py",)) as run:
-        assert run.end() == 0, run.stderr
-    whole, stopped = (last_line(tmp_path, name) for name in ("whole", "stopped"))
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The folder of the runs, and the last lines of those that were stopped, from before they were resumed."""
+    folder, before = tmp_path_factory.mktemp("serial"), {}
+    (folder / "program.py").write_text(PROGRAM)
+    for what in ("train", "resume"):
+        with Training(folder, what, repr(RUNS), name=what, program=("program.py",)) as run:
+            assert run.end(300) == 0, run.stderr
+        before = before or {name: last_line(folder, f"{name}-stopped") for name in RUNS}
+    return folder, before
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_same_seed_same_weights_stopped_or_not(runs, name):
+    (folder, before), (config, stop_at) = runs, RUNS[name]
+    whole, stopped = last_line(folder, f"{name}-whole"), before[name]
     assert whole["stopped_by"] == "steps" and whole["step"] >= config["steps"] and whole["updates"] >= 5
     assert stopped["stopped_by"] == "SIGTERM" and stop_at <= stopped["step"] < stop_at + config["agents"]
     assert stopped["weights_sha256"] != whole["weights_sha256"]
-    blob = checkpoint.load(tmp_path / "runs" / "whole").blobs["serial"]
+    blob = checkpoint.load(folder / "runs" / f"{name}-whole").blobs["serial"]
     assert "sequences" in json.loads(blob)["workers"][0]["groups"][0]  # no names of classes: they may move
-
-    with Training(tmp_path, "--resume", "stopped") as run:
-        assert run.end() == 0, run.stderr
-    assert last_line(tmp_path, "stopped") == whole, json.dumps(stopped)
+    assert last_line(folder, f"{name}-stopped") == whole, json.dumps(stopped)
 
 
 def test_a_small_budget_can_be_raised(tmp_path):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
-from learners import CONFIG, Fit, make_batch, make_learner
+from learners import CONFIG, make_batch, make_learner
 from trained import short_run
 from wording import MEAN
 
@@ -32,37 +33,34 @@ def test_layers_that_fit_are_copied_with_their_moments():
         np.testing.assert_array_equal(array, (before if kept else trained)[name], err_msg=name)
 
 
-def test_the_head_of_a_new_task_starts_anew():
-    before = make_learner(tasks=(Fit(),), seed=2).get_state()
-    after, _, others = starting.copy_layers(before, make_learner(tasks=(), seed=1).get_state())
-    assert others and all(name.startswith("fit") for name in others)
-    for name, array in weights(after, "weights/fit").items():
-        np.testing.assert_array_equal(array, before[name])
-
-
 def test_averages_start_as_copies_of_the_weights():
     own = {name: np.full(2, i, np.float32) for i, name in enumerate(["weights/torso/a", "average/mine/torso/a"])}
     after, *_ = starting.copy_layers(own, {"weights/torso/a": np.full(2, 7, np.float32)})
     assert all((array == 7).all() for array in after.values())
 
 
-def test_a_run_starts_from_another_one(tmp_path, capsys):
-    first = short_run(tmp_path, "first", steps=40)
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """A run from which others start."""
+    return short_run(tmp_path_factory.mktemp("runs"), "first", steps=40)
+
+
+def test_a_run_starts_from_another_one(first, tmp_path, capsys):
+    """A new head is named."""
+    shutil.copytree(first.path, tmp_path / "first")
+    first = gunreal.load(tmp_path / "first")
     for i, init in enumerate(("first", str(first.path), str(first.checkpoint))):
-        run = short_run(tmp_path, f"then{i}", init=init, steps=40, learning_rate=1e-9, seed=5)
-        assert f"starts with the weights of {first.checkpoint}\n" in capsys.readouterr().err
+        tasks = ("pc", "vr")[: 2 * (i == 0)]
+        options = {"init": init, "steps": 40, "learning_rate": 1e-9, "seed": 5, "tasks": tasks}
+        run = short_run(tmp_path, f"then{i}", **options)
+        end = ", except for pc" if tasks else ""
+        assert capsys.readouterr().err.count(f"starts with the weights of {first.checkpoint}{end}\n") == 1
         assert run.step < 100 and run.config.init == init
         new, old = run.learner.get_state(), first.learner.get_state()
         for name, array in weights(new, "weights/torso").items():
             np.testing.assert_allclose(array, old[name], atol=1e-4, err_msg=name)
     assert gunreal.resume(run, steps=80, show=False).step >= 80  # from its own checkpoint
     assert "starts with" not in capsys.readouterr().err
-
-
-def test_a_new_head_is_named_once(tmp_path, capsys):
-    first = short_run(tmp_path, "first", steps=40, tasks=())
-    short_run(tmp_path, "second", steps=40, tasks=("pc", "vr"), init="first")
-    assert f"starts with the weights of {first.checkpoint}, except for pc\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -75,11 +73,10 @@ def test_a_new_head_is_named_once(tmp_path, capsys):
         ("~no_such_user/first", "home folder of an unknown user"),
     ],
 )
-def test_a_run_that_does_not_exist_is_named(tmp_path, init, message):
-    short_run(tmp_path, "first", steps=40)
+def test_a_run_that_does_not_exist_is_named(first, init, message):
     with pytest.raises(ConfigError, match=message):
-        short_run(tmp_path, "second", steps=40, init=init)
-    assert not (tmp_path / "second").exists()
+        short_run(first.path.parent, "second", steps=40, init=init)
+    assert not first.path.with_name("second").exists()
 
 
 def test_a_damaged_file_is_named_with_the_others(tmp_path):

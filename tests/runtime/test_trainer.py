@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import threading
 from collections import Counter
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -167,27 +167,30 @@ def test_every_batch_and_every_seed_has_an_order_of_minibatches_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("flags", "expected"),
+    ("flags", "sizes", "expected"),
     [
-        ({"objective": "a3c"}, [1, 0, 1, 0]),
+        ({"objective": "a3c"}, {3}, [1, 0, 1, 0]),
         (
             {"objective": "ppo", "objective_args": {"epochs": 2, "minibatches": 2}},
+            {1, 2},
             [1, 0, 0, 0] * 2 + [1, 1, 0, 0] + [0, 1, 0, 0],
         ),
     ],
 )
-def test_tasks_take_part_in_a_share_of_the_updates(flags, expected):
-    with Bench("~", ["vr"], agents=2, min_batch=8, task_share=0.5, **flags) as bench:
+def test_tasks_take_part_in_a_share_of_the_updates(flags, sizes, expected):
+    """Updates with and without them are compiled before training, for minibatches of both sizes."""
+    with Bench("~", ["vr"], agents=3, min_batch=12, task_share=0.5, **flags) as bench:
         compiled, learner = [], FakeLearner()
-        learner.warm_up = lambda batch: compiled.append(("vr" in batch, sorted(batch["base"])))
+        learner.warm_up = compiled.append
         trainer = Trainer(learner, bench.config, RunMetrics())
         bench.start()
         for batch in bench.step(30)[:4]:
             trainer.warm_up(batch)
             trainer.work(batch)
         assert ["vr" in batch for batch in learner.trained] == [bool(part) for part in expected]
-        assert len(compiled) == 8 and {with_tasks for with_tasks, _ in compiled[:2]} == {True, False}
-        assert all("version" not in names for _, names in compiled)
+        kinds = [("vr" in batch, len(batch["base"]["mask"])) for batch in compiled]
+        assert sorted(kinds) == sorted([*itertools.product((False, True), sizes)] * 4)
+        assert all("version" not in batch["base"] for batch in compiled)
 
 
 def test_priorities_are_kept_with_the_steps_that_were_learned_from():
@@ -215,16 +218,6 @@ def test_priorities_are_kept_with_the_steps_that_were_learned_from():
                     seen = replay.observations(np.array([[step]]))[0, 0]
                     assert kept[agent, row] == pytest.approx(rated(seen), rel=1e-5)
                     assert not replay.get("flags", np.array([step]), 1) & RESET
-
-
-def test_minibatches_of_both_sizes_are_compiled_before_training():
-    with Bench("~", agents=3, min_batch=12, objective="ppo", objective_args={"minibatches": 2}) as bench:
-        compiled = []
-        learner = SimpleNamespace(warm_up=lambda batch: compiled.append(len(batch["base"]["mask"])), version=0)
-        bench.start()
-        (batch, *_) = bench.step(30)
-        Trainer(learner, bench.config, RunMetrics()).warm_up(batch)
-        assert sorted(compiled) == [1, 2]
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 2 / 3, 1.0])

@@ -16,7 +16,7 @@ from gunreal.records import checkpoint
 from gunreal.records.metrics import RunMetrics
 from gunreal.runtime import signals, training
 from gunreal.runtime.base import Contents, Status
-from gunreal.runtime.training import NotSaved, Training
+from gunreal.runtime.training import Training
 
 
 def train(folder, on_metrics, **options):
@@ -96,33 +96,23 @@ def test_as_many_checkpoints_are_kept_as_asked(tmp_path):
     assert sorted(path.name[-6:] for path in (tmp_path / "checkpoints").iterdir()) == ["30.npz", "40.npz"]
 
 
-def test_the_wait_for_an_evaluation_is_not_training_time(tmp_path, monkeypatch):
-    runner = Playing(eval_steps=10)
+def test_the_wait_for_evaluations_is_not_training_time_and_each_has_a_line(tmp_path, monkeypatch):
+    """Several may have ended since the last regular line. The run's own last line comes last."""
+    runner, scores, seen = Playing(eval_steps=10), [{"eval_step": 10}, {"eval_step": 20}], []
     done = runner.done
     evaluation = SimpleNamespace(
         tick=lambda: None,
         finish=lambda: done.append("waited"),
-        left=lambda: 0,
-        take=dict,
+        left=lambda: len(scores),
+        take=lambda: scores.pop(0),
         close=lambda: done.append("ended"),
     )
     monkeypatch.setattr(training, "Evaluation", lambda *_: evaluation)
     monkeypatch.setattr(runner.status.metrics, "stop_clock", lambda: done.append("stopped"))
-    Training(runner.status.config, runner, tmp_path).run()
-    assert done == ["drained", "stopped", "saved", "waited", "drained", "saved", "ended", "closed"]
-
-
-def test_the_scores_of_every_evaluation_are_in_a_line(tmp_path, monkeypatch):
-    """Several may have ended since the last regular line. The run's own last line comes last."""
-    runner, scores, seen = Playing(eval_steps=10), [{"eval_step": 10}, {"eval_step": 20}], []
-    evaluation = SimpleNamespace(left=lambda: len(scores), take=lambda: scores.pop(0), tick=lambda: None)
-    evaluation.finish = evaluation.close = lambda: None
-    monkeypatch.setattr(training, "Evaluation", lambda *_: evaluation)
     Training(runner.status.config, runner, tmp_path, on_metrics=seen.append).run()
-    assert [(line["step"], line["eval_step"], line.get("stopped_by")) for line in seen] == [
-        (10, 10, None),
-        (10, 20, "steps"),
-    ]
+    assert done == ["drained", "stopped", "saved", "waited", "drained", "saved", "ended", "closed"]
+    lines = [(line["step"], line["eval_step"], line.get("stopped_by")) for line in seen]
+    assert lines == [(10, 10, None), (10, 20, "steps")]
 
 
 def test_trackers_are_closed_when_nothing_else_is_left(tmp_path, monkeypatch):
@@ -134,18 +124,6 @@ def test_trackers_are_closed_when_nothing_else_is_left(tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         run.run()
     assert runner.done[-1] == "writer"
-
-
-def test_a_full_disk_is_reported(tmp_path, monkeypatch, capsys):
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(checkpoint, "save", full)
-    runner = Playing()
-    with pytest.raises(NotSaved, match="the weights of step 10 could not be saved"):
-        Training(runner.status.config, runner, tmp_path).run()
-    err = capsys.readouterr().err
-    assert err.startswith("gunreal: no checkpoint at step 10: ") and "free some space" in err and err.count("\n") == 1
 
 
 @pytest.mark.parametrize("signals_before", [0, 1])
