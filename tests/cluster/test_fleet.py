@@ -1,19 +1,69 @@
+"""A fleet of nodes that start at once, and a clock that goes on when a test says so."""
+
 from __future__ import annotations
 
 import re
 
-import fleets
 import pytest
-from fleets import Quick, look, make
-from ray_standin import Ref
+from ray_standin import Engine, Ref
 
 from gunreal.acting.pool import TaskFailure
 from gunreal.cluster import fleet
+from gunreal.cluster.fleet import Fleet
+from gunreal.cluster.node import Description
 from gunreal.cluster.reducer import Refused
-from gunreal.config.schema import ConfigError
+from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.step import AgentFailure
+from gunreal.experience.spec import Spec
 
-clock = fleets.clock  # pytest finds fixtures among a module's names
+SPEC = Spec((4,), 1, "float32", 2)
+
+
+class Quick:
+    """A node that starts at once. `errors` holds what the next ones fail with."""
+
+    errors: list[Exception] = []  # noqa: RUF012  one list for all
+    started: list[int] = []  # noqa: RUF012
+    drawn: list[int] = []  # noqa: RUF012
+    sharing: list[int] = []  # noqa: RUF012
+
+    def start(self, told):
+        self.started.append(told.fields["seed"])
+        self.drawn.append(told.seed)
+        self.sharing.append(told.sharing)
+        if self.errors:
+            raise self.errors.pop(0)
+        return Description({}, {}, 1)
+
+    def gauges(self):
+        return {"agents": 2}, {}
+
+    def stop(self):
+        pass
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time, in a list."""
+    now = [100.0]
+    monkeypatch.setattr(fleet.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(fleet.time, "sleep", lambda seconds: None)
+    Quick.errors, Quick.started, Quick.drawn, Quick.sharing = [], [], [], []
+    return now
+
+
+def look(found, clock, seconds=1):
+    """What the coordinator does, for some seconds."""
+    for _ in range(seconds):
+        clock[0] += 1
+        found.look()
+        for member in list(found.wait(0)):
+            member.description = found.result(member)
+
+
+def make(*hosts, **fields):
+    engine = Engine(*hosts)
+    return engine, Fleet(engine, Config(runner="cluster", **fields), SPEC, 0, Quick)
 
 
 @pytest.mark.parametrize(("hosts", "address"), [("a", ""), ("ab", "auto")])
@@ -168,39 +218,23 @@ def test_an_answer_from_before_a_sign_of_life_does_not_count(clock, monkeypatch)
     assert member.stopped is None and found.ready() == [member]
 
 
-def make_cut(clock):
-    """Two nodes, and the second one, whose network is cut."""
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_node_whose_network_is_cut_is_not_replaced(clock, capsys, answers):
+    """It is left out until it answers. After the network is back, it has as long as the cut, and the timeout, for that,
+    because TCP's attempts have become rare."""
     engine, found = make("a", "b", nodes=2, node_timeout=5.0)
     look(found, clock, 2)
     cut = found.ready()[1]
     cut.life, cut.actor.hangs, cut.answers = Ref(ready=False), True, 1
     engine.cut = {"b"}
-    return engine, found, cut
-
-
-def test_a_node_whose_network_is_cut_is_not_replaced(clock, capsys):
-    """It is left out until it answers, for which it has time after the network is back."""
-    engine, found, cut = make_cut(clock)
-    look(found, clock, 20)
-    assert [member.slot for member in found.ready()] == [0]
-    engine.cut = set()
-    look(found, clock, 4)
-    assert [member.slot for member in found.ready()] == [0]
-    cut.life.ready = True
-    look(found, clock)
-    assert found.ready()[1] is cut and found.replaced == 0
-    assert capsys.readouterr().err.count("node 1 on b is away") == 1
-
-
-def test_a_node_that_stays_silent_after_its_network_is_back_is_replaced(clock):
-    """It has as long as the network was cut, and the timeout, because TCP's attempts have become rare."""
-    engine, found, cut = make_cut(clock)
     look(found, clock, 6)
     engine.cut = set()
     look(found, clock, 10)  # the cut and the timeout are 11 s
-    assert cut in found.members.values()
+    assert [member.slot for member in found.ready()] == [0] and cut in found.members.values()
+    cut.life.ready = answers
     look(found, clock, 2)
-    assert cut not in found.members.values()
+    assert (cut in found.ready()) == (cut in found.members.values()) == answers
+    assert found.replaced == (not answers) and capsys.readouterr().err.count("node 1 on b is away") == 1
 
 
 def test_a_long_start_is_not_held_against_a_node(clock):

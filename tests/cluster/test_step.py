@@ -1,30 +1,33 @@
-"""Two nodes with a batch of b each take the step of one machine with a batch of 2b, for every optimizer and option."""
+"""Two nodes with a batch of b each take the step of one machine with a batch of 2b, for every optimizer and option.
+
+Their exchanges pass on the gradients of a real learner.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 
+import learners
 import numpy as np
 import pytest
-from learners import BACKEND, CONFIG, make_batch, make_learner
+from learners import CONFIG, make_batch, make_learner
 
-from gunreal.cluster.flat import bounds
+from gunreal.cluster.compression import unpack
+from gunreal.cluster.exchange import Exchange, Left
+from gunreal.cluster.flat import Flat, bounds
 from gunreal.cluster.model import Model
 from gunreal.cluster.moments import Limits
 from gunreal.cluster.reducer import Reducer, Shard
+from gunreal.config.derived import Rates
 from gunreal.config.version import VERSION
-from gunreal.learning import devices
 
+shared = learners.shared  # pytest finds fixtures among a module's names
 OPTIONS = {
     "adam": {"max_grad_norm": 0.05},
     "rmsprop": {"optimizer": "rmsprop", "epsilon": 0.1, "reduction": "sum", "normalize_observations": "channel"},
     "the paper's adam": {"beta1": 0.8, "beta2": 0.75, "normalize_observations": "off", "normalize_returns": False},
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def selected():
-    devices.select(BACKEND)
 
 
 def batches(count, seed):
@@ -39,15 +42,11 @@ def batches(count, seed):
     return parts, whole
 
 
-def flat(arrays):
-    return np.concatenate([np.zeros(0, np.float32), *(np.ravel(array) for array in arrays)])
-
-
 class TwoNodes:
-    """What the coordinator does in a round, with reducers in this process."""
+    """What the coordinator and the nodes do in a round, with reducers in this process."""
 
     def __init__(self, config, learner, reducers):
-        self.learner = learner  # both nodes have the same weights
+        self.config, self.learner = config, learner  # of both nodes
         limits = {name: Limits(s.least, s.most) for name, s in learner.network.statistics.items()}
         self.model = Model(learner.get_state(), limits)
         whole, fields = self.model.shard(), dataclasses.asdict(config)
@@ -55,17 +54,32 @@ class TwoNodes:
         shards = [Shard(whole.weights[part], [x[part] for x in whole.averages], 0) for part in self.parts]
         self.reducers = [Reducer(VERSION, fields, shard) for shard in shards]
 
+    def exchange(self, dtype="float32"):
+        state, places = self.learner.get_state(), []
+        for prefix in ("weights/", "statistics/"):
+            places.append(Flat({name: array.shape for name, array in state.items() if name.startswith(prefix)}))
+        return Exchange(self.learner, *places, dtype)
+
+    def contribution(self, exchange, batch):
+        """What a node answers while its trainer works, whose own rates do not count."""
+        weights = [reducer.shard().weights for reducer in self.reducers]
+        now = Rates(1e-3, self.config.entropy, 0.0)
+        exchange.assign(weights, self.model.moments.vector, self.model.version, now)
+        with ThreadPoolExecutor() as threads:
+            trained = threads.submit(exchange.train, batch, 9.0, 9.0, 9.0)
+            found = exchange.ask()
+        assert trained.result()["version"] == exchange.version == self.model.version
+        assert found.size == batch["base"]["mask"].size and found.seconds >= 0
+        return found
+
     def round(self, batches, rate):
-        gradients = [self.learner.gradient(batch) for batch in batches]
-        vectors = [flat(gradient.values) for gradient in gradients]
+        found = [self.contribution(self.exchange(), batch) for batch in batches]
         reducers = list(zip(self.reducers, self.parts, strict=True))
-        squares = [reducer.gather(0, *(v[part] for v in vectors)) for reducer, part in reducers]
-        found = [flat(x for moments in gradient.moments.values() for x in moments) for gradient in gradients]
-        rescalings = self.model.moments.absorb(found)
+        squares = [reducer.gather(0, *(each.gradient[part] for each in found)) for reducer, part in reducers]
+        rescalings = self.model.moments.absorb([each.moments for each in found])
         for reducer, part in reducers:
             reducer.apply(rate, [rescaling.within(part) for rescaling in rescalings], *squares)
         self.model.version += 1
-        self.learner.set_state(self.state())
         return float(np.sqrt(sum(squares)))
 
     def state(self):
@@ -86,9 +100,32 @@ def test_two_nodes_are_one_with_twice_the_batch(options):
         assert two.round(parts, 1e-3) == pytest.approx(expected, rel=1e-4)
     wanted, found = one.get_state(), two.state()
     assert found.keys() == wanted.keys() and found["version"] == 3
+    two.learner.set_state(found)
     weights = np.concatenate([reducer.shard().weights for reducer in two.reducers])
     assert two.model.sha256(weights) == two.learner.weights_sha256()
     for name, array in found.items():
         assert array.dtype == wanted[name].dtype
         rtol = 1e-3 if name.startswith("optimizer/") else 1e-5
         np.testing.assert_allclose(array, wanted[name], rtol=rtol, atol=1e-5, err_msg=name)
+
+
+def test_what_travels():
+    """Gradients that are finite, and rounded if the run says so."""
+    config = dataclasses.replace(CONFIG, **OPTIONS["adam"])
+    two, (batch, bad) = TwoNodes(config, make_learner(config), reducers=2), batches(3, seed=0)[0]
+    exact = two.contribution(two.exchange(), batch).gradient
+    rounded = two.contribution(two.exchange("bfloat16"), batch).gradient
+    assert exact.dtype == np.float32 and rounded.dtype == np.uint16
+    np.testing.assert_allclose(unpack(rounded), exact, rtol=2**-8, atol=1e-30)
+    bad["base"]["returns"][0, 0] = np.nan
+    assert two.contribution(two.exchange(), bad).gradient is None
+
+
+def test_all_trainers_and_the_asker_leave():
+    exchange = Exchange(None, Flat({}), Flat({}), "float32")
+    with ThreadPoolExecutor() as threads:
+        trainers = [threads.submit(exchange.train, {}, 1e-3, 0.01, 0.0) for _ in range(2)]
+        exchange.leave()
+        for method in (*(trainer.result for trainer in trainers), exchange.ask):
+            with pytest.raises(Left):
+                method()

@@ -12,7 +12,7 @@ from device_runs import SCRIPT, KnownLearner, configure, interface, make_acting,
 
 from gunreal.config.objective import load_objective  # noqa: E402
 from gunreal.device.acting import Acting  # noqa: E402
-from gunreal.device.environment import frames  # noqa: E402
+from gunreal.device.environment import check_environment, frames  # noqa: E402
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED  # noqa: E402
 
 STEPS = 24
@@ -99,14 +99,16 @@ def test_start_states_are_spread_over_the_episodes():
 
 
 def test_rewards_and_flags_may_be_whole_numbers():
-    """As what they are in the rows."""
     config = configure(env_args={"script": "---T -t"}, device_spread=3)
     env, spec = scripted_functional.make("---T -t"), interface(config)
+    original = env.step
 
     def step(state, actions):
-        state, seen, reward, *ends = env.step(state, actions)
+        state, seen, reward, *ends = original(state, actions)
         return state, seen, (4 * reward).astype("int32"), *(end.astype("int32") for end in ends)
 
+    env.step = step
+    check_environment(config, env, config.agents)
     convert, predict = frames(config, spec, env.observation_space), KnownLearner(spec).functional_predict
     acting = Acting(config, spec, env, convert, load_objective(config), predict, step)
     _, _, rows, scores = play(config, acting=acting)

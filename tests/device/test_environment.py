@@ -92,14 +92,6 @@ class Changed(ScriptedFunctional):
         return self._change[1](*super().step(state, actions))
 
 
-def test_numbers_and_flags_of_any_dtype_are_accepted():
-    def step(state, seen, reward, *ends):
-        return state, seen, reward.astype("int32"), *(end.astype("int32") for end in ends)
-
-    for env in (ScriptedFunctional(), Changed(step=step)):
-        check_environment(Config(env="my:make"), env, 4)
-
-
 def failing(*values):
     raise ValueError("no\nluck")
 

@@ -95,30 +95,3 @@ def test_tasks_take_part_in_a_share_of_the_first_epoch():
     with_tasks = sum(shares, [])
     assert [[kind == "tasks" for kind in report[3]] for report in reports] == shares
     assert ["vr" in batch for batch in learner.batches] == with_tasks
-
-
-class Shows(ValueReplay):
-    """Its targets are the observations that the network must get for it."""
-
-    def __init__(self, name, rows):
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "rows", rows)
-        super().__init__()
-
-    def length(self, t_max):
-        return self.rows
-
-    def targets(self, replay, sequences, bootstraps):
-        return {"seen": replay.get("frame", sequences.first, self.rows)}
-
-
-@keras_on_jax
-def test_each_task_has_its_own_observations():
-    tasks = [Shows("vr", 4), Shows("rp", 3), Shows("aux", 2)]
-    config = configure(env_args={"script": "~"}, tasks=("vr",), replay_size=12)
-    _, learner, _, _ = run(config, 3, tasks)
-    for task in tasks:
-        part = learner.batches[-1][task.name]
-        kept = part["mask"] > 0
-        assert kept.any() and kept.shape == (8, task.rows)
-        np.testing.assert_array_equal(part["observations"][kept], part["seen"][kept])

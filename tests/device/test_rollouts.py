@@ -1,4 +1,4 @@
-"""Batches from the store have what those of the trainers have."""
+"""Batches from the store have what those of the trainers have. test_same_update.py has their pasts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from device_runs import KnownLearner, configure, filled, interface  # noqa: E402
 from gunreal.config.objective import load_objective  # noqa: E402
 from gunreal.device import rollouts  # noqa: E402
 from gunreal.experience import returns  # noqa: E402
-from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED  # noqa: E402
+from gunreal.experience.replay import RESET, TERMINATED, TRUNCATED  # noqa: E402
 
 WEIGHTS = (np.float32(0),)
 
@@ -54,12 +54,3 @@ def test_the_batch_is_that_of_the_newest_rollouts(gathered):
         np.testing.assert_allclose(base["returns"], expected, rtol=1e-4, atol=1e-5)
     if "log_mu" in base:
         np.testing.assert_array_equal(base["log_mu"], newest["log_mu"])
-
-
-def test_the_past_is_that_before_each_step(gathered):
-    config, batch, steps, _ = gathered
-    past, rows = batch["base"]["past"], slice(-config.t_max - 1, -1)
-    new = steps["flags"][:, -config.t_max :] & FIRST != 0
-    np.testing.assert_array_equal(past.last_action, np.where(new, -1, steps["action"][:, rows]))
-    np.testing.assert_allclose(past.last_reward, np.where(new, 0, np.clip(steps["reward"][:, rows], -0.6, 0.6)))
-    np.testing.assert_array_equal(past.state, steps["state"][:, -config.t_max])

@@ -83,26 +83,11 @@ def as_rings(loop, config, spec, tasks, learner):
     ids=["ppo with tasks", "a3c"],
 )
 def test_the_weights_after_an_update_are_the_same(objective, options, kinds):
-    config = Config(
-        env="recall:functional",
-        runner="device",
-        backend="jax",
-        agents=AGENTS,
-        agents_per_process=AGENTS,
-        t_max=5,
-        min_batch=AGENTS * 5,
-        device_batches=1,
-        objective=objective,
-        objective_args=options,
-        replay_size=20,
-        network="lstm",
-        hidden=8,
-        frame_size=20,
-        frame_stack=2,
-        reward_clip=0.6,
-        max_batch=AGENTS,
-        tasks=[kind.name for kind in kinds],
-    )
+    fields = {"runner": "device", "backend": "jax", "device_batches": 1, "objective_args": options}
+    fields |= {"agents": AGENTS, "agents_per_process": AGENTS, "max_batch": AGENTS, "min_batch": AGENTS * 5, "t_max": 5}
+    fields |= {"replay_size": 20, "network": "lstm", "hidden": 8, "frame_size": 20, "frame_stack": 2}
+    tasks = [kind.name for kind in kinds]
+    config = Config(env="recall:functional", objective=objective, reward_clip=0.6, tasks=tasks, **fields)
     config = on_this_machine(config)
     env, tasks = recall.functional(shown=2, told=True), tuple(map(told, kinds))
     spec = Spec((1, 20, 20), 2, "uint8", 2, config.t_max, config.discount, config.reward_clip, state=2 * config.hidden)

@@ -112,15 +112,6 @@ def test_next_waits_for_a_whole_batch():
         assert len(bench.batcher.next(0)["base"]["mask"]) == 3 and len(bench.rollouts) == 1
 
 
-def test_rollouts_of_removed_processes_are_dropped():
-    with Bench("~", members=2, agents=2) as bench:
-        bench.start()
-        bench.pool.remove(0)
-        bench.rollouts.put(np.array([(0, 0, 0), (1, 0, 0), (0, 1, 0)], queues.ROLLOUT))
-        assert bench.batcher.next(0) is None
-        assert [(member.process, agent) for member, agent, _ in bench.batcher.waiting] == [(1, 0)]
-
-
 def test_a_removal_during_a_read_splits_no_group(monkeypatch):
     """Otherwise batches would not be made of whole groups any more."""
     with Bench("~", agents=6, min_batch=24) as bench:  # 6 rollouts, in two groups

@@ -1,4 +1,4 @@
-"""Training several runs, by processes that only look like it."""
+"""Training several runs, by processes that only look like it. tests/test_sweep.py has real ones, and evaluations."""
 
 from __future__ import annotations
 
@@ -28,9 +28,6 @@ def stop(number, _):
     sys.exit()
 if what == "fails":
     sys.exit("gunreal: no such luck")
-if what == "evaluates":
-    print("played")
-    sys.exit()
 if what == "waits":
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGTERM, stop)
@@ -41,18 +38,14 @@ leave(1001, "steps")
 
 
 class Fake(jobs.Job):
-    """A run of a process that does what it is told, and then perhaps an evaluation."""
+    """A run of a process that does what it is told."""
 
-    def __init__(self, path, what="works", evaluates=False, **limits):
+    def __init__(self, path, what="works", **limits):
         super().__init__(path, 1000, **limits)
-        self.what, self.evaluates, self.out = what, evaluates, path / "evaluation.json"
+        self.what = what
 
     def next(self):
-        if not self.trained():
-            return jobs.Command([sys.executable, "-c", FAKE, self.what, str(self.path)])
-        if not self.evaluates or self.out.exists():
-            return None
-        return jobs.Command([sys.executable, "-c", FAKE, "evaluates", str(self.path)], "evaluating", self.out)
+        return None if self.trained() else jobs.Command([sys.executable, "-c", FAKE, self.what, str(self.path)])
 
 
 def run(made, parallel=1, tick=lambda scheduler: None):
@@ -64,18 +57,6 @@ def run(made, parallel=1, tick=lambda scheduler: None):
 
 def last(job):
     return job.lines()[-1]["stopped_by"]
-
-
-def test_it_trains_what_is_missing_and_evaluates_it(tmp_path):
-    done, begun, new = made = [Fake(tmp_path / name, evaluates=name == "new") for name in ("done", "begun", "new")]
-    for job, line in ((done, '{"step": 1001, "seconds": 1, "score_mean": 1, "stopped_by": "steps"}'),
-                      (begun, '{"step": 9, "seconds": 1, "score_mean": null}')):  # fmt: skip
-        job.path.mkdir()
-        (job.path / "metrics.jsonl").write_text(line + "\n")
-    scheduler, said = run(made)
-    assert scheduler.states == {"done": "finished", "begun": "finished", "new": "finished"} and not scheduler.stopping
-    assert said == ["begun: running", "begun: finished", "new: running", "new: evaluating", "new: finished"]
-    assert len(done.lines()) == 1 and new.out.read_text() == "played\n"
 
 
 def test_it_goes_on_after_a_failure(tmp_path):

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import resource
+from pathlib import Path
 
 import pytest
 from scripted_env import FAILING
@@ -17,22 +19,32 @@ from gunreal.runtime.system import System, on_this_machine
 from gunreal.train import prepare
 
 MIB = 2**20
-SMALL = {"agents": 2, "agents_per_process": 2, "hidden": 8, "t_max": 5, "min_batch": 10}
+SMALL = {"agents": 2, "agents_per_process": 2, "hidden": 8, "t_max": 5, "min_batch": 10, "objective": "a3c"}
+
+
+def make_system(**options):
+    spec, tasks, _, config = prepare(Config(env="CartPole-v1", **(SMALL | options)))
+    return System(on_this_machine(config), spec, tasks, None)
 
 
 @pytest.fixture
 def make():
     """Makes runs of CartPole, which are closed in the end. Nothing starts."""
-    made = []
+    with contextlib.ExitStack() as last:
 
-    def make(resumed=None, **options):
-        spec, tasks, _, config = prepare(Config(env="CartPole-v1", **(SMALL | options)))
-        made.append(System(on_this_machine(config), spec, tasks, resumed))
-        return ParallelRunner(made[-1])
+        def make(**options):
+            system = make_system(**options)
+            last.callback(system.close)
+            return ParallelRunner(system)
 
-    yield make
-    for system in made:
-        system.close()
+        yield make
+
+
+@pytest.fixture(scope="module")
+def of_six():
+    """The parts of a run of three processes."""
+    with contextlib.closing(make_system(agents=6, predictors=1, trainers=1, scheduler="queue")) as system:
+        yield system
 
 
 @pytest.mark.parametrize("young", [0.0, 1000.0])
@@ -67,38 +79,36 @@ def test_a_hard_limit_of_open_files_bounds_the_scheduler(make, monkeypatch, caps
 
 
 @pytest.mark.parametrize(
-    ("changed", "counts"),
+    ("saved", "counts"),
     [
         ({}, (7, 3, 2)),
-        ({"agents": 4}, (2, 1, 1)),
-        ({"agents_per_process": 1}, (6, 1, 1)),
-        ({"predictors": 2}, (3, 2, 1)),
-        ({"trainers": 2}, (3, 1, 2)),
+        ({"agents": 8}, (3, 1, 1)),
+        ({"agents_per_process": 1}, (3, 1, 1)),
+        ({"predictors": 2}, (3, 1, 1)),
+        ({"trainers": 2}, (3, 1, 1)),
         ({"scheduler": "annealing"}, (3, 1, 1)),
     ],
 )
-def test_the_scheduler_goes_on_unless_a_number_is_given(make, tmp_path, changed, counts):
-    """A run that had counts of 7, 3 and 2 is resumed."""
-    options = {"agents": 6, "predictors": 1, "trainers": 1, "scheduler": "queue"}
-    first = make(**options)
+def test_the_scheduler_goes_on_unless_a_number_is_given(of_six, saved, counts):
+    """A run that had these options, and counts of 7, 3 and 2, is resumed with the usual ones."""
+    options = dataclasses.asdict(of_six.config) | saved
     state = {**scheduler.Balancing().get_state(), "ceiling": [9, 9, 9]}
-    saved = {"kind": "queue", "counts": [7, 3, 2], "state": state}
-    extra = {**first.contents().extra, "config": dataclasses.asdict(first.system.config), "scheduler": saved}
-    extra["metrics"] = first.system.metrics.state()
-    found = make(checkpoint.Checkpoint(first.state(), extra, {}, tmp_path, 0, None), **(options | changed))
+    extra = {"config": options, "scheduler": {"kind": options["scheduler"], "counts": [7, 3, 2], "state": state}}
+    of_six.resumed = checkpoint.Checkpoint({}, extra, {}, Path(), 0, None)
+    found = ParallelRunner(of_six)
     kept = found.contents().extra["scheduler"]
     assert found.counts == kept["counts"] == counts
-    assert (kept["state"]["ceiling"] == (9, 9, 9)) == (not changed)
+    assert (kept["state"]["ceiling"] == (9, 9, 9)) == (not saved)
 
 
 def test_bad_input_that_only_an_agent_process_sees_ends_the_run(make):
-    run = make(objective="a3c")
+    run = make()
     run.system.config = dataclasses.replace(run.system.config, env="CartPole-v99")
     with pytest.raises(ConfigError, match="^[^\n]*CartPole-v99[^\n]*$"):
         run.run(lambda: None)
 
 
-def test_removed_agents_return_their_memory(monkeypatch):
+def test_agents_that_the_scheduler_removes_return_their_memory(monkeypatch):
     """Three of four processes go: so do their replay rings and what they had for themselves."""
     rollup = ram._rollup
 
@@ -107,27 +117,29 @@ def test_removed_agents_return_their_memory(monkeypatch):
         return found if pid != os.getpid() else {"Pss": found["Pss_Shmem"], "Pss_Shmem": found["Pss_Shmem"]}
 
     monkeypatch.setattr(ram, "_rollup", shared_rollup)
-    config = Config(
-        env="gunreal/Catch-v0", agents=8, agents_per_process=2, tasks=("vr",), replay_size=1000, steps=10**9, t_max=5
-    )
-    spec, tasks, _, config = prepare(config)
+    options = {"agents": 8, "agents_per_process": 2, "tasks": ("vr",), "replay_size": 1000, "t_max": 5}
+    options |= {"objective": "a3c", "hidden": 16, "scheduler": "queue", "scheduler_seconds": 0.1}
+    spec, tasks, _, config = prepare(Config(env="gunreal/Catch-v0", steps=10**9, **options))
     config = on_this_machine(config)
     system = System(config, spec, tasks, None)
     seen = {}
 
+    def propose(_, counts, observation):
+        if "rings" in seen or min(remote.segment.end.min() for remote in run.remotes()) <= 1050:
+            return counts
+        seen["rings"] = 3 * system.layout.nbytes()  # they are full
+        seen["own"] = sum(ram.own(remote.popen.pid) for remote in run.remotes()[1:])
+        seen["before"], seen["observed"] = run.memory_in_use(), observation
+        seen["trained"] = system.metrics.steps_trained
+        return Counts(1, 1, 1)
+
     def tick():
-        ends = [remote.segment.end.min() for remote in run.remotes()]
-        if not seen and len(ends) == 4 and min(ends) > 1050:  # the rings are full
-            seen["rings"] = 3 * system.layout.nbytes()
-            seen["own"] = sum(ram.own(remote.popen.pid) for remote in run.remotes()[1:])
-            seen["before"] = run.memory_in_use()
-            run.apply(Counts(1, 1, 1))
-            seen["trained"] = system.metrics.steps_trained
-        elif seen and system.metrics.steps_trained > seen["trained"] + 5 * config.min_batch:
+        if "rings" in seen and system.metrics.steps_trained > seen["trained"] + 5 * config.min_batch:
             # Those that are left go on, and no batch has rollouts of the others any more.
             seen["after"] = run.memory_in_use()
             system.stop("steps")
 
+    monkeypatch.setattr(scheduler.Balancing, "propose", propose)
     try:
         run = ParallelRunner(system)
         run.run(tick)
@@ -136,6 +148,11 @@ def test_removed_agents_return_their_memory(monkeypatch):
     assert seen["rings"] > 40 * MIB
     # What processes share, Python's own files, counts for fewer when some go: not all of "own" comes back.
     assert seen["before"] - seen["after"] > 0.95 * seen["rings"] + 0.4 * seen["own"]
+    found = seen["observed"]
+    assert found.frames_per_second > 0 and found.requests >= 0
+    assert all(0 <= share <= 1 for share in (found.predictor_idle, found.trainer_idle, found.blocked))
+    assert found.memory == pytest.approx(seen["before"], rel=0.1) and found.memory_limit == system.memory_limit
+    assert seen["rings"] / 3 < found.memory_per_process < seen["before"]
 
 
 def test_thousands_of_processes_raise_the_limit_of_open_files(monkeypatch):

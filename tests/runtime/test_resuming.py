@@ -42,13 +42,10 @@ def test_a_run_whose_checkpoints_are_gone_keeps_its_metrics(tmp_path, lines):
     ],
 )
 def test_a_run_that_ended_before_its_first_checkpoint_starts_again(tmp_path, capsys, lines):
+    assert resuming.start(Config(), tmp_path) is None  # it has no metrics either
     write(tmp_path, *lines)
     assert resuming.start(Config(), tmp_path) is None
     assert "has no checkpoint yet: it starts at step 0" in capsys.readouterr().err
-
-
-def test_a_run_without_metrics_starts_again(tmp_path):
-    assert resuming.start(Config(), tmp_path) is None
 
 
 @pytest.mark.parametrize(("fields", "kind"), [({"runner": "serial"}, "serial"), ({"runner": "device"}, "device")])

@@ -112,15 +112,6 @@ def test_annealing_reaches_nine_tenths_of_the_best(name: str, seed: int):
     assert max(steps) == 1
 
 
-def test_queue_searches_again_when_throughput_moved_at_rest():
-    scheduler, machine = Balancing(), MACHINES["slow trainers"]
-    rest = run(scheduler, machine, ONES, 120)[-1]
-    assert run(scheduler, machine, rest, 5)[-1] == rest
-    faster = machine._replace(trainer=6000)
-    history = run(scheduler, faster, rest, 120)
-    assert faster.observe(history[-1]).frames_per_second >= 0.9 * faster.best()
-
-
 def at_rest(start: Counts) -> Balancing:
     """A scheduler for which nothing is left to try at `start`, with 1000 frames per second."""
     scheduler, resting = Balancing(), 0

@@ -87,31 +87,28 @@ def test_a_damaged_file_is_named_with_the_others(tmp_path):
         starting.load(Config(init=str(damaged)))
 
 
-@pytest.mark.parametrize("normalized", [True, False])
-def test_a_value_of_normalized_returns_only_fits_one_of_normalized_returns(normalized):
-    configs = [dataclasses.replace(CONFIG, normalize_returns=x) for x in (normalized, not normalized)]
+@pytest.mark.parametrize(
+    ("field", "before", "now", "moments"),
+    [
+        ("normalize_returns", True, False, "return"),
+        ("normalize_returns", False, True, "return"),
+        ("normalize_observations", "element", "off", "observation"),
+        ("normalize_observations", "element", "element", "observation"),  # observations with more channels
+    ],
+)
+def test_a_layer_and_the_moments_with_which_it_has_learned_go_together(field, before, now, moments):
+    configs = [dataclasses.replace(CONFIG, **{field: value}) for value in (before, now)]
     source, own = (make_learner(config, seed=seed).get_state() for seed, config in enumerate(configs))
+    layer = "value"
+    if moments == "observation":
+        first = next(name for name in own if name.startswith("weights/torso/"))
+        layer = first.removeprefix("weights/").rpartition("/")[0]
+        if before == now:
+            source[first] = np.zeros((3, *source[first].shape[1:]), np.float32)
     merged, copied, others = starting.copy_layers(own, source)
-    assert others == ["value"] and "policy" in copied and merged.keys() == own.keys()
+    assert others == [layer] and "policy" in copied and merged.keys() == own.keys()
     for name in merged:
-        if name.startswith(("weights/value", "statistics/return")):
-            np.testing.assert_array_equal(merged[name], own[name], err_msg=name)
-
-
-@pytest.mark.parametrize("wider", [True, False])
-def test_the_first_layer_and_the_moments_of_its_observations_go_together(wider):
-    """It has learned from observations that these moments normalize."""
-    configs = [
-        dataclasses.replace(CONFIG, normalize_observations=x) for x in ("element", "element" if wider else "off")
-    ]
-    source, own = (make_learner(config, seed=seed).get_state() for seed, config in enumerate(configs))
-    first = next(name for name in own if name.startswith("weights/torso/"))
-    if wider:
-        source[first] = np.zeros((3, *source[first].shape[1:]), np.float32)
-    merged, _, others = starting.copy_layers(own, source)
-    assert others == [first.removeprefix("weights/").rpartition("/")[0]] and merged.keys() == own.keys()
-    for name in merged:
-        if name.startswith(("statistics/observation", first.rpartition("/")[0])):
+        if name.startswith((f"weights/{layer}", f"statistics/{moments}")):
             np.testing.assert_array_equal(merged[name], own[name], err_msg=name)
 
 
