@@ -234,6 +234,7 @@ def test_a_node_whose_network_is_cut_is_not_replaced(clock, capsys, answers):
     cut.life.ready = answers
     look(found, clock, 2)
     assert (cut in found.ready()) == (cut in found.members.values()) == answers
+    look(found, clock)
     assert found.replaced == (not answers) and capsys.readouterr().err.count("node 1 on b is away") == 1
 
 
