@@ -242,7 +242,8 @@ def test_the_process_shows_each_step_and_ends_with_the_server(tmp_path):
     with tempfile.TemporaryFile() as alive, tempfile.TemporaryFile() as scores:
         os.utime(alive.fileno(), (1, 1))
         files = alive.fileno(), scores.fileno()
-        process = subprocess.Popen(python(evaluation._BOOT), stdin=subprocess.PIPE, pass_fds=files)
+        command = python(evaluation._BOOT)
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=files, process_group=0)  # which it ends
         try:
             process.stdin.write(told((run.path, run.checkpoint, *files)))
             process.stdin.flush()
