@@ -218,7 +218,7 @@ def _apart(part: Callable[..., str], *args: Any, patience: float = _PATIENCE) ->
         try:
             done = subprocess.run(command, input=given, capture_output=True, timeout=patience, env=environment)
         except subprocess.TimeoutExpired:
-            return f"{_FAILED}: no answer within {patience:g} s"
+            return f"{_FAILED}: no answer within {patience:g} s; if the load is high, try again later"
     code = done.returncode
     printed = (done.stderr if code else done.stdout).decode(errors="replace").strip().splitlines()[-1:]
     if code or not printed:

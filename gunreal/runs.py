@@ -22,12 +22,12 @@ _SILENCE = 60.0
 
 
 def table(logdir: str) -> list[dict[str, Any]]:
-    """Describes the runs in a folder, oldest first.
+    """Describes the runs in a folder and in its sweeps, oldest first.
 
     Returns:
-      For each run, "run" (its name), "env", "tasks", "seed", "step" (agent steps so far), "steps" (its budget),
-      "minutes" of training, "score" (the last `score_mean`, or None) and "state": "finished", "stopped", "running",
-      "failed", or "ended" if it was killed. A folder that cannot be read has "run" and "state" only.
+      For each run, "run" (its name, or SWEEP/NAME), "env", "tasks", "seed", "step" (agent steps so far), "steps" (its
+      budget), "minutes" of training, "score" (the last `score_mean`, or None) and "state": "finished", "stopped",
+      "running", "failed", or "ended" if it was killed. A folder that cannot be read has "run" and "state" only.
 
     Raises:
       ConfigError: the folder does not exist.
@@ -35,7 +35,7 @@ def table(logdir: str) -> list[dict[str, Any]]:
     folder = folders.expanded(logdir)
     if not folder.is_dir():
         raise ConfigError(f"folder {logdir!r} not found; check --logdir")
-    return [_row(run_dir) for run_dir in folders.runs(folder)]
+    return [_row(path) | {"run": str(path.relative_to(folder))} for path in folders.runs(folder, sweeps=True)]
 
 
 def _row(run_dir: Path) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser(program: str) -> Arguments:
-    parser = Arguments(program, "Lists the runs of a folder, oldest first.")
+    parser = Arguments(program, "Lists the runs of a folder and of its sweeps, oldest first.")
     parser.add_argument("--logdir", default=Config.logdir, help=f"folder of runs (default: {Config.logdir})")
     parser.add_argument("--json", action="store_true", help="print a list of JSON objects instead of a table")
     return parser

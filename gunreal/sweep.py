@@ -12,7 +12,7 @@ The file has the settings of `gunreal train`, and a table for each setting that 
     tasks = ["pc", "vr", "rp"]
 
 These are twelve runs. Each is a folder in runs/NAME, where NAME is that of the file. All are checked before the first
-one starts. After any interruption, the same command goes on: it resumes unfinished runs, tries failed ones again and
+one starts. After an interruption, run the same command again. It resumes unfinished runs, tries failed ones again and
 keeps finished ones. Flags of `gunreal train` override the file.
 """
 
@@ -238,7 +238,7 @@ def run(sweep: Sweep) -> int:
         scheduler.run()
         progress.show(scheduler, now=True)
     if scheduler.stopping:
-        warn("stopped; the same command goes on")
+        warn("stopped; run the same command again to continue")
         return 130
     failed = [job for job in jobs if scheduler.states[job.name] == "failed"]
     groups: dict[str, list[Path]] = {}

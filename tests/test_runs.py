@@ -26,7 +26,7 @@ def make(tmp_path):
 
     def make(name, *lines, age=0.0, **fields):
         run_dir = tmp_path / name
-        run_dir.mkdir()
+        run_dir.mkdir(parents=True)
         save(Config(name=name, **fields), run_dir / folders.CONFIG)
         if lines:
             keys = ("step", "seconds", "score_mean", "stopped_by")
@@ -48,12 +48,12 @@ def hold():
 
 def test_runs_are_listed_oldest_first_with_their_last_score(make, hold, capsys):
     hold(make("new", (10, 6.0, None), steps=1000, age=5) / "new")
-    logdir = make("old", (50, 60.0, 1.25), (2000, 90.0, None, "steps"), steps=2000, tasks=("pc", "vr"), seed=3, age=99)
+    logdir = make("s/old", (50, 60.0, 1.25), (2000, 90.0, None, "steps"), steps=2000, tasks=("pc", "vr"), seed=3, age=9)
     (logdir / "notes").mkdir()  # not a run
     assert main(["gunreal", "runs", "--logdir", str(logdir)]) == 0
     head, *lines = capsys.readouterr().out.splitlines()
     assert head.split() == ["run", "env", "tasks", "seed", "step", "steps", "minutes", "score", "state"]
-    assert lines[0].split() == ["old", "ALE/Pong-v5", "pc,vr", "3", "2,000", "2,000", "1.5", "1.2", "finished"]
+    assert lines[0].split() == ["s/old", "ALE/Pong-v5", "pc,vr", "3", "2,000", "2,000", "1.5", "1.2", "finished"]
     assert lines[1].split() == ["new", "ALE/Pong-v5", "-", "1", "10", "1,000", "0.1", "-", "running"]
     assert head.index("state") == lines[0].index("finished") == lines[1].index("running")
 

@@ -180,10 +180,10 @@ def _lock(run_dir: str | Path, kind: int) -> Iterator[bool | None]:
         os.close(folder)
 
 
-def runs(logdir: Path) -> list[Path]:
-    """The folders of the runs in `logdir`, oldest first. Raises OSError."""
-    files = sorted(logdir.glob(f"*/{CONFIG}"), key=lambda path: path.stat().st_mtime)
-    return [file.parent for file in files]
+def runs(logdir: Path, sweeps: bool = False) -> list[Path]:
+    """The folders of the runs in `logdir`, with `sweeps` also those of its sweeps, oldest first. Raises OSError."""
+    files = [file for depth in range(1, 2 + sweeps) for file in logdir.glob("*/" * depth + CONFIG)]
+    return [file.parent for file in sorted(files, key=lambda path: path.stat().st_mtime)]
 
 
 def zoo() -> dict[str, Path]:
@@ -225,7 +225,9 @@ def find(name: str, logdir: str = Config.logdir) -> Path:
                 return path.resolve()
     known: list[str] = []
     with contextlib.suppress(OSError):  # such as a logdir whose name is too long
-        known = [path.name for path in runs(under)]
+        if inside := [run for path in places if name for run in runs(path)]:
+            raise ConfigError(f"{name!r} is a folder of runs; name one of them, such as {short(inside[-1])}")
+        known = [str(path.relative_to(under)) for path in runs(under, sweeps=True)]
     hint = close_match(name, known) or (f"; the newest run there is {known[-1]}" if known else "; check --logdir")
     raise ConfigError(f"run {name!r} not found, neither as a folder nor in {under}{hint}")
 

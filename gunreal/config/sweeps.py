@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from gunreal.config import folders
 from gunreal.config.files import fields, parsed
 from gunreal.config.flags import merge
-from gunreal.config.schema import Config, ConfigError, close_match, typed
+from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, typed
 from gunreal.config.values import is_number
 
 _OF_SWEEP = {"seed": "seeds", "name": "name at the top of the file", "logdir": "logdir at the top of the file"}
@@ -87,6 +87,9 @@ def load(path: str | Path, flags: Mapping[str, Any], options: Mapping[str, Any])
     tables = own.pop("settings", {}) or {"base": {}}
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         raise ConfigError(f"{where}: settings is no table of tables; write [settings.base] above the settings of each")
+    for key, value in found.items():
+        if isinstance(value, dict) and key not in FIELDS and not close_match(key, [*FIELDS, *_KEYS]):
+            raise ConfigError(f"{where}: unknown table {key}; write [settings.{key}] if it is a setting")
     common = merge(_fields(found, where, path.parent, _KEYS), dict(flags))
     own["name"], own["logdir"] = common.pop("name", "") or path.stem, common.pop("logdir", Config.logdir)
     if "seed" in common:

@@ -73,7 +73,12 @@ def test_find(tmp_path):
     path = folders.prepare_run_dir(Config(logdir=str(tmp_path), name="breakout"))
     assert folders.find("breakout", str(tmp_path)) == folders.find(str(path)) == path.resolve()
     os.utime(folders.prepare_run_dir(Config(logdir=str(tmp_path), name="xylophone")) / folders.CONFIG, (0, 0))
+    run = folders.prepare_run_dir(Config(logdir=str(tmp_path / "mine"), name="base-s1"))
+    os.utime(run / folders.CONFIG, (0, 0))
     for name, logdir, message in (
+        ("base-s1", tmp_path, rf"not found.*{MEAN} mine/base-s1\?"),
+        ("mine", tmp_path, f"'mine' is a folder of runs; name one of them, such as {run}"),
+        (run.parent, "none", f"is a folder of runs; name one of them, such as {run}"),
         ("breakuot", tmp_path, f"{MEAN} breakout?"),
         ("zzz", tmp_path, "the newest run there is breakout"),
         ("zzz", tmp_path / "none", "check --logdir"),
@@ -84,7 +89,7 @@ def test_find(tmp_path):
         ("run", "~nobody-here/runs", "home folder of an unknown user; write it without ~"),
     ):
         with pytest.raises(ConfigError, match=message):
-            folders.find(name, str(logdir))
+            folders.find(str(name), str(logdir))
     with pytest.raises(ConfigError, match="home folder of an unknown user"):
         folders.prepare_run_dir(Config(logdir="~nobody-here/runs"))
 

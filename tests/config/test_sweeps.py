@@ -87,6 +87,7 @@ def test_a_setting_can_begin_with_a_file_of_settings(load, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("[base]\nt_max = 7", r"mine.toml: unknown table base; write \[settings.base\]"),
         ("sedes = 3", rf"mine.toml: unknown key sedes; {MEAN} seeds\?"),
         ("[settings.base]\nsteps = 'x'", "mine.toml: settings.base: steps is 'x'"),
         ("[settings.base]\nstep = 1", rf"settings.base: unknown key step; {MEAN} steps\?"),
