@@ -44,11 +44,14 @@ def read(path: str | Path) -> File:
     """Reads a TOML file.
 
     Raises:
-      ConfigError: the file cannot be read, is not valid TOML, has an unknown key or has a value of the wrong type.
+      ConfigError: the file cannot be read, is not valid TOML, is a sweep, has an unknown key or has a value of
+        the wrong type.
     """
     found = parsed(path)
     version = found.pop(_VERSION, "")
     found.pop(_USED, None)
+    if "settings" in found:
+        raise ConfigError(f"{path} is a sweep; run gunreal sweep {path}")
     return File(fields(found, str(path)), str(version))
 
 

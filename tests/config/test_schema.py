@@ -188,6 +188,7 @@ def test_load_converts_other_toml_types(tmp_path):
     [
         ("agent = 3", f"unknown key agent; {MEAN} agents?"),
         ("zzz = 3", "unknown key zzz; leave it out"),
+        ("[settings.base]", "is a sweep; run gunreal sweep "),
         ("task_weight = {vr = 1}", "task_weight is a flag only; write weight = 0.05 in a table [task.pc]"),
         ("agents = '3'", "agents is '3', but must be a whole number"),
         ("agents = ", "is not valid TOML"),
