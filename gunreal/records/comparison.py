@@ -94,12 +94,12 @@ def compare(
       "resumed", "score", "area", "steps_to", "minutes_to"), "score" and "area", interquartile means [value, low, high]
       with 95 % intervals, and "steps_to" and "minutes_to", medians, None if half of the runs did not reach the score;
       and "pairs", the comparisons with the reference (`_pair`). The area is that under the learning curve, divided by
-      the steps of the shortest run. "all": None for one environment; else "settings", by label [value, low, high] of
-      human-normalized scores, or None where an environment has no reference scores, and "pairs". An interval needs two
-      runs in each environment; otherwise low and high are None.
+      the steps of the shortest run. "all": None for one environment, or if no setting has runs in each; else
+      "settings", by label [value, low, high] of human-normalized scores, or None where an environment has no reference
+      scores, and "pairs". An interval needs two runs in each environment; otherwise low and high are None.
 
     Raises:
-      ConfigError: a run cannot be read, or has no score.
+      ConfigError: a run cannot be read or has no score, or no two settings have runs in the same environment.
     """
     runs = {label: [read(path, steps) for path in paths] for label, paths in groups.items()}
     envs = list(dict.fromkeys(run.env for of in runs.values() for run in of))
@@ -110,6 +110,8 @@ def compare(
         found["environments"][env] = _environment(here, score, steps)
         scores[env] = {label: of["runs"] for label, of in found["environments"][env]["settings"].items()}
         found["environments"][env]["pairs"] = _pairs({env: scores[env]}, {env: Reference(0.0, 1.0)})
+    if len(runs) > 1 and all(len(of) == 1 for of in scores.values()):
+        raise ConfigError(f"the settings have no environment in common ({', '.join(envs)}); choose runs of one")
     if len(envs) > 1:
         found["all"] = _all(scores)
     return found
@@ -160,9 +162,11 @@ def _with_interval(statistic: Any, *settings: Scores) -> list[float | None]:
     return [value, *map(float, interval(statistic, *settings))]
 
 
-def _all(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _all(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
     """The comparison over all environments, for the settings that have runs in each."""
     labels = [label for label in next(iter(scores.values())) if all(label in of for of in scores.values())]
+    if not labels:
+        return None
     scores = {env: {label: of[label] for label in labels} for env, of in scores.items()}
     scales = {env: reference(env) for env in scores}
     settings: dict[str, Any] = dict.fromkeys(labels)

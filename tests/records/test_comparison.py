@@ -146,9 +146,13 @@ def test_drawn_curves_are_interquartile_means_up_to_the_shortest_run(run):
     assert b.low is None and np.all(b.y == 1) and seconds.curves[0].x[-1] == 60
 
 
-def test_a_run_without_a_score_is_refused(run):
+def test_runs_that_cannot_be_compared(run):
     with pytest.raises(ConfigError, match="has no score yet"):
         comparison.compare({"a": [run("a", None, None)]})
+    groups = {"b": [run("b", 1)], "c": [run("c", 1, env=PONG)]}
+    with pytest.raises(ConfigError, match=f"no environment in common .{CATCH}, {PONG}.; choose"):
+        comparison.compare(groups)
+    assert comparison.compare(groups | {"d": [run("d", 1)]})["all"] is None
 
 
 def test_reference_scores_are_of_atari_games():
