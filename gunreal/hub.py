@@ -133,8 +133,6 @@ def store(run: Run, folder: Path, policy: Mapping[str, np.ndarray] | None = None
     """Writes a run to an empty folder, as it is shared.
 
     Args:
-      run: the run.
-      folder: the folder.
       policy: the state to save in place of the checkpoint's. It does not count as the best one.
     """
     own = {name: getattr(Config, name) for name in card.PRIVATE if name != "name"}
@@ -155,9 +153,7 @@ def score(folder: Path, source: str, played: Iterable[Episode]) -> None:
     """Plays the episodes, and writes their scores and the model card to the folder of a run as `store` has written it.
 
     Args:
-      folder: the folder.
       source: where the run will be found, as in `gunreal.records.card.text`.
-      played: the episodes.
     """
     (folder / card.SCORES).write_text(json.dumps(summarize(list(played)), indent=1) + "\n")
     describe(folder, source)

@@ -83,7 +83,6 @@ def tasks(
     """A paragraph about every task. With a configuration, it says whether the task fits the environment.
 
     Args:
-      config: the configuration with the environment.
       given: names of tasks to list in addition to the installed ones, such as "module:Class".
       options: options by the name of the task, to show in place of the defaults.
       named: names of tasks to describe in full, in place of the list.

@@ -59,7 +59,6 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     """Checks the configuration, the tasks and the environment before anything starts.
 
     Args:
-      config: configuration of the run.
       given: the fields that the user has just set, as in `config.checks.check`.
 
     Raises:

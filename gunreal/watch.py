@@ -49,11 +49,6 @@ _HEADERS = {"Content-Security-Policy": f"{_POLICY}; frame-ancestors 'none'", "Ca
 class Player:
     """The session of a run, which follows its checkpoints. One call at a time.
 
-    Args:
-      run: the run.
-      session: the session with its learner.
-      follows: whether to load newer checkpoints.
-
     Attributes:
       num_actions: number of actions.
     """

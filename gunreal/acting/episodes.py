@@ -83,10 +83,7 @@ def play(
 
     Args:
       learner: learner with the policy, `predict("base", observations)`.
-      config: configuration of the environment.
-      spec: interface of the environment.
       episodes: number of episodes, at least 1.
-      seed: random seed of the episodes.
       sample: whether to sample actions from the policy instead of taking the most probable one.
       max_steps: maximum length of an episode, in agent steps.
       watch: function called with each observation `[*spec.observation]` of episode 0, the score so far, and the past

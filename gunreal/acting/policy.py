@@ -66,7 +66,6 @@ def stacked(spec: Spec, observation: Any) -> tuple[np.ndarray, tuple[int, ...]]:
     """Checks stacked observations, which do not depend on a past.
 
     Args:
-      spec: shapes of observations.
       observation: `[*spec.observation]` or a batch `[n, *spec.observation]`. Vectors of uint8 are divided by 255.
 
     Returns:
@@ -95,7 +94,6 @@ def decide(learner: Learner, memories: Sequence[Memory], sample: bool) -> list[i
 
     Args:
       learner: learner with the policy, `predict("base", observations, past)`.
-      memories: the memory for each environment.
       sample: whether to sample actions from the policy instead of taking the most probable ones.
     """
     observations = np.stack([memory.observation for memory in memories])

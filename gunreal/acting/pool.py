@@ -194,7 +194,6 @@ class Pool:
     With more agents, fewer rollouts of each may wait for the trainers, because rollouts grow old while they wait.
 
     Args:
-      rollouts: number of rollouts in a training batch.
       first: number of the first process.
       share: share of the agents whose rollouts must be able to fill a batch. A small share keeps the trainers busy
         while other agents start. A share of 1 keeps rollouts young.

@@ -110,7 +110,6 @@ def sample_actions(logits: np.ndarray, rng: np.random.Generator) -> tuple[np.nda
 
     Args:
       logits: float32 `[n, A]`.
-      rng: random generator.
 
     Returns:
       Actions int32 `[n]`, and their log probabilities float32 `[n]`.

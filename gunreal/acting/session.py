@@ -33,11 +33,7 @@ class Session:
 
     Args:
       learner: learner with the policy and the heads of the tasks.
-      config: configuration of the environment.
-      spec: interface of the environment.
-      tasks: the auxiliary tasks.
       open_envs: what `gunreal.envs.apart.opener` yields.
-      seed: random seed of the episodes.
       sample: whether to sample actions from the policy instead of taking the most probable one.
 
     Attributes:

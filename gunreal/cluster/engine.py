@@ -191,10 +191,6 @@ class Engine:
     def wait(self, refs: Sequence[Any], seconds: float) -> bool:
         """Waits until all references have a result or an error. Returns whether they do.
 
-        Args:
-          refs: references.
-          seconds: longest time to wait.
-
         Raises:
           HeadLost: the head has not answered for some seconds, so that Ray may not tell that a process has died.
         """
@@ -209,9 +205,6 @@ class Engine:
         """Starts a process that holds an object of class `kind`.
 
         Args:
-          kind: the class.
-          *args: arguments of the class.
-          machine: machine to run it on.
           share: number of GPUs for it.
           calls: number of calls that it answers at the same time. With 1 it answers them in order.
 

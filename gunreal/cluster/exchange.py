@@ -37,14 +37,7 @@ class Contribution(NamedTuple):
 
 
 class Exchange:
-    """Replaces the learner in `runtime.trainer.Trainer`. It computes gradients, but the reducers take the steps.
-
-    Args:
-      learner: computes gradients.
-      weights: places of the weights in their vector.
-      statistics: places of the moments in their vector.
-      dtype: data type in which gradients travel.
-    """
+    """Replaces the learner in `runtime.trainer.Trainer`. It computes gradients, but the reducers take the steps."""
 
     def __init__(self, learner: Learner, weights: Flat, statistics: Flat, dtype: str):
         self._learner, self._weights, self._statistics = learner, weights, statistics

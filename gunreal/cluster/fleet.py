@@ -86,9 +86,6 @@ class Fleet:
     """All nodes of a run.
 
     Args:
-      engine: Ray.
-      config: configuration of the run.
-      spec: interface of the environment.
       serial: number of the first node. Numbers are not used twice, because seeds depend on them.
       kind: class of the nodes, with the methods of `Node`.
 

@@ -20,7 +20,6 @@ class Model:
 
     Args:
       state: `Learner.get_state` of a node or of a checkpoint.
-      limits: limits of the moments.
 
     Attributes:
       version: number of updates so far.

@@ -183,7 +183,6 @@ def node_fields(config: Config, serial: int) -> dict[str, Any]:
     """The configuration of a node.
 
     Args:
-      config: configuration of the run.
       serial: number of the node, which no other node of the run has had. Seeds depend on it; node 0 has the run's.
     """
     seed = int(np.random.SeedSequence([config.seed, serial]).generate_state(1)[0] >> 1) if serial else config.seed

@@ -71,11 +71,6 @@ class Rescaling(NamedTuple):
 class Reducer:
     """Adds up the gradients of a round and takes the step. A process of Ray runs it, as an actor.
 
-    Args:
-      version: version of the package.
-      fields: configuration of the run.
-      shard: the state to start with.
-
     Raises:
       Refused: this machine has another version.
     """
@@ -125,7 +120,6 @@ class Reducer:
         """Takes a step along the gathered gradient, then rescales.
 
         Args:
-          rate: learning rate.
           rescalings: changes of some weights after the step.
           *squares: what `gather` returned on each reducer. If their sum is not finite, no weight changes.
 

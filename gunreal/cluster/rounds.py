@@ -68,7 +68,6 @@ class Round:
         """Whether to take the step.
 
         Args:
-          now: the time.
           gradients: number of gradients that have arrived.
           awaited: number of nodes that still compute a gradient for this round.
         """
@@ -82,8 +81,6 @@ def rate_factor(rule: str, nodes: int, step: int, warmup: int) -> float:
 
     Args:
       rule: "off", "sqrt" or "linear".
-      nodes: number of nodes.
-      step: agent steps so far.
       warmup: agent steps in which the factor grows linearly from 1.
     """
     full = {"off": 1.0, "sqrt": math.sqrt(nodes), "linear": float(nodes)}[rule]

@@ -23,10 +23,5 @@ def first(resumed: checkpoint.Checkpoint | None) -> int:
 
 
 def saved(serial: int, config: Config) -> dict[str, Any]:
-    """What a checkpoint says of them, for a cluster and for one machine that resumes the run.
-
-    Args:
-      serial: the number of the next node.
-      config: the configuration of the run.
-    """
+    """What a checkpoint says of them, for a cluster and for one machine that resumes the run."""
     return {"node_serial": serial, "processes": -(-serial * _AGENTS // per_process(config))}

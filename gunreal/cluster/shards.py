@@ -44,10 +44,7 @@ class Shards:
     """The reducers and the references to the weights that they returned.
 
     Args:
-      engine: Ray.
-      fields: configuration of the run.
       whole: flat weights and averages of all slices together.
-      count: number of reducers.
 
     Attributes:
       weights: references to the slices of the present weights.
@@ -101,7 +98,6 @@ class Shards:
 
         Args:
           gradients: references to the slices of each node's gradient.
-          rate: learning rate.
           rescalings: changes of some weights after the step, in places of all weights.
           added: whether `add` has sent exactly these gradients to the reducers.
         """
@@ -193,7 +189,6 @@ class Shards:
         """Keeps and returns the weights of the last round with the last copy of the averages.
 
         Args:
-          place: number of the reducer.
           missed: whether it has missed the last step.
         """
         with contextlib.suppress(self._ray.exceptions.RayError):  # they may be lost with their machine

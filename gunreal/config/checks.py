@@ -64,7 +64,6 @@ def check(config: Config, given: Collection[str] = frozenset(FIELDS)) -> None:
     """Raises ConfigError for the first invalid value. The message is one line that names the fix.
 
     Args:
-      config: the configuration.
       given: the fields that the user has just set. When a run is resumed, other fields keep their saved values even
         where those have no effect.
     """

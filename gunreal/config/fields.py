@@ -12,8 +12,6 @@ def field(default: Any, help: str, of: tuple[str, ...] = (), **limits: Any) -> A
     """A field of the configuration.
 
     Args:
-      default: its default.
-      help: its help text.
       of: what it belongs to, names in `gunreal.config.checks.BELONGING`. Without one of them, it has no effect.
       **limits: `choices`, `low` and `high` (inclusive), `above` and `below`.
     """

@@ -69,7 +69,6 @@ def fields(found: Mapping[str, Any], where: str, others: Iterable[str] = ()) -> 
     """Converts the values of a TOML table to the types of the fields that its keys name.
 
     Args:
-      found: the table.
       where: its file and place, for the error message.
       others: keys that the same table may have, for the suggestion after a mistyped one.
 

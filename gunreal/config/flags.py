@@ -219,7 +219,6 @@ def parse_pairs(text: str, example: str = "frameskip=4") -> dict[str, Any]:
     """Parses `key=value,key=value`. Values are TOML; a value that is not valid TOML is read as a string.
 
     Args:
-      text: the pairs.
       example: a pair for the error message.
 
     Raises:

@@ -43,11 +43,6 @@ class Acting:
     """The agents of a run as pure functions.
 
     Args:
-      config: configuration of the run.
-      spec: shapes and constants.
-      env: the environments.
-      frames: conversion of their observations.
-      objective: the objective, which decides what the agents act on.
       predict: `JaxLearner.functional_predict`, from whose `head` agents act.
       step: `env.step`, divided among devices.
     """

@@ -35,15 +35,8 @@ def gather(
     """A batch with one sequence of each agent of a group.
 
     Args:
-      objective: the objective with its options.
-      spec: shapes and constants.
       size: number of steps of each agent to draw from.
       predict: `JaxLearner.functional_predict`, whose logits are the Q values.
-      weights: the current weights.
-      target: the weights of the target network.
-      kept: the steps.
-      group: number of the group.
-      key: random key of the draws.
 
     Returns:
       The batch as that of `rollouts.gather`, the number of updates before each of its steps (int32 `[n * T]`, -1 where

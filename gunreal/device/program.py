@@ -83,15 +83,6 @@ class Program:
       places: places of the state's arrays.
       parts: number of minibatches of an epoch.
       env_version: version of the program on which the states of the environments depend, or "".
-
-    Args:
-      config: configuration of the run.
-      spec: shapes and constants.
-      tasks: the auxiliary tasks.
-      learner: the network, its weights and the optimizer. The program keeps its arrays up to date.
-      env: the environments.
-      frames: conversion of their observations.
-      places: the places of arrays on the devices.
     """
 
     def __init__(
@@ -148,7 +139,6 @@ class Program:
         """Takes one turn. It donates `loop`, and replaces the arrays of the learner.
 
         Args:
-          loop: the state.
           number: number of turns before this one.
           rates: learning rate, entropy weight and progress of the updates.
           exploration: probability of random actions.

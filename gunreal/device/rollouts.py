@@ -26,13 +26,8 @@ def gather(
     It is the part "base" of `Network.loss`. Steps before the start of the run have mask 0.
 
     Args:
-      objective: the objective.
-      spec: shapes and constants.
-      predict: `JaxLearner.functional_predict`.
       weights: the current weights, for the values of the states after the rollouts.
       actors: the agents after the newest step of the store.
-      store: the steps.
-      group: number of the group.
     """
     steps = (store["end"] - spec.t_max + jnp.arange(spec.t_max))[None]
     groups = store["age"].shape[1]

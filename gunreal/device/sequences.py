@@ -29,14 +29,8 @@ def gather(
     """The sequences of each agent of a group for each task.
 
     Args:
-      tasks: the tasks.
-      spec: shapes and constants.
       size: number of steps that a task may sample from.
-      predict: `JaxLearner.functional_predict`.
       weights: the current weights, for the bootstraps.
-      kept: the steps.
-      group: number of the group.
-      key: random key of the draws.
 
     Returns:
       The parts of the tasks of the batch of `Network.loss`.

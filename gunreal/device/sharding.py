@@ -23,9 +23,6 @@ _AXIS = "agents"
 class Places:
     """The places of arrays on the devices of a run.
 
-    Args:
-      config: configuration of the run.
-
     Raises:
       ConfigError: there are fewer devices, or the agents of a batch cannot be divided among them.
     """

@@ -81,9 +81,6 @@ def take(store: Store, name: str, group: Any, steps: Any, times: int = 1) -> Any
     """Steps of one array for the agents of a group, `[n * times, T, ...]`.
 
     Args:
-      store: the store.
-      name: name of the array.
-      group: number of the group.
       steps: absolute numbers, `[n * times, T]`, or `[1, T]` for the same steps of all agents.
       times: how often each agent comes in a row.
     """
@@ -105,9 +102,7 @@ def report(store: Store, name: str, group: Any, cell: Any, priority: Any, mask: 
     Those that are not finite would spread, and are left out. The largest one of a step counts.
 
     Args:
-      store: the store.
       name: name of the task, or "base".
-      group: number of the group.
       cell: places of the steps, as `cells` returns them, int `[m, T]`.
       priority: float32 `[m, T]`.
       mask: 0 for steps without a priority, `[m, T]`.

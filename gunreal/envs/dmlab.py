@@ -41,8 +41,6 @@ class DMLab(gymnasium.Env):
 
     Args:
       level: name of the level, a path below Lab's `game_scripts/levels` without `.lua`.
-      options: options of the level.
-      render_mode: None or "rgb_array".
 
     Raises:
       ConfigError: `deepmind_lab` is not installed, or the level or an option is invalid. The message is one line that

@@ -25,8 +25,6 @@ def make(config: Config, num_envs: int, extra_keys: Sequence[str] = ()) -> Vecto
     """Opens `num_envs` copies of `config.env`. They are not reset yet.
 
     Args:
-      config: configuration of the run.
-      num_envs: number of copies.
       extra_keys: keys of the observation or of `info` to return in `Step.extra`.
 
     Raises:
@@ -146,7 +144,6 @@ def restore(envs: VectorEnv, seeds: Sequence[int], actions: Sequence[np.ndarray]
     environments finish at the same time.
 
     Args:
-      envs: the environments.
       seeds: seed of each environment's episode.
       actions: the actions taken so far in each episode, int `[length]` each.
 

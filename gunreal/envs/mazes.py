@@ -14,7 +14,6 @@ def carve(rows: int, columns: int, openings: float, rng: np.random.Generator) ->
       rows: number of rows of cells, odd, including the outer walls.
       columns: number of columns of cells, odd, including the outer walls.
       openings: share of the inner walls to remove, for fewer dead ends.
-      rng: random generator.
 
     Returns:
       bool `[rows, columns]`, True for free cells.

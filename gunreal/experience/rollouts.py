@@ -55,8 +55,6 @@ def read_rollouts(
     """Reads rollouts.
 
     Args:
-      spec: shapes and constants.
-      read: access to the rows of B agents.
       steps: absolute numbers of the steps, int `[B, T]`, or `[1, T]` for the same steps of all agents. Those below 0
         have mask 0.
       after: value of the state after each rollout, float32 `[B]`.

@@ -133,7 +133,6 @@ def steps_and_mask(read: Read, sequences: Drawn, rows: int) -> tuple[Any, Any]:
     """The steps of sequences in a batch, and which of them are learned from.
 
     Args:
-      read: access to the rows of the agents.
       sequences: the sequences. The first step of one without steps must exist, too.
       rows: number of steps in the batch. Padding repeats the last step of a sequence.
 

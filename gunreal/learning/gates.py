@@ -18,7 +18,6 @@ def gated(
     """The gradient of the total loss, in which tasks have scaled theirs at the torso.
 
     Args:
-      network: the network.
       present: names of the terms of the loss: "base" and those of the tasks in the batch.
       gradient: function that computes the gradient of the sum of some terms, one array for each weight.
 

@@ -30,8 +30,6 @@ def build(task: LearnedTask, spec: Spec, features: Features) -> Any:
     """The layer of a task with its weights, or None for a task without one.
 
     Args:
-      task: the task.
-      spec: shapes of observations and actions.
       features: symbolic features `[..., F]`.
 
     Raises:

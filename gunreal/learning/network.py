@@ -65,7 +65,6 @@ class Network:
         Args:
           spec: shapes and constants. Observations are `[N, *spec.observation]` of dtype `spec.dtype`. uint8 is scaled
             to [0, 1] inside the network.
-          tasks: the auxiliary tasks.
           architecture: the network, which makes the layers of the torso.
           data_format: layout of the convolutions, "channels_first" or "channels_last". Observations are always NCHW.
           precision: precision of the layers, "float32" or "bfloat16". Weights, outputs and losses are float32.

@@ -47,8 +47,6 @@ def merge(old: Moments, new: Moments, most: float, ops: Any) -> Moments:
     """Moments of the union of two sets of samples (Chan, Golub and LeVeque 1979).
 
     Args:
-      old: moments so far.
-      new: moments to add.
       most: maximum count. Beyond it the result is a moving average that forgets old samples.
       ops: the module to compute with, `keras.ops` or NumPy.
     """
@@ -74,8 +72,6 @@ def rescaled(kernel: Any, bias: Any, known: Moments, new: Moments, least: float,
     Args:
       kernel: weights of the layer, or some of them.
       bias: biases of the layer, or some of them.
-      known: the moments so far.
-      new: the moments with more samples.
       least: lower bound of the standard deviation.
       ops: as for `merge`.
 
@@ -103,7 +99,6 @@ class Statistics:
         """Creates the variables.
 
         Args:
-          shape: shape of the mean.
           least: lower bound of the standard deviation.
           most: maximum count, see `merge`.
         """

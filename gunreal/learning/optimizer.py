@@ -17,10 +17,6 @@ from gunreal.config.schema import Config
 def initial_state(config: Config, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
     """The optimizer's state before the first update.
 
-    Args:
-      config: configuration of the run.
-      shapes: shapes of the weights by name.
-
     Returns:
       "updates", their number, an integer scalar. Then averages of each weight's gradients, float32: with Adam
       "mean/<weight>" of all weights and "square/<weight>" of all weights, with RMSProp the latter.
@@ -45,9 +41,7 @@ def update(
     """Takes one step with the configured optimizer.
 
     Args:
-      config: configuration of the run.
       weights: the weights, or slices of them, float32 arrays.
-      gradients: their gradients.
       state: the values of `initial_state`, or the same slices of them.
       rate: learning rate, float32.
       ops: the module to compute with, `keras.ops` or NumPy.

@@ -64,7 +64,6 @@ def to_onnx(source: str | Path, target: str | Path, about: Mapping[str, str]) ->
 
     Args:
       source: file of a model that `portable` made.
-      target: file to write.
       about: entries for the metadata of the ONNX file.
     """
     import keras

@@ -28,7 +28,6 @@ class _Operation:
     the arithmetic.
 
     Args:
-      function: function of tensors, in any nests.
       signature: one nest of `tf.TensorSpec` for each argument.
       spread: whether to use TensorFlow's threads, for functions with long, independent parts.
     """

@@ -79,11 +79,8 @@ def save(
     Checkpoints of later steps are removed too. They were made obsolete by resuming from an earlier one.
 
     Args:
-      run_dir: folder of the run.
-      step: number of agent steps.
       state: arrays of any shape and plain dtype, by name.
       extra: further state that `json.dumps` accepts.
-      blobs: bytes by name.
       score: score of the checkpoint; higher is better. With None or NaN it cannot be the best.
       keep: number of newest checkpoints to keep.
 
@@ -125,7 +122,6 @@ def load(run_dir: str | Path, which: str | int | Path = "newest") -> Checkpoint:
     """Reads and verifies a checkpoint.
 
     Args:
-      run_dir: folder of the run.
       which: "newest", "best", a step, the name of one of its checkpoints, or the path of a file. "newest" skips damaged
         files with a warning on stderr.
 

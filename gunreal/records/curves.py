@@ -83,7 +83,6 @@ def read(run_dir: Path, x: str, y: str, width: int = 1) -> Curve:
     """The smoothed curve of a run. Lines of metrics in which a value is null are left out.
 
     Args:
-      run_dir: folder of the run.
       x: key of `metrics.jsonl` for the horizontal axis.
       y: key of `metrics.jsonl` for the vertical axis.
       width: width of the moving mean, in lines of metrics.
@@ -178,9 +177,6 @@ def draw(drawn: Sequence[Panel], out: Path, title: str = "", note: str = "", wid
     """Writes the panels side by side as one picture, in the format of its suffix.
 
     Args:
-      drawn: the panels, from left to right.
-      out: name of the picture.
-      title: title above the legend.
       note: text below the panels. Long lines are wrapped.
       width: width of the moving mean with which the curves were smoothed. The label of the axis states it.
 

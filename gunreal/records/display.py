@@ -33,7 +33,6 @@ class Display:
     """A context manager that shows the snapshots of `RunMetrics`. Its errors never stop training.
 
     Args:
-      config: configuration of the run.
       name: name of the run. The default is `config.name`.
       console: console to write to. The default is standard output.
     """

@@ -27,10 +27,8 @@ class MetricsWriter:
     writing is tried again with the next line. Lines are never written partially.
 
     Args:
-      run_dir: folder of the run.
       step: step at which the run starts or resumes. Lines of later steps are removed, because the run will take these
         steps again, and so is what the last line says about the end of the run. That line is marked as "resumed".
-      tracker: receives the lines too.
 
     Raises:
       ConfigError: at the start, `metrics.jsonl` is not writable or is damaged.

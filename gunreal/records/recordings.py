@@ -30,7 +30,6 @@ class Writer:
 
     Args:
       path: folder of the data set. It appears when all episodes have been written.
-      spec: interface of the environment.
       env: name of the environment, for people who read the data set.
 
     Raises:
@@ -150,7 +149,6 @@ def load(path: str, spec: Spec) -> Recording:
 
     Args:
       path: folder of a data set of Minari.
-      spec: interface of the environment that it has to fit.
 
     Raises:
       ConfigError: Minari is missing, there is no such data set, or it does not fit.

@@ -33,10 +33,6 @@ class Tracker:
     The project is "gunreal" unless WANDB_PROJECT is set. WANDB_MODE=offline writes to the run's folder only. A resumed
     run goes on as the same run, whose id is kept in its folder.
 
-    Args:
-      config: configuration of the run.
-      run_dir: folder of the run.
-
     Raises:
       ConfigError: Weights & Biases refuses the run, for example because nobody is logged in.
     """

@@ -15,11 +15,6 @@ from gunreal.records.metrics import RunMetrics
 class Status:
     """How far a run is, and why it ends.
 
-    Args:
-      config: configuration of the run.
-      metrics: the metrics that the run counts.
-      resumed: the checkpoint that the run goes on from.
-
     Attributes:
       stopped_by: reason for the end, empty while the run goes on.
       in_haste: whether a signal or an error ends the run.

@@ -18,7 +18,6 @@ class Crew:
     Args:
       name: prefix of the threads' names.
       fetch: `fetch(timeout)` returns work, or None or an empty result after `timeout` seconds without work.
-      work: function that does the work.
       failed: function called with an exception raised by `fetch` or `work`. The thread then ends.
       nice: increment of the threads' nice value, which lets other threads go first when cores are scarce.
       at_once: maximum number of threads that hold work or wait for it at the same time. None means all.

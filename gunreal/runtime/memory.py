@@ -47,10 +47,7 @@ def affordable(config: Config, layout: Layout, tasks: Sequence[AuxiliaryTask], l
     """Number of agent processes that fit into the memory limit with full rings, next to this process and a batch.
 
     Args:
-      config: configuration of the run.
       layout: memory layout of one agent process. A serial run has the same rings in this process.
-      tasks: the auxiliary tasks.
-      limit: memory limit in bytes.
 
     Raises:
       ConfigError: none fits, or not all of them in a serial run.

@@ -75,9 +75,7 @@ def bounded(proposal: Counts, counts: Counts, observation: Observation, ceiling:
     """Limits a proposal to counts of at least 1, to the ceiling and to the memory bound.
 
     Args:
-      proposal: counts proposed by a scheduler.
       counts: current counts. A run that already uses too much memory does not shrink, but it cannot grow.
-      observation: observation of the current counts.
       ceiling: upper limits, set when `is_full` first holds.
     """
     free = MEMORY_SHARE * observation.memory_limit - observation.memory

@@ -65,9 +65,7 @@ def adopt(
 
     Args:
       state: the state of the new learner, whose optimizer and version are kept.
-      saved: the checkpoint.
       heads: names of the tasks. If layers of a head start anew, the head is named once.
-      config: configuration of the new run.
 
     Raises:
       ConfigError: no layer fits.

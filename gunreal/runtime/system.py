@@ -121,10 +121,6 @@ class System(Status):
     """The parts of a run on one machine. Its runner decides when to call them.
 
     Args:
-      config: configuration of the run.
-      spec: shapes and constants.
-      tasks: the auxiliary tasks.
-      resumed: the checkpoint to go on from.
       weights_seed: seed of the initial weights, by default the run's.
     """
 

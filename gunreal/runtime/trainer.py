@@ -65,7 +65,6 @@ class Batch(dict[str, Any]):
         one gets it.
 
         Args:
-          part: a minibatch of this batch.
           priorities: what an update with it has found.
         """
         for task, priority in priorities.items():
@@ -209,8 +208,6 @@ def updates(batch: Batch, config: Config, version: int) -> Iterator[dict[str, An
     """Iterates over the batches of the updates that one training batch is used for: itself, or minibatches.
 
     Args:
-      batch: the training batch.
-      config: configuration of the run.
       version: version of the weights, from which the order of the minibatches is drawn.
     """
     uses = load_objective(config).uses()
@@ -268,9 +265,6 @@ class Trainer:
     """Trains on batches and reports each update.
 
     Args:
-      learner: the learner to train.
-      config: configuration of the run.
-      metrics: metrics that receive the results.
       at_once: maximum number of gradients computed at the same time. Each needs about 100 MB with three tasks.
       hurried: returns whether to leave the rest of a batch unused, because the run should end soon.
     """
@@ -349,7 +343,6 @@ class Trainer:
         """Does one update, and returns the priorities that it has found.
 
         Args:
-          batch: its batch.
           new: number of agent steps of the batch that are used for the first time.
           prefix: beginning of the names of its metrics.
         """

@@ -34,9 +34,6 @@ class Training:
 
     Args:
       given: configuration to save, in which settings of the machine are as they were given.
-      runner: what acts and learns. It is closed with the run.
-      run_dir: folder of the run.
-      show: whether to show progress on standard output.
       on_metrics: function called with each line. If it returns True, the run saves a checkpoint and stops.
 
     Raises:

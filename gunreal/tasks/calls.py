@@ -29,8 +29,6 @@ def target_arrays(
     """Finds the shape and dtype name of each array of `task.targets`, without its first axis, by a dry run.
 
     Args:
-      task: the task.
-      spec: interface of the environment.
       bootstrap_shape: shape of one sequence's bootstrap, or None for a task without a bootstrap.
 
     Returns:

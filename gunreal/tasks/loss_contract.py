@@ -52,13 +52,7 @@ class _RecurrentPerceptron(Perceptron):
 
 
 class Learning:
-    """A network with this task only, trained on batches in which the actor-critic learns nothing.
-
-    Args:
-      task: the task.
-      spec: interface of the environment.
-      architecture: the network, or None for a small one.
-    """
+    """A network with this task only, trained on batches in which the actor-critic learns nothing."""
 
     def __init__(self, task: AuxiliaryTask, spec: Spec, architecture: Architecture | None = None):
         from gunreal.learning.backend import make_learner
