@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from gunreal.hub import load_from_hub, push_to_hub
     from gunreal.learning.architecture import Architecture
     from gunreal.learning.contract import check_network
-    from gunreal.objectives.base import Objective
+    from gunreal.learning.objective import Objective
+    from gunreal.learning.task import AuxiliaryTask
     from gunreal.run import Run, load
-    from gunreal.tasks.base import AuxiliaryTask
     from gunreal.testing import check_objective, check_task
     from gunreal.train import resume, train
 
@@ -44,8 +44,8 @@ _LAZY |= {"load_from_hub": "gunreal.hub", "push_to_hub": "gunreal.hub"}
 _LAZY |= {"Architecture": "gunreal.learning.architecture", "check_network": "gunreal.learning.contract"}
 _LAZY |= {"compare": "gunreal.compare"}
 _LAZY |= {"AgentFailure": "gunreal.envs.step"}
-_LAZY |= {"AuxiliaryTask": "gunreal.tasks.base", "check_task": "gunreal.testing"}
-_LAZY |= {"Objective": "gunreal.objectives.base", "check_objective": "gunreal.testing"}
+_LAZY |= {"AuxiliaryTask": "gunreal.learning.task", "check_task": "gunreal.testing"}
+_LAZY |= {"Objective": "gunreal.learning.objective", "check_objective": "gunreal.testing"}
 
 
 def __getattr__(name: str) -> Any:

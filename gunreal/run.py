@@ -21,11 +21,11 @@ from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
 from gunreal.learning.learner import Learner
+from gunreal.learning.task import AuxiliaryTask
 from gunreal.records import checkpoint, metrics
 from gunreal.records import interface as saved_interface
 from gunreal.records.checkpoint import Checkpoint
 from gunreal.tasks import registry
-from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.torso_features import TorsoFeatures
 
 

@@ -26,6 +26,7 @@ from gunreal.envs.step import AgentFailure
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
 from gunreal.learning.registry import interface, load_network
+from gunreal.learning.task import AuxiliaryTask
 from gunreal.records import checkpoint, metrics, recordings, tracker
 from gunreal.records import interface as saved_interface
 from gunreal.runtime import memory, resuming, signals, starting
@@ -35,7 +36,6 @@ from gunreal.runtime.serial import SerialRunner
 from gunreal.runtime.system import on_this_machine
 from gunreal.runtime.training import NotSaved, OnMetrics, Training
 from gunreal.tasks import recommended, registry
-from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.recorded import recorded_fields
 
 if TYPE_CHECKING:

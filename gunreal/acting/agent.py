@@ -19,8 +19,7 @@ from gunreal.experience import queues
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Replay
 from gunreal.experience.segment import Layout, Segment
 from gunreal.experience.sequences import DRAWS, Drawn, Sequences, WeightedSequences
-from gunreal.learning.task import BASE, prediction_heads
-from gunreal.tasks.base import AuxiliaryTask
+from gunreal.learning.task import BASE, AuxiliaryTask, prediction_heads
 from gunreal.tasks.calls import sample, write_targets
 
 

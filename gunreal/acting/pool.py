@@ -23,7 +23,7 @@ from gunreal.envs.step import AgentFailure
 from gunreal.experience import queues
 from gunreal.experience.segment import Layout, Segment
 from gunreal.experience.waits import Waited
-from gunreal.tasks.base import AuxiliaryTask
+from gunreal.learning.task import AuxiliaryTask
 from gunreal.tasks.calls import TaskError
 
 _STARTING = 60.0  # seconds added to the environment's timeout before the first step

@@ -19,9 +19,8 @@ from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Past,
 from gunreal.experience.sequences import Sequences, steps_and_mask
 from gunreal.experience.spec import Spec
 from gunreal.learning.learner import Learner
-from gunreal.learning.task import acting_head
+from gunreal.learning.task import AuxiliaryTask, acting_head
 from gunreal.tasks import calls
-from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.recorded import recorded_fields
 
 

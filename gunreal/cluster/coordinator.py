@@ -26,11 +26,11 @@ from gunreal.config.schema import Config
 from gunreal.config.warning import warn
 from gunreal.envs.step import AgentFailure
 from gunreal.experience.spec import Spec
+from gunreal.learning.task import AuxiliaryTask
 from gunreal.records import checkpoint
 from gunreal.runtime import starting
 from gunreal.runtime.base import Contents, Status
 from gunreal.runtime.system import make_metrics
-from gunreal.tasks.base import AuxiliaryTask
 
 _TICK = 0.1  # seconds between calls of `tick`
 _ATTEMPTS = 3  # at the step of a round while reducers die; between rounds, the run sees that it is being stopped

@@ -1,4 +1,4 @@
-"""The part of an objective on which the settings of a run depend. `gunreal.objectives.base.Objective` is all of it."""
+"""The part of an objective on which the settings of a run depend. `gunreal.Objective` is all of it."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ _load_class = functools.cache(functools.partial(plugins.load_class, OBJECTIVE))
 
 
 def load_objective(config: Config) -> Any:
-    """The configured `gunreal.objectives.base.Objective` with its options.
+    """The configured `gunreal.Objective` with its options.
 
     Raises:
       ConfigError: the objective or an option is unknown, a value has the wrong type, or a plug-in cannot be imported.

@@ -13,8 +13,8 @@ from gunreal.envs.functional import FunctionalEnv
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Past
 from gunreal.experience.returns import clip_rewards
 from gunreal.experience.spec import Spec
+from gunreal.learning.objective import Objective
 from gunreal.learning.task import acting_head
-from gunreal.objectives.base import Objective
 
 
 class Actors(NamedTuple):

@@ -16,8 +16,8 @@ from gunreal.device.program import Loop, Program, Turn
 from gunreal.experience.spec import Spec
 from gunreal.learning.building import isolated
 from gunreal.learning.jax_learner import JaxLearner
+from gunreal.learning.task import AuxiliaryTask
 from gunreal.runtime.trainer import takes_part
-from gunreal.tasks.base import AuxiliaryTask
 
 
 class QProgram(Program):

@@ -25,8 +25,8 @@ from gunreal.learning.building import isolated
 from gunreal.learning.jax_learner import JaxLearner
 from gunreal.learning.learner import Scalars
 from gunreal.learning.minibatches import minibatch, without_tasks
+from gunreal.learning.task import AuxiliaryTask
 from gunreal.runtime.trainer import takes_part
-from gunreal.tasks.base import AuxiliaryTask
 
 
 class Loop(NamedTuple):

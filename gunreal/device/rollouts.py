@@ -12,8 +12,8 @@ from gunreal.device.store import Store, read
 from gunreal.experience.replay import inputs
 from gunreal.experience.rollouts import read_rollouts
 from gunreal.experience.spec import Spec
+from gunreal.learning.objective import Objective
 from gunreal.learning.task import acting_head
-from gunreal.objectives.base import Objective
 
 Batch = dict[str, Any]
 

@@ -24,11 +24,11 @@ from gunreal.device.sharding import Places
 from gunreal.envs.step import AgentFailure
 from gunreal.experience.spec import Spec
 from gunreal.learning.jax_learner import JaxLearner
+from gunreal.learning.task import AuxiliaryTask
 from gunreal.records import checkpoint
 from gunreal.runtime import ram
 from gunreal.runtime.base import Contents, Status
 from gunreal.runtime.system import begin, build_learner, make_metrics
-from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.self_imitation import SelfImitation
 
 # What to do if the memory is too small. A resumed run keeps the size of its arrays.

@@ -13,7 +13,7 @@ from gunreal.device import rollouts, store
 from gunreal.experience.replay import Read, Replay, inputs, observations, past
 from gunreal.experience.sequences import DRAWS, Sequences, steps_and_mask
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import AuxiliaryTask
+from gunreal.learning.task import AuxiliaryTask
 
 
 def gather(

@@ -15,7 +15,7 @@ from gunreal.config.plugins import calling
 from gunreal.config.schema import ConfigError
 from gunreal.experience.spec import Spec
 from gunreal.learning.losses import masked_mean
-from gunreal.learning.task import LearnedTask
+from gunreal.learning.task import AuxiliaryTask
 from gunreal.learning.torso import Features
 
 _NOISE = (
@@ -26,7 +26,7 @@ _NOISE = (
 )
 
 
-def build(task: LearnedTask, spec: Spec, features: Features) -> Any:
+def build(task: AuxiliaryTask, spec: Spec, features: Features) -> Any:
     """The layer of a task with its weights, or None for a task without one.
 
     Args:
@@ -56,7 +56,7 @@ def check_stateless(name: str, layer: Any) -> None:
         raise ConfigError(f"{name} has untrained state ({names}); use layers without state")
 
 
-def check_average(task: LearnedTask, head: Any) -> None:
+def check_average(task: AuxiliaryTask, head: Any) -> None:
     """Raises ConfigError if the averages of a task have an impossible rate or if nothing uses them."""
     if not 0 < task.average <= 1:
         raise ConfigError(f"task {task.name!r}: average is {task.average}, but must be above 0 and at most 1")
@@ -68,7 +68,7 @@ def _arguments(head: Any) -> Collection[str]:
     return inspect.signature(head.call).parameters
 
 
-def outputs(task: LearnedTask, head: Any, features: Features, **given: Any) -> Any:
+def outputs(task: AuxiliaryTask, head: Any, features: Features, **given: Any) -> Any:
     """The outputs `[B, T, ...]` of a head for features `[B, T, F]`.
 
     In an update, its "batch" and the `Net` "net" are given. Heads get those of them that they ask for.
@@ -79,7 +79,7 @@ def outputs(task: LearnedTask, head: Any, features: Features, **given: Any) -> A
     return keras.tree.map_structure(lambda x: ops.cast(x, "float32"), found)
 
 
-def bootstrap(task: LearnedTask, found: Any) -> Any:
+def bootstrap(task: AuxiliaryTask, found: Any) -> Any:
     """The bootstraps `[N, ...]` for the outputs of a task for N single steps. Raises ConfigError."""
     assert task.bootstrap is not None
     with calling(f"task {task.name!r}: bootstrap()"):
@@ -89,7 +89,7 @@ def bootstrap(task: LearnedTask, found: Any) -> Any:
     return values
 
 
-def bonus(task: LearnedTask, found: Any, observations: Any, known: Mapping[str, Any]) -> Any:
+def bonus(task: AuxiliaryTask, found: Any, observations: Any, known: Mapping[str, Any]) -> Any:
     """The bonuses `[N]` for N observations, from the outputs and the state of a task. Raises ConfigError."""
     assert task.bonus is not None
     with calling(f"task {task.name!r}: bonus()"):
@@ -99,7 +99,7 @@ def bonus(task: LearnedTask, found: Any, observations: Any, known: Mapping[str, 
     return ops.cast(values, "float32")
 
 
-def state(task: LearnedTask, spec: Spec) -> dict[str, Any]:
+def state(task: AuxiliaryTask, spec: Spec) -> dict[str, Any]:
     """The arrays of a task that gradients do not train, as Keras variables by name. Raises ConfigError."""
     with calling(f"task {task.name!r}: state()"):
         arrays = {name: ops.convert_to_numpy(array) for name, array in task.state(spec).items()}
@@ -112,7 +112,7 @@ def state(task: LearnedTask, spec: Spec) -> dict[str, Any]:
     return {name: make(array, dtype=array.dtype.name, name="state") for name, array in arrays.items()}
 
 
-def loss(task: LearnedTask, found: Any, targets: Mapping[str, Any]) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+def loss(task: AuxiliaryTask, found: Any, targets: Mapping[str, Any]) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     """The unweighted loss of a task for its outputs, a scalar; its own metrics; its new state. Raises ConfigError."""
     with calling(f"task {task.name!r}: loss()"):
         value = task.loss(found, targets)
@@ -130,7 +130,7 @@ def loss(task: LearnedTask, found: Any, targets: Mapping[str, Any]) -> tuple[Any
     return value, metrics | priorities, kept
 
 
-def _priorities(task: LearnedTask, given: Any, mask: Any) -> dict[str, Any]:
+def _priorities(task: AuxiliaryTask, given: Any, mask: Any) -> dict[str, Any]:
     """The mean priority as a metric, and those of all steps `[B, T]` as "priority/<task>". Raises ConfigError."""
     if not ops.is_tensor(given) or len(given.shape) not in (1, 2):
         raise ConfigError(
@@ -142,7 +142,7 @@ def _priorities(task: LearnedTask, given: Any, mask: Any) -> dict[str, Any]:
         return {f"{task.name}_priority": masked_mean(steps, mask), f"priority/{task.name}": steps}
 
 
-def _kept(task: LearnedTask, name: str, array: Any, known: Mapping[str, Any]) -> Any:
+def _kept(task: AuxiliaryTask, name: str, array: Any, known: Mapping[str, Any]) -> Any:
     """A new array of a task's state, if it fits the one that it replaces."""
     where = f"task {task.name!r}: loss() returns the state {name!r}"
     if name not in known:
@@ -163,6 +163,6 @@ def _check_scalar(name: str, value: Any) -> None:
         raise ConfigError(f"{name} returns shape {shape}; return a scalar")
 
 
-def seen(task: LearnedTask, features: Features) -> Any:
+def seen(task: AuxiliaryTask, features: Features) -> Any:
     """The features that the head of a task uses."""
     return features if task.features == "both" else getattr(features, task.features)

@@ -19,7 +19,8 @@ from gunreal.learning.average import Average
 from gunreal.learning.building import computing, constants, dense, isolated, seeded
 from gunreal.learning.net import AverageNet, Net
 from gunreal.learning.normalizer import Moments, Statistics, rescaled
-from gunreal.learning.task import LearnedObjective, LearnedTask
+from gunreal.learning.objective import Objective
+from gunreal.learning.task import AuxiliaryTask
 from gunreal.learning.torso import Features, Torso
 
 _LEAST_RETURN_DEVIATION = 0.1  # avoids learning from the noise of the values before there are rewards
@@ -49,7 +50,7 @@ class Network:
     def __init__(
         self,
         spec: Spec,
-        tasks: Sequence[LearnedTask],
+        tasks: Sequence[AuxiliaryTask],
         architecture: Architecture,
         *,
         data_format: str = "channels_last",
@@ -119,7 +120,7 @@ class Network:
         self.names += [f"{prefix}/{name}" if unique else f"{prefix}/{place}/{name}" for place, name in enumerate(names)]
         self.trainable_variables += layer.trainable_variables
 
-    def _build_head(self, task: LearnedTask, features: Features, seed: int) -> None:
+    def _build_head(self, task: AuxiliaryTask, features: Features, seed: int) -> None:
         with seeded(zlib.crc32(f"{seed}/{task.name}".encode())):
             head = self._heads[task.name] = heads.build(task, self.spec, features)
         # Keras numbers layers with a counter per process, so a head's variables are named by their position.
@@ -150,7 +151,7 @@ class Network:
             value = value * factor + mean
         return {"logits": self._policy(hidden), "value": value, "scale": scale}
 
-    def task_outputs(self, task: LearnedTask, features: Features, **given: Any) -> Any:
+    def task_outputs(self, task: AuxiliaryTask, features: Features, **given: Any) -> Any:
         """The outputs of a task `[B, T, ...]` for features `[B, T, F]`. `heads.outputs` describes what may be given."""
         head = self._heads[task.name]
         if head is None:
@@ -191,14 +192,14 @@ class Network:
             total += heads.bonus(task, self.task_outputs(task, features, net=net), observations, net.state)
         return total
 
-    def _state(self, task: LearnedTask) -> dict[str, Any]:
+    def _state(self, task: AuxiliaryTask) -> dict[str, Any]:
         return {name: ops.convert_to_tensor(array.value) for name, array in self._states[task.name].items()}
 
     @isolated()
     def loss(
         self,
         batch: Mapping[str, Any],
-        objective: LearnedObjective,
+        objective: Objective,
         *,
         entropy: Any,
         progress: Any = 0.0,
@@ -250,7 +251,12 @@ class Network:
         return total, {**metrics, "loss_total": total}, states, terms
 
     def _learned(
-        self, task: LearnedTask, part: Mapping[str, Any], features: Mapping[str, Features], progress: Any, version: Any
+        self,
+        task: AuxiliaryTask,
+        part: Mapping[str, Any],
+        features: Mapping[str, Features],
+        progress: Any,
+        version: Any,
     ) -> tuple[Any, Any]:
         """The outputs of a task for its part of a batch, and what `heads.loss` returns for them."""
         seen, net = _for(task, features[task.name]), self._net(task, part, version)
@@ -318,7 +324,7 @@ class Network:
             changed += average.moved()
         return changed
 
-    def _net(self, task: LearnedTask, part: Mapping[str, Any], version: Any) -> Net:
+    def _net(self, task: AuxiliaryTask, part: Mapping[str, Any], version: Any) -> Net:
         length, name, past = part["observations"].shape[1], task.name, part.get("past")
 
         def features(observations: Any, fused: bool = True) -> Any:
@@ -383,7 +389,7 @@ class Network:
         return unrolled
 
 
-def _for(task: LearnedTask, features: Features) -> Features:
+def _for(task: AuxiliaryTask, features: Features) -> Features:
     """The features for a task, without a gradient if the task may not train the torso."""
     return features if task.trains_torso else Features(*map(ops.stop_gradient, features))
 

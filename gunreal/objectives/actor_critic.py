@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from gunreal.objectives.base import Objective
+from gunreal.learning.objective import Objective
 
 
 @dataclasses.dataclass(frozen=True)

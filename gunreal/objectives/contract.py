@@ -18,8 +18,8 @@ from gunreal.experience.rollouts import Rollouts, read_rollouts
 from gunreal.experience.spec import Spec
 from gunreal.experience.synthetic import synthetic_segment
 from gunreal.learning import devices
+from gunreal.learning.objective import Objective
 from gunreal.learning.registry import named
-from gunreal.objectives.base import Objective
 
 VECTORS = Spec((5,), 1, "float32", num_actions=3, t_max=6)
 _ROLLOUTS = 40
@@ -28,7 +28,7 @@ _METRICS = ("loss_base", "return_mean", "return_deviation")
 
 
 def check_objective(objective: Objective | type[Objective], **options: Any) -> None:
-    """Checks on random rollouts that an objective follows every rule of `gunreal.objectives.base`.
+    """Checks on random rollouts that an objective follows every rule of `gunreal.learning.objective`.
 
     The check takes a few seconds. It builds a small network with Keras's current backend and computes gradients.
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from gunreal.config.derived import anneal
 from gunreal.config.plugins import option
 from gunreal.config.schema import Config
-from gunreal.objectives.base import Objective
+from gunreal.learning.objective import Objective
 
 
 @dataclasses.dataclass(frozen=True)

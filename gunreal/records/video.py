@@ -16,9 +16,9 @@ from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
 from gunreal.learning.learner import Learner
+from gunreal.learning.task import AuxiliaryTask
 from gunreal.records.pictures import colors, heat
 from gunreal.records.writable import check_writable
-from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.pixel_control import PixelControl
 
 _SIDE = 336  # pixels to which small frames are enlarged, by a whole factor

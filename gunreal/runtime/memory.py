@@ -15,10 +15,10 @@ from gunreal.config.objective import load_objective
 from gunreal.config.schema import Config, ConfigError, is_auto
 from gunreal.experience.segment import Layout
 from gunreal.experience.spec import Spec
+from gunreal.learning.task import AuxiliaryTask
 from gunreal.records import recordings
 from gunreal.runtime import ram
 from gunreal.runtime.scheduler import MEMORY_SHARE
-from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.recorded import recorded_fields
 
 _PROCESS = 100 * 2**20  # bytes per agent process without its rings; Python, NumPy and 16 Atari games take 79 MiB

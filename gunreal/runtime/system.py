@@ -23,14 +23,13 @@ from gunreal.learning import devices
 from gunreal.learning.backend import make_learner
 from gunreal.learning.learner import Learner
 from gunreal.learning.registry import load_network
-from gunreal.learning.task import BASE, prediction_heads
+from gunreal.learning.task import BASE, AuxiliaryTask, prediction_heads
 from gunreal.records import checkpoint
 from gunreal.records.metrics import RunMetrics
 from gunreal.runtime import memory, ram, starting
 from gunreal.runtime.base import Contents, Status
 from gunreal.runtime.trainer import Batcher, Trainer
 from gunreal.tasks import calls
-from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.recorded import tasks_of_agents
 
 

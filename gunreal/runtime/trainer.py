@@ -22,11 +22,11 @@ from gunreal.experience.rollouts import read_rollouts
 from gunreal.experience.sequences import DRAWS, LEAST_PRIORITY, Sequences, steps_and_mask
 from gunreal.experience.spec import Spec
 from gunreal.learning.minibatches import minibatches, without_tasks
+from gunreal.learning.task import AuxiliaryTask
 from gunreal.records import recordings
 from gunreal.records.metrics import RunMetrics
 from gunreal.records.recordings import Recording
 from gunreal.tasks import calls
-from gunreal.tasks.base import AuxiliaryTask
 
 _GOLDEN = (5**0.5 - 1) / 2  # multiples of it are spread evenly over [0, 1), and so are those of every n-th number
 

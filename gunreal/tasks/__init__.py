@@ -20,7 +20,7 @@ from gunreal.experience.sequences import (
     uniform_sequences,
 )
 from gunreal.experience.spec import RecordedField, Spec
-from gunreal.tasks.base import AuxiliaryTask
+from gunreal.learning.task import AuxiliaryTask
 
 if TYPE_CHECKING:
     from gunreal.learning.losses import masked_mean, masks_ahead

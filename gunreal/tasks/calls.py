@@ -13,8 +13,7 @@ from gunreal.experience.replay import Replay
 from gunreal.experience.sequences import DRAWS, Drawn, Sequences, WeightedSequences
 from gunreal.experience.spec import Spec
 from gunreal.experience.synthetic import replay_size, synthetic_segment
-from gunreal.learning.task import RESERVED
-from gunreal.tasks.base import AuxiliaryTask
+from gunreal.learning.task import RESERVED, AuxiliaryTask
 
 _DRY = 20  # sequences of a dry run
 

@@ -21,8 +21,8 @@ from gunreal.experience.synthetic import synthetic_segment
 from gunreal.learning import devices
 from gunreal.learning.architecture import Architecture
 from gunreal.learning.registry import named
+from gunreal.learning.task import AuxiliaryTask
 from gunreal.tasks import calls
-from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.loss_contract import Learning, drawn
 from gunreal.tasks.recorded import recorded_fields
 from gunreal.tasks.registry import TASK
@@ -48,7 +48,7 @@ def check_task(
     network: str | Architecture | None = None,
     **options: Any,
 ) -> None:
-    """Checks on random experience that a task follows every rule of `gunreal.tasks.base`.
+    """Checks on random experience that a task follows every rule of `gunreal.learning.task`.
 
     The check takes a few seconds. It builds a small network with Keras's current backend and does one update. With
     images it does the same with a recurrent network, unless `task.check` rejects that.

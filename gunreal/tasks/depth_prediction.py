@@ -12,7 +12,7 @@ from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import Replay
 from gunreal.experience.sequences import Sequences, pad
 from gunreal.experience.spec import RecordedField, Spec
-from gunreal.tasks.base import AuxiliaryTask
+from gunreal.learning.task import AuxiliaryTask
 
 # The values of a z-buffer cluster at its far end. These are the paper's bands: (d / 255)^10 of 0.05, 0.175, ... 0.8.
 Z_BUFFER = (189, 215, 227, 235, 241, 246, 250)

@@ -12,7 +12,7 @@ from gunreal.experience.replay import TERMINATED, Replay, steps_until
 from gunreal.experience.returns import n_step_returns
 from gunreal.experience.sequences import Sequences, pad, uniform_sequences
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import AuxiliaryTask
+from gunreal.learning.task import AuxiliaryTask
 
 REWARDS = ("activation", "change")
 

@@ -8,7 +8,7 @@ from typing import Any
 from gunreal.experience.replay import Replay
 from gunreal.experience.sequences import Sequences, pad
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import AuxiliaryTask
+from gunreal.learning.task import AuxiliaryTask
 
 
 @dataclasses.dataclass(frozen=True)

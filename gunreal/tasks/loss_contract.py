@@ -18,8 +18,8 @@ from gunreal.experience.spec import Spec
 from gunreal.learning import registry
 from gunreal.learning.architecture import Architecture
 from gunreal.learning.mlp import Perceptron
+from gunreal.learning.task import AuxiliaryTask
 from gunreal.tasks import calls
-from gunreal.tasks.base import AuxiliaryTask
 
 _SEQUENCES = 8  # per batch
 _HIDDEN = 32  # units

@@ -10,7 +10,7 @@ from gunreal.experience.replay import Replay
 from gunreal.experience.returns import clip_rewards, n_step_returns
 from gunreal.experience.sequences import Sequences
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import AuxiliaryTask
+from gunreal.learning.task import AuxiliaryTask
 
 _LEAST_DEVIATION = 0.1  # avoids learning from the noise of the values before there are rewards
 

@@ -12,7 +12,7 @@ from gunreal.experience.replay import Replay
 from gunreal.experience.returns import n_step_returns
 from gunreal.experience.sequences import Sequences, pad
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import AuxiliaryTask
+from gunreal.learning.task import AuxiliaryTask
 
 CELLS = 20  # cells along each side of the paper's grid
 

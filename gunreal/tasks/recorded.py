@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gunreal.config.schema import ConfigError
 from gunreal.experience.segment import Layout
 from gunreal.experience.spec import RecordedField, Spec
-from gunreal.tasks.base import AuxiliaryTask
+from gunreal.learning.task import AuxiliaryTask
 
 
 def tasks_of_agents(tasks: Sequence[AuxiliaryTask], spec: Spec) -> tuple[AuxiliaryTask, ...]:

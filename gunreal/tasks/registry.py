@@ -8,7 +8,7 @@ from typing import Any
 from gunreal.config import plugins
 from gunreal.config.fields import AUTO
 from gunreal.config.schema import ConfigError
-from gunreal.tasks.base import AuxiliaryTask
+from gunreal.learning.task import AuxiliaryTask
 
 # Names of the actor-critic's metrics, of queues and of other entries of a batch. No task may have them.
 _RESERVED = ("base", "bonus", "policy", "value", "total", "train", "observations", "past", AUTO)

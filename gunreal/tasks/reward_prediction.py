@@ -11,7 +11,7 @@ import numpy as np
 from gunreal.experience.replay import RESET, Replay
 from gunreal.experience.sequences import Sequences, choose
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import AuxiliaryTask
+from gunreal.learning.task import AuxiliaryTask
 
 FRAMES = 3
 ZERO, POSITIVE, NEGATIVE = range(3)

@@ -10,7 +10,7 @@ from gunreal.experience.replay import TERMINATED, Replay
 from gunreal.experience.returns import n_step_returns
 from gunreal.experience.sequences import Sequences
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import AuxiliaryTask
+from gunreal.learning.task import AuxiliaryTask
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from gunreal.experience.spec import Spec
-from gunreal.tasks.base import AuxiliaryTask
+from gunreal.learning.task import AuxiliaryTask
 
 
 @dataclasses.dataclass(frozen=True)

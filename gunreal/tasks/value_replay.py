@@ -9,7 +9,7 @@ from typing import Any
 from gunreal.experience.replay import Replay
 from gunreal.experience.returns import n_step_returns
 from gunreal.experience.sequences import Sequences
-from gunreal.tasks.base import AuxiliaryTask
+from gunreal.learning.task import AuxiliaryTask
 
 
 @dataclasses.dataclass(frozen=True)

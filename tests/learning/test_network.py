@@ -19,8 +19,8 @@ from gunreal.experience.spec import Spec
 from gunreal.learning import losses
 from gunreal.learning.network import Features, Network
 from gunreal.learning.registry import named
+from gunreal.learning.task import AuxiliaryTask
 from gunreal.objectives.a3c import A3c
-from gunreal.tasks.base import AuxiliaryTask
 
 ATARI = Spec((1, 84, 84), 4, "uint8", 6)
 OBJECTIVE = A3c("epsilon", 0.1)

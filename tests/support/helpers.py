@@ -16,10 +16,9 @@ from gunreal.config.schema import Config
 from gunreal.experience import queues
 from gunreal.experience.sequences import Sequences
 from gunreal.experience.spec import RecordedField, Spec
-from gunreal.learning.task import BASE, prediction_heads
+from gunreal.learning.task import BASE, AuxiliaryTask, prediction_heads
 from gunreal.runtime.system import make_layout
 from gunreal.runtime.trainer import Batcher
-from gunreal.tasks.base import AuxiliaryTask
 from gunreal.tasks.registry import load_tasks
 
 

@@ -19,7 +19,7 @@ from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
 from gunreal.learning import backend, devices
 from gunreal.learning.registry import named
-from gunreal.tasks.base import AuxiliaryTask
+from gunreal.learning.task import AuxiliaryTask
 
 SPEC = Spec((1, 28, 36), 2, "uint8", 3, t_max=4)
 A3C = {"objective": "a3c", "objective_args": {"correction": "epsilon"}}  # which learns from returns alone

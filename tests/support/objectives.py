@@ -10,7 +10,7 @@ from defining import define
 
 from gunreal.config.objective import Phase
 from gunreal.config.plugins import option
-from gunreal.objectives.base import Objective
+from gunreal.learning.objective import Objective
 from gunreal.objectives.ppo import Ppo
 
 

@@ -19,7 +19,7 @@ from gunreal.tasks.value_replay import ValueReplay
 
 PLUGIN = """
 import dataclasses
-from gunreal.tasks.base import AuxiliaryTask
+from gunreal.learning.task import AuxiliaryTask
 
 @dataclasses.dataclass(frozen=True)
 class Mine(AuxiliaryTask):
@@ -161,7 +161,7 @@ def test_the_bits_of_the_flags_are_public():
         (["my_plugin:Mine"], {"mine": {"limit": "x"}}, "mine.limit is 'x', but must be of type int | None"),
         (["my_plugin:Absent"], {}, "my_plugin:Absent: AttributeError: .* has no attribute 'Absent'; correct it$"),
         (["my_plugin:Mines"], {}, f"has no attribute 'Mines'; {MEAN} Mine\\?$"),
-        (["my_plugin:NoTask"], {}, "is not a subclass of gunreal.tasks.base.AuxiliaryTask"),
+        (["my_plugin:NoTask"], {}, "is not a subclass of gunreal.learning.task.AuxiliaryTask"),
         (["my_plugin:Nameless"], {}, "Nameless.name is None; choose an identifier"),
         (["my_plugin:Reserved"], {}, "Reserved.name is 'base'; choose an identifier other than base"),
         (["no_such_module:Task"], {}, f"from no_such_module:Task: .*No module named 'no_such_module'; {FIND_MODULE}$"),
