@@ -30,71 +30,18 @@ from pathlib import Path
 from typing import Any
 
 from gunreal.compare import text
-from gunreal.config import files, flags, folders, sweeps
+from gunreal.config import flags, folders, sweeps
 from gunreal.config.arguments import Arguments
 from gunreal.config.process import set_up
-from gunreal.config.schema import FIELDS, Config, ConfigError
-from gunreal.config.sweeps import Planned, Sweep
+from gunreal.config.schema import Config, ConfigError
+from gunreal.config.sweeps import Sweep
 from gunreal.config.warning import warn
-from gunreal.records import checkpoint, comparison
-from gunreal.runtime.jobs import Command, Job, Scheduler
+from gunreal.records import comparison
+from gunreal.runtime.jobs import Job, Scheduler
 
 _EVERY = 300.0  # seconds between lines of progress
 _COLUMNS = ("run", "state", "agent steps", "score", "speed", "time left")
 _ORDER = ("running", "evaluating", "failed", "stopped", "waiting", "finished")
-
-
-class Training(Job):
-    """A run of a sweep."""
-
-    def __init__(self, planned: Planned, sweep: Sweep):
-        self.planned, self._episodes = planned, sweep.episodes
-        path = sweep.folder / planned.given["name"]
-        super().__init__(path, planned.config.steps, sweep.score, sweep.minutes)
-
-    @property
-    def file(self) -> Path:
-        """The file with the settings that the run was started with."""
-        return self.path.with_name(f"{self.name}.toml")
-
-    def prepare(self) -> None:
-        """Writes the file with the settings."""
-        files.write(self.planned.given, self.file)
-
-    def trained(self) -> bool:
-        """As for every job. A run that was killed after its last checkpoint has nothing left to train, too."""
-        return super().trained() or checkpoint.newest_step(self.path) >= self.steps
-
-    def next(self) -> Command | None:
-        """Trains, resumes or evaluates."""
-        program = [sys.executable, "-m", "gunreal"]
-        if not self.trained():
-            begun = (self.path / folders.CONFIG).is_file()
-            words = ["resume", str(self.path)] if begun else ["train"]
-            return Command([*program, *words, "--config", str(self.file)])
-        if not self._episodes or self._evaluated():
-            return None
-        words = ["evaluate", str(self.path), "--episodes", str(self._episodes), "--json"]
-        return Command([*program, *words], "evaluating", self.path / comparison.EVALUATION)
-
-    def _evaluated(self) -> bool:
-        found = comparison.evaluation(self.path)
-        return found is not None and len(found["scores"]) >= self._episodes
-
-    def check(self) -> None:
-        """Raises ConfigError if the folder of the run has another run."""
-        if not self.path.exists():
-            return
-        if not self.file.is_file():
-            raise ConfigError(f"{self.path} is not a run of this sweep; remove it, or choose another --name")
-        before, now = Config(**files.load(self.file)), self.planned.config
-        for key in sorted(FIELDS.keys() - folders.CHANGEABLE - {"logdir"}):
-            old, new = getattr(before, key), getattr(now, key)
-            if old != new:
-                fix = "change it back, remove the run, or choose another --name"
-                raise ConfigError(f"{self.path} has {key} {old!r}, not {new!r}; {fix}")
-        if (self.path / folders.CONFIG).is_file():
-            folders.resume_config(self.path, self.planned.given)
 
 
 def _check(given: dict[str, Any]) -> str:
@@ -119,7 +66,7 @@ def _quiet() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback after Ctrl-C
 
 
-def check(jobs: Sequence[Training], say: Callable[[str], None]) -> None:
+def check(jobs: Sequence[Job], say: Callable[[str], None]) -> None:
     """Checks all runs before anything starts.
 
     Raises:
@@ -220,7 +167,7 @@ def run(sweep: Sweep) -> int:
     Raises:
       ConfigError: a run cannot be trained. Nothing has been started.
     """
-    jobs = [Training(planned, sweep) for planned in sweep.runs]
+    jobs = [Job(planned, sweep) for planned in sweep.runs]
     folder = sweep.folder
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -100,7 +100,32 @@ def play(
     """
     if episodes < 1:
         raise ValueError(f"cannot play {episodes} episodes; play at least 1")
-    return _play(learner, config, spec, episodes, seed, sample, max_steps, watch, keep, on_step)
+
+    def played() -> Iterator[Episode]:
+        # Some environments allow only one per process. An episode depends on its number only, so scores stay the same.
+        is_alone = is_foreign(config) and per_process(config) == 1
+        count = 1 if is_alone else min(episodes, _ENVIRONMENTS)
+        with contextlib.ExitStack() as stack:
+            open_envs = stack.enter_context(opener(config))
+            players = []
+            for first in range(count):
+                env = stack.enter_context(contextlib.closing(open_envs(1)))
+                check_interface(config, env, spec)
+                numbers = iter(range(first, episodes, count))
+                players.append(_Player(env, spec, numbers, seed, watch if first == 0 else None, keep))
+            for player in players:
+                player.begin()
+            while players:
+                actions = decide(learner, [player.memory for player in players], sample)
+                for player, action in zip(players, actions, strict=True):
+                    if episode := player.step(action, max_steps):
+                        yield episode
+                        player.begin()
+                    if on_step:
+                        on_step()
+                players = [player for player in players if player.playing]
+
+    return played()
 
 
 def summarize(episodes: Sequence[Episode]) -> dict[str, Any]:
@@ -120,42 +145,6 @@ def summarize(episodes: Sequence[Episode]) -> dict[str, Any]:
         "scores": scores.tolist(),
         "lengths": lengths,
     }
-
-
-def _play(
-    learner: Learner,
-    config: Config,
-    spec: Spec,
-    episodes: int,
-    seed: int,
-    sample: bool,
-    max_steps: int,
-    watch: Watch | None,
-    keep: Callable[[Transition], object] | None,
-    on_step: Callable[[], object] | None,
-) -> Iterator[Episode]:
-    # Some environments allow only one per process. An episode depends on its number only, so scores stay the same.
-    is_alone = is_foreign(config) and per_process(config) == 1
-    count = 1 if is_alone else min(episodes, _ENVIRONMENTS)
-    with contextlib.ExitStack() as stack:
-        open_envs = stack.enter_context(opener(config))
-        players = []
-        for first in range(count):
-            env = stack.enter_context(contextlib.closing(open_envs(1)))
-            check_interface(config, env, spec)
-            numbers = iter(range(first, episodes, count))
-            players.append(_Player(env, spec, numbers, seed, watch if first == 0 else None, keep))
-        for player in players:
-            player.begin()
-        while players:
-            actions = decide(learner, [player.memory for player in players], sample)
-            for player, action in zip(players, actions, strict=True):
-                if episode := player.step(action, max_steps):
-                    yield episode
-                    player.begin()
-                if on_step:
-                    on_step()
-            players = [player for player in players if player.playing]
 
 
 def check_interface(config: Config, env: VectorEnv, spec: Spec) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import signal
 import subprocess
@@ -13,9 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gunreal.config import folders
-from gunreal.config.schema import ConfigError
-from gunreal.records import metrics
+from gunreal.config import files, folders
+from gunreal.config.schema import FIELDS, Config, ConfigError
+from gunreal.config.sweeps import Planned, Sweep
+from gunreal.records import checkpoint, comparison, metrics
 from gunreal.runtime import signals
 
 _PAUSE = 0.2  # seconds between looks at the processes
@@ -37,17 +37,17 @@ class Command(NamedTuple):
 
 
 class Job:
-    """A run. Subclasses define the commands that train it.
+    """A run of a sweep.
 
-    Args:
+    Attributes:
+      planned: its setting and its configuration.
       path: its folder, which need not exist.
       steps: its budget in agent steps.
-      score: mean score of the last 100 episodes at which it ends.
-      minutes: training time after which it ends.
     """
 
-    def __init__(self, path: Path, steps: int, score: float = math.inf, minutes: float = math.inf):
-        self.path, self.steps, self.score, self.minutes = path, steps, score, minutes
+    def __init__(self, planned: Planned, sweep: Sweep):
+        self.planned, self._sweep = planned, sweep
+        self.path, self.steps = sweep.folder / planned.given["name"], planned.config.steps
         self._read: tuple[int, list[dict[str, Any]]] = (-1, [])
 
     @property
@@ -60,12 +60,38 @@ class Job:
         """The file with the output of its processes."""
         return self.path.with_name(f"{self.name}.log")
 
-    def next(self) -> Command | None:
-        """The command that starts or continues the run, or None if it has finished."""
-        raise NotImplementedError
+    @property
+    def file(self) -> Path:
+        """The file with the settings that the run was started with."""
+        return self.path.with_name(f"{self.name}.toml")
 
-    def prepare(self) -> None:
-        """Writes the files that the command needs."""
+    def next(self) -> Command | None:
+        """The command that trains, resumes or evaluates the run, or None if it has finished."""
+        program = [sys.executable, "-m", "gunreal"]
+        if not self._trained():
+            begun = (self.path / folders.CONFIG).is_file()
+            words = ["resume", str(self.path)] if begun else ["train"]
+            return Command([*program, *words, "--config", str(self.file)])
+        found, episodes = comparison.evaluation(self.path), self._sweep.episodes
+        if not episodes or (found is not None and len(found["scores"]) >= episodes):
+            return None
+        words = ["evaluate", str(self.path), "--episodes", str(episodes), "--json"]
+        return Command([*program, *words], "evaluating", self.path / comparison.EVALUATION)
+
+    def check(self) -> None:
+        """Raises ConfigError if the folder of the run has another run."""
+        if not self.path.exists():
+            return
+        if not self.file.is_file():
+            raise ConfigError(f"{self.path} is not a run of this sweep; remove it, or choose another --name")
+        before, now = Config(**files.load(self.file)), self.planned.config
+        for key in sorted(FIELDS.keys() - folders.CHANGEABLE - {"logdir"}):
+            old, new = getattr(before, key), getattr(now, key)
+            if old != new:
+                fix = "change it back, remove the run, or choose another --name"
+                raise ConfigError(f"{self.path} has {key} {old!r}, not {new!r}; {fix}")
+        if (self.path / folders.CONFIG).is_file():
+            folders.resume_config(self.path, self.planned.given)
 
     def lines(self) -> list[dict[str, Any]]:
         """The lines of metrics so far. Raises ConfigError if the file is damaged."""
@@ -80,17 +106,18 @@ class Job:
             raise ConfigError(str(error)) from error
         return self._read[1]
 
-    def trained(self) -> bool:
-        """Whether the run has ended at the end of its steps, its score or its time."""
+    def _trained(self) -> bool:
+        """Whether the run has ended at the end of its steps, its score or its time, or after its last checkpoint."""
         last = self.lines()[-1] if self.lines() else {}
-        return self.over() or (last.get("stopped_by") == "steps" and last["step"] >= self.steps)
+        whole = last.get("stopped_by") == "steps" and last["step"] >= self.steps
+        return self.over() or whole or checkpoint.newest_step(self.path) >= self.steps
 
     def over(self) -> bool:
         """Whether the run has reached its score or its time."""
-        lines = self.lines()
+        lines, sweep = self.lines(), self._sweep
         if not lines:
             return False
-        return lines[-1]["seconds"] >= 60 * self.minutes or metrics.first_reach(lines, self.score, "step") is not None
+        return lines[-1]["seconds"] >= 60 * sweep.minutes or metrics.first_reach(lines, sweep.score, "step") is not None
 
     def is_busy(self) -> bool:
         """Whether another process trains the run."""
@@ -100,19 +127,18 @@ class Job:
         """Estimates the training time that the run still needs, from a number of agent steps per second."""
         lines = self.lines()
         step, seconds = (lines[-1]["step"], lines[-1]["seconds"]) if lines else (0, 0.0)
-        return min(max(self.steps - step, 0) / rate, max(60 * self.minutes - seconds, 0))
+        return min(max(self.steps - step, 0) / rate, max(60 * self._sweep.minutes - seconds, 0))
 
 
 class Scheduler:
     """Runs jobs until all have finished or failed, or a signal arrives.
 
     Args:
-      jobs: the runs, in the order in which they start.
-      parallel: number of runs at a time.
       say: called with a line about each start and end.
       tick: called about five times a second.
 
     Attributes:
+      jobs: the runs, in the order in which they start.
       states: for each name of a run "waiting", "running", "evaluating", "stopped", "finished" or "failed".
       stopping: whether a signal has asked to stop.
     """
@@ -170,14 +196,14 @@ class Scheduler:
         if command is None:  # another process has finished it
             self._ended(job, "finished")
             return
-        job.prepare()
+        files.write(job.planned.given, job.file)
         self._say(f"{job.name}: {command.does}")
-        with contextlib.ExitStack() as files:
-            log = files.enter_context(open(job.log, "ab"))
+        with contextlib.ExitStack() as opened:
+            log = opened.enter_context(open(job.log, "ab"))
             child = subprocess.Popen(
                 [sys.executable, "-ISc", _LAUNCH, str(os.getpid()), *command.words],
                 stdin=subprocess.DEVNULL,
-                stdout=files.enter_context(open(_temporary(command.out), "wb")) if command.out else log,
+                stdout=opened.enter_context(open(_temporary(command.out), "wb")) if command.out else log,
                 stderr=log,
                 start_new_session=True,  # it gets Ctrl-C from here only; a second signal would abort a checkpoint
             )

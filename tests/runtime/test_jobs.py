@@ -13,6 +13,7 @@ import pytest
 from training import wait_until
 
 from gunreal.config import folders
+from gunreal.config.sweeps import Planned, Sweep
 from gunreal.runtime import jobs
 
 FAKE = """
@@ -41,11 +42,11 @@ class Fake(jobs.Job):
     """A run of a process that does what it is told."""
 
     def __init__(self, path, what="works", **limits):
-        super().__init__(path, 1000, **limits)
+        super().__init__(Planned("base", {"name": path.name, "steps": 1000}), Sweep(path.parent, [], **limits))
         self.what = what
 
     def next(self):
-        return None if self.trained() else jobs.Command([sys.executable, "-c", FAKE, self.what, str(self.path)])
+        return None if self._trained() else jobs.Command([sys.executable, "-c", FAKE, self.what, str(self.path)])
 
 
 def run(made, parallel=1, tick=lambda scheduler: None):
