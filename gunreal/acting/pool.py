@@ -16,7 +16,7 @@ from gunreal.acting.agent import Outbox, Worker, group_slices
 from gunreal.acting.output import Output
 from gunreal.acting.process import Assignment
 from gunreal.config.plugins import place
-from gunreal.config.process import python, told
+from gunreal.config.process import python
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs import process_groups
 from gunreal.envs.step import AgentFailure
@@ -27,7 +27,6 @@ from gunreal.learning.task import AuxiliaryTask
 from gunreal.tasks.calls import TaskError
 
 _STARTING = 60.0  # seconds added to the environment's timeout before the first step
-_LEAVING = 1.0  # seconds that a process has to close its environments
 
 
 class TaskFailure(AgentFailure):
@@ -158,9 +157,7 @@ class Remote(Member):
 
     def start(self) -> None:
         """Lets the agents begin. Requests of a process that is not in the pool are dropped, so add it before."""
-        with contextlib.suppress(BrokenPipeError):  # it died immediately; `exited` reports this
-            self.popen.stdin.write(told(self._assignment))  # type: ignore[union-attr]
-            self.popen.stdin.flush()  # type: ignore[union-attr]
+        process_groups.tell(self.popen, self._assignment)
 
     def exited(self) -> bool:
         """Whether the process has ended. Whatever its environments have left running is killed then."""
@@ -178,11 +175,8 @@ class Remote(Member):
     def close(self) -> None:
         """Waits until one second after `leave`, then kills the process and frees its resources."""
         self.leave()
-        while not self.exited() and time.monotonic() < self._left + _LEAVING:
-            time.sleep(0.002)
-        self.kill()
-        with contextlib.suppress(BrokenPipeError):  # it died before reading its assignment
-            self.popen.stdin.close()  # type: ignore[union-attr]
+        process_groups.leave(self.popen, self._left)
+        process_groups.close_input(self.popen)
         self.output.close()
         self._folder.cleanup()
         super().close()

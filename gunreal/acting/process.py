@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import shutil
@@ -63,8 +62,7 @@ def main() -> None:
     except queues.Closed:  # the server has closed the pipe, which is the normal end of a process
         pass
     except TaskError as error:
-        with contextlib.suppress(Exception):  # an environment that cannot be closed must not hide the mistake
-            worker.close()
+        worker.close()  # here too, because `_exit` goes past the end of this block
         _exit(EXIT_TASK_ERROR, error)
     finally:
         worker.close()

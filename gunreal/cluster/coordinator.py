@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gunreal.cluster import serials, shards
-from gunreal.cluster.engine import Engine
+from gunreal.cluster.engine import Engine, in_one_line
 from gunreal.cluster.fleet import Fleet, Member
 from gunreal.cluster.model import Model
 from gunreal.cluster.node import Answer, Node
-from gunreal.cluster.ray_errors import in_one_line
 from gunreal.cluster.reducer import Refused
 from gunreal.cluster.report import Report
 from gunreal.cluster.rounds import Round, answers_per_turn, rate_factor

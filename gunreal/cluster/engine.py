@@ -306,3 +306,10 @@ def _make_folder() -> str:
             f"{length}; set RAY_TMPDIR=/tmp"
         )
     return tempfile.mkdtemp(prefix="ray", dir=parent)
+
+
+def in_one_line(error: BaseException) -> str:
+    """The last line of a traceback says what happened. Ray's own errors begin with it, and end with possible causes."""
+    text = str(error).partition(" Some common causes include:")[0]
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()] or [repr(error)]
+    return lines[0] if len(lines) < 3 else f"{lines[0]} {lines[-1]}"[:300]

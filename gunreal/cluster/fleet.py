@@ -11,9 +11,8 @@ from typing import Any
 import psutil
 
 from gunreal.acting.pool import TaskFailure
-from gunreal.cluster.engine import LONGEST_STEP, Engine, Machine
+from gunreal.cluster.engine import LONGEST_STEP, Engine, Machine, in_one_line
 from gunreal.cluster.node import Assignment, Description, Node, node_fields
-from gunreal.cluster.ray_errors import in_one_line
 from gunreal.cluster.reducer import Refused
 from gunreal.config.schema import Config, ConfigError, is_auto
 from gunreal.config.version import VERSION

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gunreal.cluster.engine import Engine
+from gunreal.cluster.engine import Engine, in_one_line
 from gunreal.cluster.flat import bounds
-from gunreal.cluster.ray_errors import in_one_line
 from gunreal.cluster.reducer import Reducer, Rescaling, Shard
 from gunreal.config.version import VERSION
 from gunreal.config.warning import warn

@@ -130,15 +130,10 @@ class Learner(Settings):
     )
     network: str = field(
         AUTO,
-        "Network: small (as in GUNREAL), large (GA3C's larger network), lstm (as in UNREAL), impala "
-        "(residual), mlp, another installed network, module:Class, or auto (small for images, mlp for vectors)",
+        "Network: auto (small for images, mlp for vectors), a name from `gunreal networks`, or module:Class",
     )
     network_args: dict[str, Any] = field({}, "Options of the network, as in width=2")
-    objective: str = field(
-        "ppo",
-        "Objective: ppo (each batch used several times), a3c (used once), dqn (device runs only), another installed "
-        "objective, or module:Class",
-    )
+    objective: str = field("ppo", "Objective: a name from `gunreal objectives` such as a3c, or module:Class")
     objective_args: dict[str, Any] = field({}, "Options of the objective, as in epochs=4,clip=0.2")
     hidden: int = field(256, "Number of units in the last layer of the torso", low=1)
     optimizer: str = field("adam", "Optimizer for all weights", choices=("rmsprop", "adam"))

@@ -11,15 +11,12 @@ from gymnasium import spaces
 
 from gunreal.config.plugins import place
 from gunreal.config.schema import Config, ConfigError
-from gunreal.envs.catch import Catch
+from gunreal.envs import GAMES
 from gunreal.envs.functional import FunctionalEnv, adapted
-from gunreal.envs.game import Game
-from gunreal.envs.maze import RareGoalMaze
 from gunreal.envs.raw import choose, choose_vectors, is_image
 from gunreal.experience.spec import Spec
 
 Frames = Callable[[Any], tuple[Any, Any]]
-_OWN: dict[str, type[Game]] = {"gunreal/Catch-v0": Catch, "gunreal/RareGoalMaze-v0": RareGoalMaze}
 
 
 def open_environment(config: Config, num_envs: int) -> FunctionalEnv:
@@ -32,20 +29,19 @@ def open_environment(config: Config, num_envs: int) -> FunctionalEnv:
         from gunreal.envs.atari_functional import AtariFunctional
 
         return AtariFunctional(config, num_envs)
-    if config.env in _OWN:
+    module, _, name = GAMES.get(config.env, config.env).rpartition(":")
+    found: Any = getattr(importlib.import_module(module), name, None) if module else None
+    if config.env in GAMES:
         try:
-            return _OWN[config.env](**config.env_args).functional()
+            return found(**config.env_args).functional()
         except (TypeError, ValueError) as error:
             raise ConfigError(
                 f"env_args do not fit {config.env} in device runs: {error}; remove them, or use --runner parallel"
             ) from error
-    module, _, name = config.env.rpartition(":")
-    if module:
-        found = getattr(importlib.import_module(module), name, None)
-        if callable(found) and (made := adapted(found(**config.env_args))):
-            return made
+    if callable(found) and (made := adapted(found(**config.env_args))):
+        return made
     raise ConfigError(
-        f"{config.env} cannot run on a device; use an Atari game, {', '.join(_OWN)}, module:function for an "
+        f"{config.env} cannot run on a device; use an Atari game, {', '.join(GAMES)}, module:function for an "
         "environment as JAX functions, or --runner parallel"
     )
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymnasium
 
-gymnasium.register("gunreal/Catch-v0", "gunreal.envs.catch:Catch", order_enforce=False, disable_env_checker=True)
-gymnasium.register(
-    "gunreal/RareGoalMaze-v0", "gunreal.envs.maze:RareGoalMaze", order_enforce=False, disable_env_checker=True
-)
-for _name, _class, _options in (
-    ("NavMazeStatic", "NavMaze", {}),
-    ("NavMazeRandomGoal", "NavMaze", {"random_goal": True}),
-    ("NavMazeRandom", "NavMaze", {"layout": -1}),
-    ("SeekAvoid", "SeekAvoid", {}),
-):
-    gymnasium.register(
-        f"gunreal/{_name}-v0",
-        f"gunreal.envs.vizdoom_maze:{_class}",
-        order_enforce=False,
-        disable_env_checker=True,
-        kwargs=_options,
-    )
+GAMES = {"gunreal/Catch-v0": "gunreal.envs.catch:Catch", "gunreal/RareGoalMaze-v0": "gunreal.envs.maze:RareGoalMaze"}
+_MAZES: dict[str, tuple[str, dict[str, Any]]] = {
+    "gunreal/NavMazeStatic-v0": ("gunreal.envs.vizdoom_maze:NavMaze", {}),
+    "gunreal/NavMazeRandomGoal-v0": ("gunreal.envs.vizdoom_maze:NavMaze", {"random_goal": True}),
+    "gunreal/NavMazeRandom-v0": ("gunreal.envs.vizdoom_maze:NavMaze", {"layout": -1}),
+    "gunreal/SeekAvoid-v0": ("gunreal.envs.vizdoom_maze:SeekAvoid", {}),
+}
+
+for _id, (_class, _options) in {**{name: (game, {}) for name, game in GAMES.items()}, **_MAZES}.items():
+    gymnasium.register(_id, _class, order_enforce=False, disable_env_checker=True, kwargs=_options)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from gunreal.config.plugins import place
-from gunreal.config.process import python, told
+from gunreal.config.process import python
 from gunreal.config.schema import Config, ConfigError
 from gunreal.config.warning import catch_warnings, warn, warn_once
 from gunreal.envs import process_groups
@@ -33,8 +33,6 @@ from gunreal.envs.make import erring, is_foreign, look, make
 from gunreal.envs.raw import Raw
 from gunreal.envs.step import AgentFailure, Step, VectorEnv
 from gunreal.experience.spec import RecordedField, Spec
-
-_LEAVING = 1.0  # seconds that the process has to close its environments
 
 
 class Host:
@@ -57,10 +55,7 @@ class Host:
             pass_fds=[theirs.fileno()],
             start_new_session=True,  # this process handles a terminal's Ctrl-C
         )
-        assert self._popen.stdin
-        with contextlib.suppress(BrokenPipeError):  # it died immediately; the first call reports this
-            self._popen.stdin.write(told(theirs.fileno()))
-            self._popen.stdin.flush()
+        process_groups.tell(self._popen, theirs.fileno())
         theirs.close()
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -91,20 +86,11 @@ class Host:
     def close(self) -> None:
         """Closes the environments and ends the process."""
         self._connection.close()
-        self._leave()
-        assert self._popen.stdin
-        with contextlib.suppress(BrokenPipeError):
-            self._popen.stdin.close()
-
-    def _leave(self) -> None:
-        """Waits for the end of the process, which a closed connection asks for, and kills it after a second."""
-        until = time.monotonic() + _LEAVING
-        while not process_groups.has_ended(self._popen) and time.monotonic() < until:
-            time.sleep(0.002)
-        process_groups.kill(self._popen)
+        process_groups.leave(self._popen, time.monotonic())
+        process_groups.close_input(self._popen)
 
     def _how_it_ended(self) -> str:
-        self._leave()
+        process_groups.leave(self._popen, time.monotonic())
         code = self._popen.returncode
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return f"has ended its process with {how}; run the environment alone, without gunreal, to find out why"

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
+
+from gunreal.config.process import told
+
+_LEAVING = 1.0  # seconds that a process has to close its environments
+
+
+def tell(leader: subprocess.Popen[bytes], *values: object) -> None:
+    """Gives the process its order. One that has died immediately gets none."""
+    assert leader.stdin
+    with contextlib.suppress(BrokenPipeError):
+        leader.stdin.write(told(*values))
+        leader.stdin.flush()
+
+
+def close_input(leader: subprocess.Popen[bytes]) -> None:
+    """Closes the server's end of the input."""
+    assert leader.stdin
+    with contextlib.suppress(BrokenPipeError):  # it died before it had read everything
+        leader.stdin.close()
 
 
 def has_ended(leader: subprocess.Popen[bytes]) -> bool:
@@ -24,6 +45,13 @@ def kill(leader: subprocess.Popen[bytes]) -> None:
     """Kills the process and everything that it has started."""
     if not has_ended(leader):
         _end(leader)
+
+
+def leave(leader: subprocess.Popen[bytes], since: float) -> None:
+    """Waits until a second after `since` for the end of a process that has been asked for it, and then kills it."""
+    while not has_ended(leader) and time.monotonic() < since + _LEAVING:
+        time.sleep(0.002)
+    kill(leader)
 
 
 def _end(leader: subprocess.Popen[bytes]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import os
 import sys
@@ -13,13 +14,13 @@ from gunreal.config.packages import is_installed
 from gunreal.config.resolve import Facts, resolved
 from gunreal.config.schema import ConfigError
 from gunreal.config.warning import quiet_stderr, warn
-from gunreal.learning import heap
 
 if TYPE_CHECKING:
     from gunreal.config.schema import Config
 
 BACKENDS = ("tensorflow", "jax")
 ON_CPU = {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu"}  # environment of a process that leaves GPUs to others
+_M_ARENA_MAX = -8  # from malloc.h
 # Keras's pictures and TensorFlow's converters import these where they are installed, which takes more than a second.
 _UNUSED = ("IPython", "jax", "matplotlib")
 
@@ -93,7 +94,9 @@ def select(backend: str, deterministic: bool = False, threads: int | None = None
         return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")  # the pooled allocator that GPUs use by default
-    heap.share_heap()
+    with contextlib.suppress(AttributeError):  # the C library is not glibc
+        # All threads share two heaps. A heap for each would never give back the memory it once needed.
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
     # No log level stops TensorFlow's notices, such as that of a missing GPU.
     with quiet_stderr(), _hidden(_UNUSED):
         import tensorflow as tf

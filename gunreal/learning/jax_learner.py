@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -37,17 +38,10 @@ class JaxLearner(Learner):
         self._weights = tuple(variable.value for variable in (*self._variables, *self._untrained))
         self._state = tuple(variable.value for variable in self._slots.values())
         self._copied: tuple[Any, ...] | None = None
-        self._predict = {head: jax.jit(self._stateless_predict(head)) for head in self._heads}
+        self._predict = {head: jax.jit(functools.partial(self.functional_predict, head=head)) for head in self._heads}
         self._compiled = jax.jit(isolated()(self._loss_gradient))
         self._optimize = jax.jit(isolated()(self._optimizer_step))
         self._methods = {"recall": jax.jit(self.functional_recall), "look": jax.jit(self._stateless_look)}
-
-    def _stateless_predict(self, head: str) -> Any:
-        def predict(weights: tuple[Any, ...], observations: Any, past: Past | None) -> tuple[Any, ...]:
-            with self._scope(weights):
-                return self.network.predict(head, observations, past)
-
-        return predict
 
     def _scope(self, weights: tuple[Any, ...]) -> Any:
         import keras

@@ -33,12 +33,11 @@ class Display:
     """A context manager that shows the snapshots of `RunMetrics`. Its errors never stop training.
 
     Args:
-      name: name of the run. The default is `config.name`.
       console: console to write to. The default is standard output.
     """
 
-    def __init__(self, config: Config, name: str = "", console: Console | None = None):
-        self._config, self._name = config, name or config.name
+    def __init__(self, config: Config, console: Console | None = None):
+        self._config = config
         # The variable FORCE_COLOR makes rich take a file for a terminal.
         is_file = sys.stdout is None or not sys.stdout.isatty()
         self._console = console or _Console(force_terminal=False if is_file else None)
@@ -115,7 +114,7 @@ class Display:
     def render(self, s: Mapping[str, Any]) -> RenderableType:
         """The live panel."""
         config = self._config
-        title = Text.assemble((" gunreal ", "bold reverse cyan"), " ", (self._name, "bold"))
+        title = Text.assemble((" gunreal ", "bold reverse cyan"), " ", (self._config.name, "bold"))
         env = Text.assemble((config.env, "bold green"), "  tasks ", (", ".join(config.tasks) or "none", "magenta"))
         width = max(20, min(self._console.width, 100) - 6)
         tables = [self._speed(s), self._system(s), self._learning(s)]

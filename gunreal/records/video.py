@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections import deque
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +14,6 @@ from gunreal.config.folders import remedy
 from gunreal.config.packages import package
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.replay import Past
-from gunreal.experience.spec import Spec
-from gunreal.learning.learner import Learner
-from gunreal.learning.task import AuxiliaryTask
 from gunreal.records.pictures import colors, heat
 from gunreal.records.writable import check_writable
 from gunreal.tasks.pixel_control import PixelControl
@@ -30,30 +27,6 @@ class NotWritten(ConfigError):
     """The episodes were played, but there is no video of them, for example because the disk is full."""
 
 
-class TrainedRun(Protocol):
-    """The parts of a `gunreal.Run` that a video needs. The networks are used last, because loading them is slow."""
-
-    @property
-    def config(self) -> Config:
-        """The resolved configuration."""
-
-    @property
-    def spec(self) -> Spec:
-        """Shapes of observations and actions."""
-
-    @property
-    def tasks(self) -> tuple[AuxiliaryTask, ...]:
-        """The auxiliary tasks."""
-
-    @property
-    def learner(self) -> Learner:
-        """The network with the heads of its tasks."""
-
-    @property
-    def actor_critic(self) -> Learner:
-        """The network without heads."""
-
-
 class Recorder:
     """A context manager that writes a video. Call it with each observation, as `gunreal.acting.episodes.play` does.
 
@@ -63,7 +36,7 @@ class Recorder:
 
     Args:
       path: path of the `.mp4` file. An existing file is replaced when the video is complete.
-      run: run whose network is used.
+      run: the `gunreal.Run` whose network is used. It is loaded last, because that is slow.
 
     If ffmpeg fails, the episodes go on, and `NotWritten` is raised at the end.
 
@@ -71,7 +44,7 @@ class Recorder:
       ConfigError: imageio-ffmpeg is missing, `path` is not writable, or observations are not images.
     """
 
-    def __init__(self, path: str | Path, run: TrainedRun):
+    def __init__(self, path: str | Path, run: Any):
         self._path, self._run = Path(path), run
         _check(self._path)
         spec = run.spec

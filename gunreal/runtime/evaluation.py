@@ -6,7 +6,6 @@ weights or the random streams of the run. At most one runs at a time.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from gunreal.config.folders import command, remedy
-from gunreal.config.process import python, told
+from gunreal.config.process import python
 from gunreal.config.warning import warn
 from gunreal.envs import process_groups
 from gunreal.learning.devices import ON_CPU
@@ -97,7 +96,7 @@ class Evaluation:
     def _kill(self) -> None:
         if self._popen:
             process_groups.kill(self._popen)
-            _close_input(self._popen)
+            process_groups.close_input(self._popen)
             self._popen = None
 
     def _supervise(self) -> None:
@@ -142,10 +141,7 @@ class Evaluation:
         except OSError as error:
             warn(f"no evaluation at step {self._step}: {error}; free some memory, or stop other processes")
             return
-        order = told((self._run_dir, path, self._alive.fileno(), self._scores.fileno()))
-        with contextlib.suppress(BrokenPipeError):  # it died immediately, which `tick` reports
-            self._popen.stdin.write(order)  # type: ignore[union-attr]
-            self._popen.stdin.flush()  # type: ignore[union-attr]
+        process_groups.tell(self._popen, (self._run_dir, path, self._alive.fileno(), self._scores.fileno()))
 
     def _process(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -159,7 +155,7 @@ class Evaluation:
         )
 
     def _collect(self, ended: subprocess.Popen[bytes]) -> None:
-        _close_input(ended)
+        process_groups.close_input(ended)
         self._popen = None
         result = None if ended.returncode else _end(self._scores)
         if not result:
@@ -173,11 +169,6 @@ def _last_evaluated(file: Path) -> int:
     """The step of the last evaluation in a file of metrics, or 0."""
     lines = metrics.read(file) if file.exists() else []
     return max((line["eval_step"] for line in lines if line.get("eval_step")), default=0)
-
-
-def _close_input(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(BrokenPipeError):  # it died before it had read everything
-        process.stdin.close()  # type: ignore[union-attr]
 
 
 def _end(file: IO[bytes]) -> str:
