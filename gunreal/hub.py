@@ -248,7 +248,7 @@ def _pull(argv: Sequence[str]) -> str:
     if path.exists():
         raise ConfigError(f"{path} exists already; choose another --name")
     source = load_from_hub(given.repo_id, revision=given.revision, trust=given.trust).path
-    try:
+    with folders.writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".pull-", dir=path.parent) as folder:
             copy = Path(folder, name)
@@ -257,8 +257,6 @@ def _pull(argv: Sequence[str]) -> str:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file, target)  # what a link in the cache points to
             copy.rename(path)
-    except OSError as error:
-        raise folders.unwritable(path.parent, error) from error
     return str(path)
 
 

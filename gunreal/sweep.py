@@ -169,10 +169,8 @@ def run(sweep: Sweep) -> int:
     """
     jobs = [Job(planned, sweep) for planned in sweep.runs]
     folder = sweep.folder
-    try:
+    with folders.writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise folders.unwritable(folder, error) from error
     with folders.locked(folder), _progress() as progress:
         try:
             check(jobs, progress.say)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from gunreal.config import flags, folders, plugins
+from gunreal.config import files, flags, folders, plugins
 from gunreal.config.checks import check, check_images
 from gunreal.config.objective import load_objective
 from gunreal.config.resolve import as_given, chosen
@@ -220,8 +220,9 @@ def _train(
                     training = Training(saved, runner, run_dir, show, on_metrics)
                     on_error.pop_all()  # the run closes its runner
                     on_error.callback(training.close)
-                    folders.save_started(saved, run_dir, chosen(saved, here))  # a refused resume changes nothing
-                    saved_interface.save(run_dir, spec, raw)
+                    with folders.writing(run_dir):  # only now, because a refused resume changes nothing
+                        files.save(saved, run_dir / folders.CONFIG, chosen(saved, here))
+                        saved_interface.save(run_dir, spec, raw)
                     resuming.warn_without_update(config, resumed)
                     on_error.pop_all()
                 interruption.stops(runner.status.stop)

@@ -47,11 +47,7 @@ _HEADERS = {"Content-Security-Policy": f"{_POLICY}; frame-ancestors 'none'", "Ca
 
 
 class Player:
-    """The session of a run, which follows its checkpoints. One call at a time.
-
-    Attributes:
-      num_actions: number of actions.
-    """
+    """The session of a run, which follows its checkpoints. One call at a time."""
 
     def __init__(self, run: Run, session: Session, follows: bool):
         self._run, self._session, self._follows = run, session, follows
@@ -140,7 +136,6 @@ class Server(ThreadingHTTPServer):
     """The page, and orders to a player. It binds its port at once, and answers once it has a `player`.
 
     Attributes:
-      player: the player.
       failure: the error that ended the server, if any.
 
     Raises:

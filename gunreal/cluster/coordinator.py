@@ -40,9 +40,7 @@ class Gradient(NamedTuple):
     """A gradient for the present round.
 
     Attributes:
-      member: the node that computed the gradient.
       slices: references to the slices of the gradient.
-      answer: the answer of the node.
     """
 
     member: Member

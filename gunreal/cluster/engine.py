@@ -53,7 +53,6 @@ class Machine(NamedTuple):
     Attributes:
       id: Ray's name for it.
       host: its name for people.
-      gpus: number of its GPUs.
       address: address and port at which Ray listens on it.
     """
 

@@ -35,10 +35,8 @@ class Member:
 
     Attributes:
       slot: number of its place among the nodes. A node that replaces it has the same one.
-      machine: its machine.
       sharing: number of nodes among which its machine was divided when it started. It keeps its share of the memory.
       share: number of GPUs that it has, such as 0.5.
-      actor: its process.
       pending: reference to the result that it computes: its description or an answer.
       slices: references to the slices of the gradient that belongs to the answer.
       description: what it reported after its start. None while it starts.

@@ -30,9 +30,7 @@ class Assignment(NamedTuple):
     """What a node needs to start.
 
     Attributes:
-      version: version of the package.
       fields: configuration of the node.
-      spec: interface of the environment.
       seed: seed of the run, from which every node draws the same initial weights. `fields` has the node's own seed.
       sharing: number of nodes that share the memory limit of the machine.
     """
@@ -49,8 +47,6 @@ class Description(NamedTuple):
 
     Attributes:
       state: `Learner.get_state` before training.
-      limits: limits of the moments.
-      pid: process number of the node.
     """
 
     state: dict[str, np.ndarray]

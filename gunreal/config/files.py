@@ -119,11 +119,15 @@ def save(config: Config, path: str | Path, used: Mapping[str, Any] | None = None
 
 
 def write(values: Mapping[str, Any], path: str | Path, head: str = "") -> None:
-    """Writes fields as TOML after a comment. The file is replaced as a whole, or not at all. Raises OSError."""
-    path = Path(path)
+    """Writes fields as TOML after a comment, as `replace` does."""
+    replace(Path(path), head + tomli_w.dumps(values))
+
+
+def replace(path: Path, text: str) -> None:
+    """Writes a file as a whole, or not at all. Raises OSError."""
     temporary = path.with_suffix(".tmp")
     try:
-        temporary.write_bytes((head + tomli_w.dumps(values)).encode())
+        temporary.write_bytes(text.encode())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

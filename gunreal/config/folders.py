@@ -77,14 +77,11 @@ def expanded(path: str) -> Path:
         raise ConfigError(f"{path} begins with the home folder of an unknown user; write it without ~") from error
 
 
-def save_started(config: Config, run_dir: str | Path, used: Mapping[str, Any]) -> None:
-    """Saves the configuration with which a run starts or is resumed, and what was chosen for this machine.
-
-    Raises:
-      ConfigError: the folder cannot be written.
-    """
+@contextlib.contextmanager
+def writing(run_dir: str | Path) -> Iterator[None]:
+    """Makes the error of a file in the folder of a run that cannot be written a ConfigError of one line."""
     try:
-        save(config, Path(run_dir) / CONFIG, used)
+        yield
     except OSError as error:
         raise unwritable(run_dir, error) from error
 

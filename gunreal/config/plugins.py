@@ -11,7 +11,7 @@ import sysconfig
 import traceback
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -164,6 +164,18 @@ def expect(condition: Any, message: str) -> None:
     """Raises AssertionError unless the condition is true. For the contracts of plug-ins as tests."""
     if not condition:
         raise AssertionError(message)
+
+
+def expect_plugin(plugin: Any, base: type, options: Mapping[str, Any], reserved: Sequence[str] = ()) -> Any:
+    """The plug-in, made with `options` if it is a class. Raises AssertionError if it breaks a rule of all plug-ins."""
+    cls = plugin if isinstance(plugin, type) else type(plugin)
+    expect(issubclass(cls, base), f"the class does not inherit from gunreal.{base.__name__}")
+    expect(not (lost := lost_option(cls, base)), lost)
+    plugin = plugin(**options) if isinstance(plugin, type) else plugin
+    name, other = getattr(plugin, "name", None), f" other than {', '.join(reserved)}" if reserved else ""
+    usable = isinstance(name, str) and name.isidentifier() and name not in reserved
+    expect(usable, f"name is {name!r}: choose an identifier{other}")
+    return plugin
 
 
 def listed(names: Iterable[str]) -> str:

@@ -21,7 +21,6 @@ class Actors(NamedTuple):
     """The state of all agents between two steps.
 
     Attributes:
-      env: state of the environments.
       stack: current observations `[N, *spec.observation]`.
       age: steps since the start of the episode, int32 `[N]`.
       ended: whether the current observation is the last one of its episode, bool `[N]`.

@@ -33,8 +33,6 @@ class Loop(NamedTuple):
     """Everything on the device that changes from turn to turn, besides the weights and the optimizer's state.
 
     Attributes:
-      actors: the agents.
-      store: their newest steps.
       version: number of updates, int32.
       key: data of the random key for sequences and minibatches.
       target: weights of a target network, or None.
@@ -52,7 +50,6 @@ class Turn(NamedTuple):
 
     Attributes:
       scores: score of each episode that ended, float32 `[steps, N]`, NaN elsewhere. See `Acting.play`.
-      metrics: the metrics of each update.
       lags: number of updates between acting and each update, int32. There is one for each step of a rollout, or of each
         sequence with DQN. It is -1 for steps before the run.
       kinds: kind of each update: "base", "tasks" (which took part in it) or "phase".
@@ -77,10 +74,8 @@ class Program:
     gradients of convolutions ten times more slowly. The calls are asynchronous, so they cost a GPU nothing.
 
     Attributes:
-      groups: number of groups.
       block: number of steps of a turn.
       shapes: shapes and dtypes of the state.
-      places: places of the state's arrays.
       parts: number of minibatches of an epoch.
       env_version: version of the program on which the states of the environments depend, or "".
     """

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jax import numpy as jnp
 
-from gunreal.experience.replay import Read
+from gunreal.experience.replay import Read, row_arrays
 from gunreal.experience.sequences import LEAST_PRIORITY
 from gunreal.experience.spec import Spec
 
@@ -34,26 +34,9 @@ def ring_size(spec: Spec, replay: int, block: int) -> int:
 def blank(spec: Spec, rows: int, groups: int, agents: int) -> Store:
     """A store without steps, for `agents` in total."""
     shape = (rows, groups, agents // groups)
-    store = {
-        "frame": jnp.zeros((*shape, *spec.frame), spec.dtype),
-        "age": jnp.zeros(shape, "int32"),
-        "action": jnp.zeros(shape, "int32"),
-        "reward": jnp.zeros(shape, "float32"),
-        "flags": jnp.zeros(shape, "uint8"),
-        "log_mu": jnp.zeros(shape, "float32"),
-        "value": jnp.zeros(shape, "float32"),
-        "version": jnp.zeros(rows, "int32"),
-        "end": jnp.int32(0),
-        "start": jnp.int32(0),
-    }
-    store |= {f"{name}.priority": jnp.zeros(shape, "float32") for name in spec.priorities}
-    if spec.state:
-        store["state"] = jnp.zeros((*shape, spec.state), "float32")
-    if spec.vectors:
-        store["vector"] = jnp.zeros((*shape, spec.vectors), "float32")
-    if spec.bonus:
-        store["bonus"] = jnp.zeros(shape, "float32")
-    return store
+    store = {name: jnp.zeros((*shape, *inner), dtype) for name, (inner, dtype) in row_arrays(spec).items()}
+    store |= {"age": jnp.zeros(shape, "int32"), "version": jnp.zeros(rows, "int32")}
+    return store | {"end": jnp.int32(0), "start": jnp.int32(0)}
 
 
 def append(store: Store, block: Mapping[str, Any], version: Any) -> Store:

@@ -47,10 +47,8 @@ class DMLab(gymnasium.Env):
         names the fix.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}
-
-    def __init__(self, level: str, options: Options | None = None, render_mode: str | None = None):
-        self.level, self.options, self.render_mode = level, options or Options(), render_mode
+    def __init__(self, level: str, options: Options | None = None):
+        self.level, self.options = level, options or Options()
         self._cache = LevelCache(self.options.level_cache)
         self._image = "RGBD_INTERLEAVED" if self.options.depth else "RGB_INTERLEAVED"
         self._lab: Any = None
@@ -103,12 +101,6 @@ class DMLab(gymnasium.Env):
             had_time = self._remaining > self._ticks + 1  # a frame may take slightly more than its share of the clock
             self._end = (had_time, not had_time)
         return self._observation, reward, *self._end, {}
-
-    def render(self) -> np.ndarray | None:
-        """The newest frame, uint8 `[height, width, 3]`, for "rgb_array"."""
-        if self.render_mode != "rgb_array" or self._observation is None:
-            return None
-        return self._observation["image"] if isinstance(self._observation, dict) else self._observation
 
     def close(self) -> None:
         """Closes Lab and removes its temporary files."""

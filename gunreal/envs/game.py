@@ -23,7 +23,6 @@ class Game(gymnasium.Env):
       tables: what the rules look up, by name: arrays, and lists where the rules take a single number, because that is
         several times faster than from an array. "starts" has what `start` gets, with equal chances.
       actions: names of the actions.
-      state: the present state.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}

@@ -40,9 +40,6 @@ class Engine:
     nothing has to be resized. The field of view is widened so that the crop spans `FIELD_OF_VIEW`. Doom stretches its
     picture vertically by 1.2, which gives 80 degrees from top to bottom.
 
-    Attributes:
-      game: the `vizdoom.DoomGame`.
-
     Args:
       text: text of any map (`vizdoom_map.Map.text`) to start with.
       buttons: names in `vizdoom.Button`. An action has one number for each.

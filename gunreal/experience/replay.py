@@ -45,6 +45,20 @@ class Past(NamedTuple):
     vector: Any
 
 
+def row_arrays(spec: Spec) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shape and dtype name of what a replay holds of each step, by name. `Replay.get` describes them."""
+    found: dict[str, tuple[tuple[int, ...], str]] = {"frame": (spec.frame, spec.dtype), "action": ((), "int32")}
+    found |= {"reward": ((), "float32"), "flags": ((), "uint8"), "age": ((), "uint8"), "log_mu": ((), "float32")}
+    found |= {"value": ((), "float32"), "version": ((), "int32")}
+    if spec.state:
+        found["state"] = (spec.state,), "float32"
+    if spec.bonus:
+        found["bonus"] = (), "float32"
+    if spec.vectors:
+        found["vector"] = (spec.vectors,), "float32"
+    return found | {f"{name}.priority": ((), "float32") for name in spec.priorities}
+
+
 def blank_past(spec: Spec, count: int) -> Past | None:
     """The past of `count` first steps of episodes with vectors of 0, or None if the network needs no past."""
     if not spec.needs_past:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gunreal.experience.replay import ALIGN, Past, Read, Replay, gather, past
+from gunreal.experience.replay import ALIGN, Past, Read, Replay, gather, past, row_arrays
 from gunreal.experience.spec import RecordedField, Spec
 from gunreal.experience.waits import BINS, Waited, Waits
 
@@ -18,7 +18,6 @@ class Layout(NamedTuple):
     """The size of a segment and the position of each array in it. It is sent to the agent process.
 
     Attributes:
-      spec: shapes and constants.
       agents: number of agents (rings) in the segment.
       groups: number of groups in which the agents step.
       replay_size: number of steps that a task may sample from. 0 without tasks.
@@ -46,24 +45,8 @@ class Layout(NamedTuple):
 
     def rows(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Shape and dtype of what a ring holds of each step, by name."""
-        found: dict[str, tuple[tuple[int, ...], np.dtype]] = {
-            "frame": (self.spec.frame, np.dtype(self.spec.dtype)),
-            "action": ((), np.dtype(np.int32)),
-            "reward": ((), np.dtype(np.float32)),
-            "flags": ((), np.dtype(np.uint8)),
-            "age": ((), np.dtype(np.uint8)),
-            "log_mu": ((), np.dtype(np.float32)),
-            "value": ((), np.dtype(np.float32)),
-            "version": ((), np.dtype(np.int32)),
-        }
-        if self.spec.state:
-            found["state"] = ((self.spec.state,), np.dtype(np.float32))
-        if self.spec.bonus:
-            found["bonus"] = ((), np.dtype(np.float32))
-        if self.spec.vectors:
-            found["vector"] = ((self.spec.vectors,), np.dtype(np.float32))
-        found |= {f"{name}.priority": ((), np.dtype(np.float32)) for name in self.spec.priorities}
-        return found | {name: (field.shape, np.dtype(field.dtype)) for name, field in self.extra.items()}
+        found = row_arrays(self.spec) | {name: (field.shape, field.dtype) for name, field in self.extra.items()}
+        return {name: (shape, np.dtype(dtype)) for name, (shape, dtype) in found.items()}
 
     def arrays(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Shape and dtype of every array of the segment, by name."""

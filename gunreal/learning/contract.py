@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gunreal.config.plugins import expect, lost_option
+from gunreal.config.plugins import expect, expect_plugin
 from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config
 from gunreal.experience.replay import Past
@@ -33,14 +33,7 @@ def check_network(network: Architecture | type[Architecture], spec: Spec = FRAME
       AssertionError: the network breaks a rule. The message describes the first broken rule in one line.
       ValueError: `network.check` rejects `spec`.
     """
-    cls = network if isinstance(network, type) else type(network)
-    expect(issubclass(cls, Architecture), "the class does not inherit from gunreal.Architecture")
-    lost = lost_option(cls, Architecture)
-    expect(not lost, lost)
-    if isinstance(network, type):
-        network = network(**options)
-    name = getattr(network, "name", None)
-    expect(isinstance(name, str) and name.isidentifier(), f"name is {name!r}: choose an identifier")
+    network = expect_plugin(network, Architecture, options)
     images = spec.is_image or not network.takes_images
     expect(images, f"takes_images is True, but the spec has vectors of {spec.frame[0]}: set it to False or use images")
     network.check(spec)

@@ -29,7 +29,6 @@ class Scalars:
     The names belong to the structure, so that compiled functions of TensorFlow and JAX return them too.
 
     Attributes:
-      names: the names.
       values: float32 `[names]`.
       priorities: priorities of the steps of sequences, float32 `[B, T]`, by the names of the tasks that report any.
     """
@@ -76,7 +75,6 @@ class Learner:
     found. Gradients are applied one at a time.
 
     Attributes:
-      network: the network to train.
       objective: what its policy and value learn.
       version: number of updates applied.
     """

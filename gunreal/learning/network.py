@@ -34,9 +34,7 @@ class Network:
     the name of its task. Runs with different tasks therefore start from the same torso.
 
     Attributes:
-      spec: shapes and constants.
       tasks: the auxiliary tasks, in the order of their rows in a batch.
-      torso: the shared layers.
       lengths: number of rows of a base rollout ("base") and of a sequence of each task, by name.
       trainable_variables: variables of the torso, policy, value and heads.
       names: unique names of `trainable_variables`, such as "torso/conv1/kernel" or "pc/0/kernel". They are the same in
@@ -66,13 +64,11 @@ class Network:
         Args:
           spec: shapes and constants. Observations are `[N, *spec.observation]` of dtype `spec.dtype`. uint8 is scaled
             to [0, 1] inside the network.
-          architecture: the network, which makes the layers of the torso.
           data_format: layout of the convolutions, "channels_first" or "channels_last". Observations are always NCHW.
           precision: precision of the layers, "float32" or "bfloat16". Weights, outputs and losses are float32.
           normalize_observations: whether to normalize by the moments of every "element" of a frame or of every
             "channel", or "off".
           normalize_returns: whether the value layer learns returns with mean 0 and standard deviation 1.
-          seed: seed of the initial weights.
           fuse: function that compiles a function of arrays to a single pass over them. None does not compile.
           side_by_side: whether the parts of a batch pass through the torso separately and in parallel.
 

@@ -96,12 +96,6 @@ class Statistics:
     """
 
     def __init__(self, shape: tuple[int, ...], least: float, most: float):
-        """Creates the variables.
-
-        Args:
-          least: lower bound of the standard deviation.
-          most: maximum count, see `merge`.
-        """
         import keras
 
         self.least, self.most = least, most

@@ -39,13 +39,8 @@ def check_objective(objective: Objective | type[Objective], **options: Any) -> N
     Raises:
       AssertionError: the objective breaks a rule. The message describes the first broken rule in one line.
     """
-    cls = objective if isinstance(objective, type) else type(objective)
-    expect(issubclass(cls, Objective), "the class does not inherit from gunreal.Objective")
-    expect(not (lost := plugins.lost_option(cls, Objective)), lost)
-    if isinstance(objective, type):
-        objective = objective(**options)
-    name = getattr(objective, "name", None)
-    expect(isinstance(name, str) and name.isidentifier(), f"name is {name!r}: choose an identifier")
+    objective = plugins.expect_plugin(objective, Objective, options)
+    cls = type(objective)
     config = Config(objective=f"{cls.__module__}:{cls.__qualname__}", objective_args=plugins.options(objective))
     expect(not objective.replays, "replays is True: only the built-in dqn has a program that draws from the replay")
     _check_settings(objective, config)

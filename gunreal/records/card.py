@@ -24,7 +24,6 @@ class Card(NamedTuple):
     """The facts about an evaluated run.
 
     Attributes:
-      config: its configuration.
       step: agent steps of its weights.
       scores: statistics of its episodes, as `gunreal.acting.episodes.summarize` returns them.
       command: the command line that trains such a run.

@@ -40,10 +40,7 @@ class Checkpoint(NamedTuple):
     """A loaded checkpoint.
 
     Attributes:
-      state: arrays by name.
       extra: further state that was saved as JSON.
-      blobs: bytes by name.
-      path: path of the file.
       step: number of agent steps when it was saved.
       score: score that determines the best checkpoint, or None.
     """

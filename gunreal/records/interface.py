@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
-from gunreal.config.folders import unwritable
+from gunreal.config import files
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec
@@ -16,19 +15,9 @@ FILE = "spec.json"
 
 
 def save(run_dir: Path, spec: Spec, raw: Raw) -> None:
-    """Writes the interface to a run's folder. The file is replaced as a whole, or not at all.
-
-    Raises:
-      ConfigError: the file cannot be written. The message is one line that names the fix.
-    """
-    temporary = run_dir / f"{FILE}.tmp"
-    try:
-        temporary.write_text(json.dumps({"spec": spec._asdict(), "raw": raw.to_json()}, indent=1) + "\n")
-        os.replace(temporary, run_dir / FILE)
-    except OSError as error:
-        raise unwritable(run_dir, error) from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Writes the interface to a run's folder, as a whole or not at all. Raises OSError."""
+    text = json.dumps({"spec": spec._asdict(), "raw": raw.to_json()}, indent=1) + "\n"
+    files.replace(run_dir / FILE, text)
 
 
 def of(run_dir: Path, config: Config) -> tuple[Spec, Raw]:

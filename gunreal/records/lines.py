@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gunreal.config import files
 from gunreal.config.folders import unwritable
 from gunreal.config.schema import ConfigError
 from gunreal.config.warning import warn
@@ -103,9 +104,7 @@ def _rewind(path: Path, step: int) -> None:
         line.pop("stopped_by", None)  # the run goes on
     if kept and step:
         kept[-1]["resumed"] = True
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
-    os.replace(temporary, path)
+    files.replace(path, "".join(json.dumps(line) + "\n" for line in kept))
 
 
 def _finite(value: Any) -> Any:

@@ -43,7 +43,6 @@ class Contents(NamedTuple):
 
     Attributes:
       state: arrays by name, those of `Runner.state` among them.
-      blobs: bytes by name.
       extra: further values for the metadata, which JSON can hold.
       goes_on: whether the run can go on from it as if it had not been stopped.
     """

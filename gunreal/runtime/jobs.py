@@ -40,7 +40,6 @@ class Job:
     """A run of a sweep.
 
     Attributes:
-      planned: its setting and its configuration.
       path: its folder, which need not exist.
       steps: its budget in agent steps.
     """

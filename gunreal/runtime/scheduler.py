@@ -38,7 +38,6 @@ class Observation(NamedTuple):
       trainer_idle: share of time a trainer waits for a batch or gathers it.
       blocked: share of time an agent waits for room in the training queue.
       memory: memory of all processes in bytes, including parts of replay rings that are not yet written.
-      memory_limit: memory limit in bytes.
       memory_per_process: memory that one more agent process will use with full replay rings, in bytes.
     """
 

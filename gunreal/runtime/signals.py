@@ -13,11 +13,7 @@ _AT_ONCE = 1.0  # seconds in which signals of a kind are one. `timeout` sends on
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal arrived before there was a system to stop.
-
-    Attributes:
-      number: the signal.
-    """
+    """A signal arrived before there was a system to stop."""
 
     def __init__(self, number: signal.Signals):
         super().__init__(number.name)

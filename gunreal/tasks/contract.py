@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gunreal.config.packages import is_installed
-from gunreal.config.plugins import calling, expect, lost_option
+from gunreal.config.plugins import calling, expect, expect_plugin
 from gunreal.config.process import python, told
 from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import TERMINATED, TRUNCATED, Replay
@@ -64,17 +64,11 @@ def check_task(
       ConfigError: there is no such network.
       ValueError: `task.check` or the network rejects `spec`.
     """
-    cls = task if isinstance(task, type) else type(task)
-    expect(issubclass(cls, AuxiliaryTask), "the class does not inherit from gunreal.AuxiliaryTask")
-    expect(not (lost := lost_option(cls, AuxiliaryTask)), lost)
-    expect(cls.__module__ != "__main__", "other processes cannot import the class: define it in a module of its own")
-    if isinstance(task, type):
-        task = task(**options)
+    task = expect_plugin(task, AuxiliaryTask, options, TASK.reserved)
+    importable = type(task).__module__ != "__main__"
+    expect(importable, "other processes cannot import the class: define it in a module of its own")
     copy = pickle.loads(pickle.dumps(task))
     expect(copy == task, "the task is not equal to its pickled copy: make it a frozen dataclass of plain values")
-    name = getattr(task, "name", None)
-    usable = isinstance(name, str) and name.isidentifier() and name not in TASK.reserved
-    expect(usable, f"name is {name!r}: choose an identifier other than {', '.join(TASK.reserved)}")
     expect(task.features in _SEEN, f"features is {task.features!r}: choose one of {', '.join(_SEEN)}")
     devices.select_any()
     if isinstance(network, str):

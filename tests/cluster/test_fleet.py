@@ -9,7 +9,6 @@ from ray_standin import Engine, Ref
 
 from gunreal.acting.pool import TaskFailure
 from gunreal.cluster import fleet
-from gunreal.cluster.engine import in_one_line
 from gunreal.cluster.fleet import Fleet
 from gunreal.cluster.node import Description
 from gunreal.cluster.reducer import Refused

@@ -12,8 +12,7 @@ from dmlab_fixtures import ARENA, COMPILED, MAZE, SHORT, both, spied
 from training import Training
 
 from gunreal.config.schema import Config
-from gunreal.envs.dmlab import DMLab
-from gunreal.envs.dmlab_levels import ACTION_SETS, Options
+from gunreal.envs.dmlab_levels import ACTION_SETS
 from gunreal.envs.make import describe, make, restore
 
 lab, opened = dmlab_fixtures.lab, dmlab_fixtures.opened  # pytest finds fixtures among a module's names
@@ -119,17 +118,6 @@ def test_observations_are_of_their_space(opened):
 
 
 @both
-@pytest.mark.parametrize("options", [{}, {"depth": True}])
-def test_rendering(lab, options):
-    env = DMLab(MAZE, Options(width=32, height=24, **options), render_mode="rgb_array")
-    assert env.render() is None  # there is nothing to see yet
-    observation, _ = env.reset(seed=1)
-    np.testing.assert_array_equal(env.render(), observation["image"] if options else observation)
-    env.render_mode = None
-    assert env.render() is None
-    env.close()
-
-
 def test_lab_gets_the_size_of_a_frame_or_what_is_asked_for(lab, monkeypatch):
     calls = spied(monkeypatch, lab)
     args = {"width": 160, "height": 120, "renderer": "hardware", "settings": {"minimalUI": "false", "fps": "30"}}
