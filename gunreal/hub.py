@@ -132,8 +132,7 @@ def load_from_hub(repo_id: str, *, revision: str | None = None, token: str | Non
 def store(run: Run, folder: Path, policy: Mapping[str, np.ndarray] | None = None) -> None:
     """Writes a run to an empty folder, as it is shared.
 
-    Args:
-      policy: the state to save in place of the checkpoint's. It does not count as the best one.
+    The state `policy`, if it is given, takes the place of the checkpoint's. It does not count as the best one.
     """
     own = {name: getattr(Config, name) for name in card.PRIVATE if name != "name"}
     config = dataclasses.replace(run.config, **own)
@@ -150,11 +149,7 @@ def store(run: Run, folder: Path, policy: Mapping[str, np.ndarray] | None = None
 
 
 def score(folder: Path, source: str, played: Iterable[Episode]) -> None:
-    """Plays the episodes, and writes their scores and the model card to the folder of a run as `store` has written it.
-
-    Args:
-      source: where the run will be found, as in `gunreal.records.card.text`.
-    """
+    """Plays the episodes, and writes their scores and the card (`card.text`) to a folder that `store` has written."""
     (folder / card.SCORES).write_text(json.dumps(summarize(list(played)), indent=1) + "\n")
     describe(folder, source)
 

@@ -106,10 +106,7 @@ class TaskPredictor:
 
 
 def sample_actions(logits: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Samples an action from the softmax of each row with the Gumbel-max trick.
-
-    Args:
-      logits: float32 `[n, A]`.
+    """Samples an action from the softmax of each row of logits, float32 `[n, A]`, with the Gumbel-max trick.
 
     Returns:
       Actions int32 `[n]`, and their log probabilities float32 `[n]`.

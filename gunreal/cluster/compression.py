@@ -6,11 +6,7 @@ import numpy as np
 
 
 class Packer:
-    """Packs the gradients of one node.
-
-    Args:
-      dtype: "float32", which packs nothing, or "bfloat16".
-    """
+    """Packs the gradients of one node as `dtype`: "bfloat16", or "float32", which changes nothing."""
 
     def __init__(self, dtype: str):
         self._packs = dtype == "bfloat16"

@@ -63,10 +63,7 @@ class Machine(NamedTuple):
 
 
 class Engine:
-    """A connection to Ray.
-
-    Args:
-      config: configuration of the run. With `cluster` it joins that Ray; otherwise it starts one on this machine.
+    """A connection to the Ray at `config.address`, or to one that it starts on this machine.
 
     Raises:
       ConfigError: Ray cannot be reached.

@@ -11,10 +11,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 class Flat:
-    """The order of named float32 arrays in a vector.
-
-    Args:
-      shapes: the shapes by name, in order.
+    """The order of float32 arrays of these shapes, by name, in a vector.
 
     Attributes:
       size: length of the vector.

@@ -16,10 +16,7 @@ _UPDATES = "optimizer/updates"
 
 
 class Model:
-    """Translates between the state of a checkpoint, flat slices, and a node's arrays.
-
-    Args:
-      state: `Learner.get_state` of a node or of a checkpoint.
+    """Translates between the state of a checkpoint, as `Learner.get_state`, flat slices, and a node's arrays.
 
     Attributes:
       version: number of updates so far.

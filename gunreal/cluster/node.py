@@ -176,11 +176,7 @@ def _checked(told: Assignment) -> tuple[Config, Spec]:
 
 
 def node_fields(config: Config, serial: int) -> dict[str, Any]:
-    """The configuration of a node.
-
-    Args:
-      serial: number of the node, which no other node of the run has had. Seeds depend on it; node 0 has the run's.
-    """
+    """The configuration of a node, whose number `serial` no other has had. Seeds depend on it; node 0 has the run's."""
     seed = int(np.random.SeedSequence([config.seed, serial]).generate_state(1)[0] >> 1) if serial else config.seed
     # The weights come from the reducers, also those of the run that `init` names.
     return dataclasses.asdict(dataclasses.replace(config, seed=seed, steps=_ENDLESS, init=""))

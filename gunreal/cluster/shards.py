@@ -42,9 +42,6 @@ class Step(NamedTuple):
 class Shards:
     """The reducers and the references to the weights that they returned.
 
-    Args:
-      whole: flat weights and averages of all slices together.
-
     Attributes:
       weights: references to the slices of the present weights.
       replaced: number of reducers that have died.
@@ -80,11 +77,7 @@ class Shards:
         self._engine.wait(started, _STARTING)
 
     def add(self, gradients: Sequence[Sequence[Any]]) -> None:
-        """Sends gradients to the reducers, so that they travel while others are computed.
-
-        Args:
-          gradients: references to the slices of each node's gradient.
-        """
+        """Sends references to the slices of each node's gradient, which travel while others are computed."""
         for place, reducer in enumerate(self._reducers):
             reducer.add.remote(*(gradient[place] for gradient in gradients))
 
@@ -187,8 +180,7 @@ class Shards:
     def _recover(self, place: int, missed: bool = False) -> Shard:
         """Keeps and returns the weights of the last round with the last copy of the averages.
 
-        Args:
-          missed: whether it has missed the last step.
+        `missed` says whether the reducer has missed the last step.
         """
         with contextlib.suppress(self._ray.exceptions.RayError):  # they may be lost with their machine
             self._engine.wait(self.weights[place : place + 1], _PATIENCE)

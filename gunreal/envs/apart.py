@@ -36,11 +36,7 @@ from gunreal.experience.spec import RecordedField, Spec
 
 
 class Host:
-    """A process that opens environments. They are closed with it.
-
-    Args:
-      name: the environment, for messages.
-    """
+    """A process that opens environments, and closes them at its end. Messages call it by the `name` of one."""
 
     def __init__(self, name: str):
         self._name = name

@@ -46,11 +46,7 @@ class Waited(NamedTuple):
 
 
 class Waits:
-    """The waits of the groups of a segment. Its worker records them and the server reads them.
-
-    Args:
-      waited: arrays in the segment.
-    """
+    """The waits of the groups of a segment. Its worker records them and the server reads them."""
 
     def __init__(self, waited: Waited):
         self._waited = waited
@@ -81,11 +77,7 @@ class Reader:
         self._last: dict[int, Waited] = {}
 
     def read(self, totals: Mapping[int, Waited]) -> Waited:
-        """The waits since the last call.
-
-        Args:
-          totals: `Waits.total` of the current processes, by process number.
-        """
+        """The waits since the last call, given `Waits.total` of the current processes by process number."""
         last, self._last = self._last, dict(totals)
         new = [
             Waited(*(a - b for a, b in zip(now, last[process], strict=True))) if process in last else now

@@ -27,10 +27,7 @@ _NOISE = (
 
 
 def build(task: AuxiliaryTask, spec: Spec, features: Features) -> Any:
-    """The layer of a task with its weights, or None for a task without one.
-
-    Args:
-      features: symbolic features `[..., F]`.
+    """The layer of a task with its weights, for symbolic features `[..., F]`, or None for a task without one.
 
     Raises:
       ConfigError: the layer cannot be made or used.

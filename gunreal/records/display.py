@@ -30,10 +30,9 @@ class _Console(Console):
 
 
 class Display:
-    """A context manager that shows the snapshots of `RunMetrics`. Its errors never stop training.
+    """A context manager that shows the snapshots of `RunMetrics`, by default on standard output.
 
-    Args:
-      console: console to write to. The default is standard output.
+    Its errors never stop training.
     """
 
     def __init__(self, config: Config, console: Console | None = None):

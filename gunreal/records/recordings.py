@@ -145,10 +145,7 @@ class Recording:
 
 @functools.lru_cache(maxsize=4)
 def load(path: str, spec: Spec) -> Recording:
-    """Loads a data set.
-
-    Args:
-      path: folder of a data set of Minari.
+    """Loads a data set of Minari.
 
     Raises:
       ConfigError: Minari is missing, there is no such data set, or it does not fit.

@@ -46,8 +46,7 @@ def check(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> None:
 def affordable(config: Config, layout: Layout, tasks: Sequence[AuxiliaryTask], limit: int) -> int:
     """Number of agent processes that fit into the memory limit with full rings, next to this process and a batch.
 
-    Args:
-      layout: memory layout of one agent process. A serial run has the same rings in this process.
+    A serial run has the rings of all processes in this one.
 
     Raises:
       ConfigError: none fits, or not all of them in a serial run.

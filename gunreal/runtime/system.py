@@ -119,8 +119,7 @@ def next_process(resumed: checkpoint.Checkpoint, agents: int) -> int:
 class System(Status):
     """The parts of a run on one machine. Its runner decides when to call them.
 
-    Args:
-      weights_seed: seed of the initial weights, by default the run's.
+    `weights_seed` is that of the initial weights, by default the run's.
     """
 
     def __init__(

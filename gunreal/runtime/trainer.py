@@ -62,10 +62,7 @@ class Batch(dict[str, Any]):
         """Writes the priorities of steps `[b, T]`, by the names of tasks, to the replays.
 
         The largest one of a step counts. If an agent has gone on so far that the row of a step holds another one, that
-        one gets it.
-
-        Args:
-          priorities: what an update with it has found.
+        one gets it. `part` is a minibatch of this batch.
         """
         for task, priority in priorities.items():
             cells, known = part[task]["cell"], (part[task]["mask"] > 0) & np.isfinite(priority)
@@ -207,8 +204,7 @@ def _recorded(
 def updates(batch: Batch, config: Config, version: int) -> Iterator[dict[str, Any]]:
     """Iterates over the batches of the updates that one training batch is used for: itself, or minibatches.
 
-    Args:
-      version: version of the weights, from which the order of the minibatches is drawn.
+    Their order is drawn from the version of the weights.
     """
     uses = load_objective(config).uses()
     if uses.is_once:

@@ -27,8 +27,7 @@ def target_arrays(
 ) -> dict[str, tuple[tuple[int, ...], str]]:
     """Finds the shape and dtype name of each array of `task.targets`, without its first axis, by a dry run.
 
-    Args:
-      bootstrap_shape: shape of one sequence's bootstrap, or None for a task without a bootstrap.
+    `bootstrap_shape` is that of one sequence's bootstrap, or None for a task without a bootstrap.
 
     Returns:
       Shape and dtype name, by the name of the array.

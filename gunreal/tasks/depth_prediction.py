@@ -99,15 +99,10 @@ class DepthPrediction(AuxiliaryTask):
 
 
 def subsample(depth: np.ndarray, rows: int, columns: int) -> np.ndarray:
-    """The pixels at the centers of a grid of `rows` x `columns` cells over the middle half of the height.
+    """The pixels of `depth` `[..., H, W]` at the centers of a grid over the middle half of the height.
 
-    Single pixels are used instead of cell means, because the mean across an edge is a depth that does not occur.
-
-    Args:
-      depth: `[..., H, W]`.
-
-    Returns:
-      `[..., rows, columns]`, of the same dtype.
+    Single pixels are used instead of cell means, because the mean across an edge is a depth that does not occur. The
+    result is `[..., rows, columns]`, of the same dtype.
     """
     height, width = depth.shape[-2:]
     row = height // 4 + (2 * np.arange(rows) + 1) * (height // 2) // (2 * rows)
