@@ -30,9 +30,6 @@ broken rule.
 def main(argv: Sequence[str]) -> int:
     """Returns the exit code: 0 if the class keeps the contract, 1 if it breaks a rule, which is printed.
 
-    Args:
-      argv: the command line, starting with the command as it was called.
-
     Raises:
       ConfigError: the command line is invalid, or there is no such class or option.
     """

@@ -140,11 +140,7 @@ def _table(rows: Sequence[Sequence[str]], markdown: bool) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command. Returns the exit code: 0 for success, 2 for invalid input.
-
-    Raises:
-      SystemExit: the help has been printed.
-    """
+    """Runs the command. Returns the exit code: 0 for success, 2 for invalid input."""
     argv = argv or ["python -m gunreal.compare", *sys.argv[1:]]
     try:
         options = _parser(argv[0]).parse_args(argv[1:])

@@ -13,11 +13,7 @@ from gunreal.run import load
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command. Returns the exit code: 0 for success, 2 for invalid input.
-
-    Raises:
-      SystemExit: the help has been printed.
-    """
+    """Runs the command. Returns the exit code: 0 for success, 2 for invalid input."""
     argv = argv or ["python -m gunreal.export", *sys.argv[1:]]
     try:
         options = _parser(argv[0]).parse_args(argv[1:])

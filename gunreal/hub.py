@@ -160,16 +160,7 @@ def describe(folder: Path, source: str) -> None:
 
 
 def main(command: str, argv: Sequence[str]) -> int:
-    """Runs a command. Returns its exit code: 0 for success, 1 if the environment fails.
-
-    Args:
-      command: "push" or "pull".
-      argv: the command line, starting with the command as it was called.
-
-    Raises:
-      ConfigError: invalid input.
-      SystemExit: the help has been printed.
-    """
+    """Runs "push" or "pull". Returns the exit code: 0 for success, 1 if the environment fails. Raises ConfigError."""
     try:
         print(_push(argv) if command == "push" else _pull(argv))
     except FileNotFoundError as error:  # of a checkpoint

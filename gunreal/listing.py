@@ -43,15 +43,7 @@ _CLASSIC = ("Acrobot", "CartPole", "CliffWalking", "FrozenLake", "MountainCar", 
 
 
 def main(name: str, argv: Sequence[str]) -> int:
-    """Prints a list. Returns the exit code, 0.
-
-    Args:
-      name: "tasks", "networks", "objectives", "envs" or "zoo".
-      argv: the command line, starting with the command as it was called.
-
-    Raises:
-      ConfigError: the command line is invalid.
-    """
+    """Prints the list with this name, a key of `_ABOUT`. Returns the exit code, 0. Raises ConfigError."""
     program, *words = argv
     flag = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
     named, words = (words[:flag], words[flag:]) if name in ("tasks", *_KINDS) else ([], words)
@@ -80,33 +72,29 @@ def tasks(
     options: registry.Options | None = None,
     named: Sequence[str] = (),
 ) -> Iterator[str]:
-    """A paragraph about every task. With a configuration, it says whether the task fits the environment.
-
-    Args:
-      given: names of tasks to list in addition to the installed ones, such as "module:Class".
-      options: options by the name of the task, to show in place of the defaults.
-      named: names of tasks to describe in full, in place of the list.
-
-    Raises:
-      ConfigError: the environment cannot be opened, or there is no task with one of these names.
-    """
-    return _plugins(registry.TASK, None if config is None else _fit(config), given, options, named)
+    """What `installed` yields about tasks and, with a configuration, whether each fits the environment."""
+    return installed(registry.TASK, named, None if config is None else _fit(config), given, options)
 
 
-def installed(kind: plugins.Kind, named: Sequence[str] = ()) -> Iterator[str]:
-    """A paragraph about every installed plug-in of a kind, or a full description of those that are named."""
-    return _plugins(kind, named=named)
-
-
-def _plugins(
+def installed(
     kind: plugins.Kind,
+    named: Sequence[str] = (),
     verdict: Callable[[type], str] | None = None,
     given: Iterable[str] = (),
     options: registry.Options | None = None,
-    named: Sequence[str] = (),
 ) -> Iterator[str]:
-    installed = plugins.available(kind)
-    for name in named or [*sorted(installed), *(name for name in given if name not in installed)]:
+    """A paragraph about every installed plug-in of a kind, or a full description of those that are named.
+
+    Args:
+      verdict: what to say about a class besides.
+      given: names of plug-ins to list in addition, such as "module:Class".
+      options: options by the name of the plug-in, to show in place of the defaults.
+
+    Raises:
+      ConfigError: there is no plug-in with one of the names.
+    """
+    known = plugins.available(kind)
+    for name in named or [*sorted(known), *(name for name in given if name not in known)]:
         try:
             cls = plugins.load_class(kind, name)
             values = (options or {}).get(cls.name, {})
@@ -118,7 +106,7 @@ def _plugins(
             yield f"{name}\n  cannot be used: {error}"
             continue
         origin = name
-        if point := installed.get(name):
+        if point := known.get(name):
             origin = f"{point.dist.name if point.dist else 'gunreal'}, {point.value}"
         about = inspect.getdoc(cls) or "no description"
         about = textwrap.indent(about, "  ").strip() if named else about.partition("\n")[0]

@@ -199,11 +199,7 @@ def run(sweep: Sweep) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command. Returns the exit code: 0 for success, 1 if a run failed, 2 for invalid input, 130 if stopped.
-
-    Raises:
-      SystemExit: the help has been printed.
-    """
+    """Returns the exit code: 0 for success, 1 if a run failed, 2 for invalid input, 130 if stopped."""
     argv = argv or ["python -m gunreal.sweep", *sys.argv[1:]]
     try:
         return run(_parse(argv))

@@ -20,7 +20,7 @@ from gunreal.config.schema import FIELDS, Config, ConfigError
 from gunreal.config.warning import waiting, warn
 from gunreal.envs import dmlab_module
 from gunreal.envs.apart import check_recorded
-from gunreal.envs.make import why_fallback
+from gunreal.envs.atari import why_ale
 from gunreal.envs.raw import Raw
 from gunreal.envs.step import AgentFailure
 from gunreal.experience.spec import Spec
@@ -91,7 +91,7 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
         if config.env.startswith("dmlab/"):
             dmlab_module.try_reset(config)
         check_fit(config, spec, tasks)
-    if reason := why_fallback(asked):
+    if reason := why_ale(asked):
         warn(reason)
     recorded = recorded_fields(tasks, spec)
     if ignored := [name for name in raw.ignored if name not in recorded]:

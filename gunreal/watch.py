@@ -237,9 +237,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 0 once it is ended by Ctrl-C, 2 for invalid input.
 
     It is 1 if the environment fails, and 130 if it is interrupted before the page is there.
-
-    Raises:
-      SystemExit: the help has been printed.
     """
     argv = argv or ["python -m gunreal.watch", *sys.argv[1:]]
     try:

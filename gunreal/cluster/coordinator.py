@@ -80,11 +80,6 @@ class Coordinator(Status):
             self._fleet = Fleet(self._engine, config, spec, serials.first(resumed), self.node)
             failed.pop_all()
 
-    @property
-    def status(self) -> Status:
-        """The state of the run."""
-        return self
-
     def run(self, tick: Callable[[], None]) -> None:
         """Runs rounds until the run is stopped. `tick` is called about ten times per second."""
         ticked = 0.0

@@ -114,13 +114,7 @@ class Node:
         self._exchange.leave()
 
     def gradient(self, version: int, now: Rates, statistics: np.ndarray, *weights: np.ndarray) -> tuple[Any, ...]:
-        """Sets the weights, and computes a gradient with the next batch.
-
-        Args:
-          version: number of updates applied to the weights.
-          now: rates of the whole run.
-          statistics: moments of observations and returns, float32.
-          *weights: slices of the flat weights.
+        """Sets the weights, given as slices, and the moments, and computes a gradient with the next batch.
 
         Returns:
           An `Answer`, then as many slices of the gradient.

@@ -218,9 +218,6 @@ def _fix(word: str, argv: Sequence[str], values: flags.FlagValues) -> str:
 def parse_pairs(text: str, example: str = "frameskip=4") -> dict[str, Any]:
     """Parses `key=value,key=value`. Values are TOML; a value that is not valid TOML is read as a string.
 
-    Args:
-      example: a pair for the error message.
-
     Raises:
       ValueError: a `=` is missing, or a value is Python's True, False or None.
     """

@@ -64,11 +64,7 @@ def available(kind: Kind) -> dict[str, EntryPoint]:
 
 
 def load_class(kind: Kind, name: str) -> type[Any]:
-    """Imports a plug-in.
-
-    Args:
-      kind: kind of plug-in.
-      name: name in the group of entry points, or "module:Class".
+    """Imports a plug-in by its name in the group of entry points, or "module:Class".
 
     Raises:
       ConfigError: there is no such plug-in, it cannot be imported, it is not a subclass of `kind.base`, or an option
@@ -185,11 +181,7 @@ def listed(names: Iterable[str]) -> str:
 
 @contextlib.contextmanager
 def calling(what: str) -> Iterator[None]:
-    """Makes any error in a plug-in's method a ConfigError of one line.
-
-    Args:
-      what: the method, such as "task 'vr': loss()".
-    """
+    """Makes any error in a plug-in's method, such as "task 'vr': loss()", a ConfigError of one line."""
     try:
         yield
     except ConfigError:

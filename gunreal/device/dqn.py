@@ -32,11 +32,7 @@ def gather(
     group: Any,
     key: Any,
 ) -> tuple[rollouts.Batch, Any, dict[str, Any]]:
-    """A batch with one sequence of each agent of a group.
-
-    Args:
-      size: number of steps of each agent to draw from.
-      predict: `JaxLearner.functional_predict`, whose logits are the Q values.
+    """A batch with one sequence of each agent of a group, from its newest `size` steps.
 
     Returns:
       The batch as that of `rollouts.gather`, the number of updates before each of its steps (int32 `[n * T]`, -1 where

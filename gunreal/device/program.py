@@ -131,13 +131,7 @@ class Program:
         return Loop(self._acting.start(), steps, jnp.int32(0), key)
 
     def turn(self, loop: Loop, number: int, rates: Rates, exploration: float = 0.0) -> tuple[Loop, Turn]:
-        """Takes one turn. It donates `loop`, and replaces the arrays of the learner.
-
-        Args:
-          number: number of turns before this one.
-          rates: learning rate, entropy weight and progress of the updates.
-          exploration: probability of random actions.
-        """
+        """Takes the turn with this number, from 0. It donates `loop`, and replaces the arrays of the learner."""
         arrays, (epochs, parts) = self._learner.arrays, self._orders[:2]
         share = self._config.task_share if self._tasks else 0.0
         take_part = [takes_part(number * parts + part, share) for part in range(parts)]

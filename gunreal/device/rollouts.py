@@ -23,11 +23,8 @@ def gather(
 ) -> Batch:
     """The newest rollout of each agent of a group, as the objective's part of a batch.
 
-    It is the part "base" of `Network.loss`. Steps before the start of the run have mask 0.
-
-    Args:
-      weights: the current weights, for the values of the states after the rollouts.
-      actors: the agents after the newest step of the store.
+    It is the part "base" of `Network.loss`. Steps before the start of the run have mask 0. The values of the
+    states after the rollouts, which the agents are in, are predicted with the present weights.
     """
     steps = (store["end"] - spec.t_max + jnp.arange(spec.t_max))[None]
     groups = store["age"].shape[1]

@@ -97,11 +97,6 @@ class DeviceRunner(Status):
         self._infinite = False  # whether a reward was not a finite number
         self._turns: deque[tuple[Turn, float]] = deque()  # not read yet, with their learning rates
 
-    @property
-    def status(self) -> Status:
-        """The state of the run."""
-        return self
-
     def run(self, tick: Callable[[], None]) -> None:
         """Runs until it is stopped. `tick` is called between turns, about ten times per second.
 

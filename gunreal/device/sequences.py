@@ -26,15 +26,7 @@ def gather(
     group: Any,
     key: Any,
 ) -> rollouts.Batch:
-    """The sequences of each agent of a group for each task.
-
-    Args:
-      size: number of steps that a task may sample from.
-      weights: the current weights, for the bootstraps.
-
-    Returns:
-      The parts of the tasks of the batch of `Network.loss`.
-    """
+    """The parts of the tasks in a batch of `Network.loss`: sequences of the newest `size` steps of a group's agents."""
     batch: rollouts.Batch = {}
     for number, task in enumerate(tasks):
         times = task.per_rollout

@@ -128,15 +128,6 @@ def _try_steps(config: Config, env: VectorEnv) -> None:
             raise
 
 
-def why_fallback(config: Config) -> str:
-    """Returns in one line why the environment uses something else than it prefers. Empty if it does not."""
-    if config.env.startswith("ALE/"):
-        from gunreal.envs import atari
-
-        return atari.why_ale(config)
-    return ""
-
-
 def restore(envs: VectorEnv, seeds: Sequence[int], actions: Sequence[np.ndarray]) -> Step:
     """Restores the states of environments by replaying episodes.
 

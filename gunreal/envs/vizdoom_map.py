@@ -145,10 +145,7 @@ def _picture(pattern: int, side: int) -> str:
 
 
 def wad(text: bytes) -> tuple[bytes, int]:
-    """A PWAD with one map, MAP01, and all of its pictures.
-
-    Args:
-      text: text of the map (`Map.text`).
+    """A PWAD with one map, MAP01, of this `Map.text`, and all of its pictures.
 
     Returns:
       The file, and the offset of the text in it. The engine reads the text again for each episode.

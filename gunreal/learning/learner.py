@@ -200,9 +200,7 @@ class Learner:
     def assign(self, arrays: Sequence[np.ndarray], version: int) -> None:
         """Replaces weights and moments by those that others have trained. The optimizer's state is kept.
 
-        Args:
-          arrays: float32, in the order of the names of `get_state`, without those of the optimizer.
-          version: number of updates applied to them.
+        The arrays are float32, in the order of the names of `get_state`, without those of the optimizer.
         """
         with self._lock:
             self._write(arrays)

@@ -69,14 +69,7 @@ def rescaled(kernel: Any, bias: Any, known: Moments, new: Moments, least: float,
     This is PopArt (van Hasselt et al. 2016, section 2.2). At the first targets, the layer stays as it is, because it
     has learned nothing that would be kept.
 
-    Args:
-      kernel: weights of the layer, or some of them.
-      bias: biases of the layer, or some of them.
-      least: lower bound of the standard deviation.
-      ops: as for `merge`.
-
-    Returns:
-      The new kernel and bias.
+    `kernel` and `bias` may be parts of the layer's. `least` and `ops` are as for `deviation`.
     """
     before, after = deviation(known, least, ops), deviation(new, least, ops)
     shifted = (before * bias + known.mean - new.mean) / after

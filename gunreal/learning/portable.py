@@ -60,11 +60,9 @@ def portable(network: Network, *, has_policy: bool = True) -> Any:
 
 
 def to_onnx(source: str | Path, target: str | Path, about: Mapping[str, str]) -> None:
-    """Converts a `.keras` file to ONNX. Keras must have been loaded with TensorFlow, whose graphs tf2onnx reads.
+    """Converts the `.keras` file of a `portable` model to ONNX, with entries `about` it in the metadata.
 
-    Args:
-      source: file of a model that `portable` made.
-      about: entries for the metadata of the ONNX file.
+    Keras must have been loaded with TensorFlow, whose graphs tf2onnx reads.
     """
     import keras
     import onnx

@@ -33,7 +33,6 @@ class A3c(ActorCritic):
             raise ValueError("a3c.log_epsilon has no effect on vtrace; leave it out or add correction=epsilon")
 
     def epsilon(self) -> float:
-        """See `ActorCritic.epsilon`."""
         return self.log_epsilon if self.correction == "epsilon" else 0.0
 
     def inputs(self, rollouts: Rollouts) -> dict[str, Any]:
@@ -47,7 +46,6 @@ class A3c(ActorCritic):
         return {name: getattr(rollouts, name) for name in names} | {"truncated": truncated}
 
     def policy_loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> tuple[Any, Any]:
-        """See `ActorCritic.policy_loss`."""
         from gunreal.learning import losses
 
         logits, value, action = outputs["logits"], outputs["value"], batch["action"]

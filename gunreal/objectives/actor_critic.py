@@ -22,7 +22,6 @@ class ActorCritic(Objective):
         return 0.0
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """See `Objective.loss`."""
         from keras import ops
 
         from gunreal.learning import losses

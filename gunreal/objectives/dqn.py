@@ -38,11 +38,9 @@ class Dqn(Objective):
     exploration_share: float = option(0.1, above=0, high=1)
 
     def settings(self, config: Config) -> Mapping[str, Any]:
-        """See `ObjectiveSettings.settings`."""
         return {**super().settings(config), "entropy": 0.0}
 
     def without_effect(self, config: Config) -> Sequence[str]:
-        """See `ObjectiveSettings.without_effect`."""
         # A resolved configuration has the entropy weight 0, which is the effect.
         names = ["value_weight", *(name for name in ("entropy", "entropy_end") if getattr(config, name))]
         classes = [task.rpartition("=")[2] for task in config.tasks]

@@ -42,7 +42,6 @@ class Ppo(ActorCritic):
     gae_lambda: float = option(0.95, low=0, high=1)
 
     def settings(self, config: Config) -> Mapping[str, Any]:
-        """See `ObjectiveSettings.settings`."""
         return {"learning_rate": 5e-4 if config.runner == "device" else 8e-4, "entropy": 0.02, "min_batch": 960}
 
     def check(self, config: Config) -> None:
@@ -51,12 +50,10 @@ class Ppo(ActorCritic):
             raise ValueError("ppo.overlap has no effect in device runs; leave it out or use --runner parallel")
 
     def resolved(self, config: Config) -> Self:
-        """See `ObjectiveSettings.resolved`."""
         size = config.agents // config.device_batches * config.t_max if config.runner == "device" else 0
         return dataclasses.replace(self, minibatches=self.minibatches or max(_MINIBATCHES, size // _MINIBATCH))
 
     def uses(self) -> Uses:
-        """See `ObjectiveSettings.uses`."""
         return Uses(self.epochs, self.minibatches or _MINIBATCHES, self.overlap)
 
     def inputs(self, rollouts: Rollouts) -> dict[str, Any]:
@@ -69,7 +66,6 @@ class Ppo(ActorCritic):
         return {**part, "advantage": normalized(part["advantage"], part["mask"])}
 
     def policy_loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> tuple[Any, Any]:
-        """See `ActorCritic.policy_loss`."""
         from gunreal.learning import losses
 
         log_rho = losses.log_probability(outputs["logits"], batch["action"]) - batch["log_mu"]

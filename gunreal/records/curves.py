@@ -205,12 +205,7 @@ def draw(drawn: Sequence[Panel], out: Path, title: str = "", note: str = "", wid
 
 @contextlib.contextmanager
 def picture(columns: int, size: tuple[float, float], out: Path, note: str = "") -> Iterator[tuple[Any, Any]]:
-    """Makes a figure with axes side by side, and writes it to `out` at the end.
-
-    Args:
-      size: in inches.
-      note: a line of text below; long ones are wrapped.
-    """
+    """Makes a figure with axes side by side, `size` in inches, and writes it to `out` at the end, with a note below."""
     import matplotlib
     from matplotlib.figure import Figure
 

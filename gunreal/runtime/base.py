@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -26,6 +26,11 @@ class Status:
         self.in_haste = False
         self.stopped_by = ""  # not a threading.Event: in a signal handler the main thread may hold its lock
         self.failure: BaseException | None = None
+
+    @property
+    def status(self) -> Self:
+        """The status itself, for a runner that is one."""
+        return self
 
     def stop(self, reason: str) -> None:
         """Asks the run to end. The first reason is kept."""

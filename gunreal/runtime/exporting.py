@@ -49,16 +49,7 @@ def check(path: str | Path) -> Path:
 def export(config: Config, spec: Spec, state: Mapping[str, np.ndarray], path: str | Path) -> Path:
     """Writes the policy and value. `gunreal.learning.portable.portable` describes inputs and outputs.
 
-    An existing file is replaced when the new one is complete.
-
-    Args:
-      config: configuration of the run.
-      spec: interface of its environment.
-      state: weights, as returned by `Learner.get_state`.
-      path: file to write, `.keras` or `.onnx`.
-
-    Returns:
-      The path.
+    An existing file is replaced when the new one is complete. `state` is as returned by `Learner.get_state`.
 
     Raises:
       ConfigError: see `check`, the file cannot be written, or the conversion to ONNX failed.

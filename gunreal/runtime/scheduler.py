@@ -73,9 +73,8 @@ def is_full(observation: Observation) -> bool:
 def bounded(proposal: Counts, counts: Counts, observation: Observation, ceiling: Counts | None = None) -> Counts:
     """Limits a proposal to counts of at least 1, to the ceiling and to the memory bound.
 
-    Args:
-      counts: current counts. A run that already uses too much memory does not shrink, but it cannot grow.
-      ceiling: upper limits, set when `is_full` first holds.
+    A run that already uses too much memory does not shrink, but it cannot grow. The ceiling is set when `is_full` first
+    holds.
     """
     free = MEMORY_SHARE * observation.memory_limit - observation.memory
     affordable = counts.processes + max(0, math.floor(free / observation.memory_per_process))

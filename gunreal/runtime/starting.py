@@ -63,9 +63,7 @@ def adopt(
 ) -> dict[str, np.ndarray]:
     """Returns the state of a new learner with the weights of a checkpoint, and says which layers start anew.
 
-    Args:
-      state: the state of the new learner, whose optimizer and version are kept.
-      heads: names of the tasks. If layers of a head start anew, the head is named once.
+    The optimizer and the version of the learner are kept. If layers of one of the `heads` start anew, it is named once.
 
     Raises:
       ConfigError: no layer fits.
@@ -84,16 +82,11 @@ def adopt(
 def copy_layers(
     own: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray], left_out: Collection[str] = ()
 ) -> tuple[dict[str, np.ndarray], list[str], list[str]]:
-    """Copies weights and moments from one state to another. Layers whose shapes differ are not copied.
+    """Copies weights and moments from another state, without layers that are `left_out` or whose shapes differ.
 
     The value layer and the moments of returns are copied together or not at all, because it learns returns that these
     normalize. So are the first layer and the moments of observations. Neither layer is copied if only one of the two
     runs has its moments.
-
-    Args:
-      own: the state of the new run.
-      other: the state to copy from.
-      left_out: layers that are not copied, such as "weights/policy".
 
     Returns:
       The new state, the names of the layers that were copied, and those of the layers that were not.

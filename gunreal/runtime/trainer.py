@@ -336,12 +336,7 @@ class Trainer:
         batch.release()
 
     def _update(self, batch: dict[str, Any], new: int, prefix: str = "") -> dict[str, np.ndarray]:
-        """Does one update, and returns the priorities that it has found.
-
-        Args:
-          new: number of agent steps of the batch that are used for the first time.
-          prefix: beginning of the names of its metrics.
-        """
+        """Does one update, with `new` agent steps that were not used before. Returns the priorities that it found."""
         config = self._config
         acted = batch["acted"]["version"] if "acted" in batch else np.zeros(0, np.int64)  # a phase has no policy lag
         now = rates(config, self._metrics.step)

@@ -11,7 +11,8 @@ from gunreal_emulator.ale import OwnALE
 from gunreal_emulator.console import loaded_game
 
 from gunreal.config.schema import Config, ConfigError
-from gunreal.envs.make import make, why_fallback
+from gunreal.envs.atari import why_ale
+from gunreal.envs.make import make
 
 
 def episodes(config, steps, extra=()):
@@ -45,7 +46,7 @@ def test_episodes_are_the_same(options):
 def test_auto_uses_the_own_emulator_where_it_can(env, reason):
     """Otherwise ale-py, and says why in one line."""
     config = Config(env=env, emulator="auto")
-    assert re.fullmatch(reason and f"--emulator auto uses ale-py: .*{reason}", why_fallback(config))
+    assert re.fullmatch(reason and f"--emulator auto uses ale-py: .*{reason}", why_ale(config))
     with contextlib.closing(make(config, 1)) as made:
         assert isinstance(made._consoles[0].ale, OwnALE) == (not reason)
 
@@ -57,7 +58,7 @@ def test_auto_uses_ale_py_without_a_compiler(tmp_path, monkeypatch):
     loaded_game.cache_clear()
     try:
         config = Config(env="ALE/Pong-v5", emulator="auto")
-        assert "install g++" in why_fallback(config)
+        assert "install g++" in why_ale(config)
         make(config, 1).close()
         with pytest.raises(ConfigError, match="install g\\+\\+"):
             make(dataclasses.replace(config, emulator="own"), 1)
