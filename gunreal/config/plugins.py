@@ -14,13 +14,14 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from gunreal.config.schema import ConfigError, check_limits, close_match
 from gunreal.config.values import is_number, one_line
 
 FIND_MODULE = "install it, start gunreal in its folder, add that to PYTHONPATH, or correct the name"  # if `is_missing`
 
+_Base = TypeVar("_Base")
 _HERE = str(Path(__file__).parents[1])  # this library
 _LIBRARIES = tuple(map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")))  # and installed packages
 
@@ -162,16 +163,18 @@ def expect(condition: Any, message: str) -> None:
         raise AssertionError(message)
 
 
-def expect_plugin(plugin: Any, base: type, options: Mapping[str, Any], reserved: Sequence[str] = ()) -> Any:
+def expect_plugin(
+    plugin: _Base | type[_Base], base: type[_Base], options: Mapping[str, Any], reserved: Sequence[str] = ()
+) -> _Base:
     """The plug-in, made with `options` if it is a class. Raises AssertionError if it breaks a rule of all plug-ins."""
     cls = plugin if isinstance(plugin, type) else type(plugin)
     expect(issubclass(cls, base), f"the class does not inherit from gunreal.{base.__name__}")
     expect(not (lost := lost_option(cls, base)), lost)
-    plugin = plugin(**options) if isinstance(plugin, type) else plugin
-    name, other = getattr(plugin, "name", None), f" other than {', '.join(reserved)}" if reserved else ""
+    made: Any = plugin(**options) if isinstance(plugin, type) else plugin
+    name, other = getattr(made, "name", None), f" other than {', '.join(reserved)}" if reserved else ""
     usable = isinstance(name, str) and name.isidentifier() and name not in reserved
     expect(usable, f"name is {name!r}: choose an identifier{other}")
-    return plugin
+    return made
 
 
 def listed(names: Iterable[str]) -> str:
