@@ -17,7 +17,7 @@ import gunreal
 from gunreal.config import folders
 from gunreal.config.files import save
 from gunreal.config.schema import Config
-from gunreal.records import checkpoint, interface
+from gunreal.records import checkpoint
 from gunreal.train import command, main, prepare
 
 CARTPOLE = "--env CartPole-v1"
@@ -84,7 +84,7 @@ def full(*_, **__):
 def test_a_full_disk_at_the_start_is_one_line(tmp_path, monkeypatch, capfd):
     """The name of the run is free afterward."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(interface.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     monkeypatch.setattr(folders, "save", lambda *_: None)
     assert main(["train", *CARTPOLE.split(), "--name", "new"]) == 2
     err = capfd.readouterr().err

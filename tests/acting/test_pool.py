@@ -21,6 +21,7 @@ from gunreal.acting.predictor import BasePredictor
 from gunreal.acting.process import EXIT_BAD_INPUT
 from gunreal.config import warning
 from gunreal.config.schema import Config
+from gunreal.envs import process_groups
 from gunreal.experience import queues
 from gunreal.experience.segment import Layout
 from gunreal.experience.spec import RecordedField, Spec
@@ -141,7 +142,7 @@ def test_temporary_files_of_a_killed_process_are_removed(server, monkeypatch, tm
 @pytest.mark.parametrize("how", ["orphan", "leave"])
 def test_children_of_a_process_end_with_it(server, monkeypatch, tmp_path, how):
     """Also where it has crashed, or has closed its environments and ended in order."""
-    monkeypatch.setattr("gunreal.acting.pool._LEAVING", 60.0)
+    monkeypatch.setattr("gunreal.envs.process_groups._LEAVING", 60.0)
     remote = server.start(failing(tmp_path, how, at=3 if how == "orphan" else -1))
     wait_until((tmp_path / "child").exists)
     if how == "orphan":
@@ -227,8 +228,8 @@ def test_the_time_to_leave_begins_when_it_is_told_to(monkeypatch):
     remote, now, slept = Remote(0, Config(), LAYOUT, Outbox((), 1, 1)), 100.0, []
     monkeypatch.setattr(pool.time, "monotonic", lambda: now)
     monkeypatch.setattr(pool.time, "sleep", slept.append)
-    monkeypatch.setattr(remote, "exited", lambda: len(slept) > 3)
+    monkeypatch.setattr(process_groups, "has_ended", lambda _: len(slept) > 3)
     remote.leave()
-    now += pool._LEAVING
+    now += process_groups._LEAVING
     remote.close()
     assert not slept
