@@ -12,8 +12,6 @@ from gunreal.cluster.node import Answer
 from gunreal.records.mean import Mean
 from gunreal.records.metrics import RunMetrics
 
-_MIB = 2**20
-
 
 class Report:
     """Counts what happens between nodes, for the lines of metrics.
@@ -74,7 +72,7 @@ class Report:
         line |= {"nodes": len(members), "replaced": replaced, "late": self._late, "refused": self.refused}
         for name in ("round_ms", "overhead_ms", "contributions", "staleness"):
             line[name] = self._means[name].value()
-        line["traffic_mb"] = self._bytes / _MIB / self._rounds if self._rounds else None
+        line["traffic_mb"] = self._bytes / 2**20 / self._rounds if self._rounds else None
         for member in members:
             slot = member.slot
             line[f"node{slot}_pps"] = round(self._steps[slot] / elapsed, 1)

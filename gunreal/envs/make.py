@@ -129,7 +129,7 @@ def _try_steps(config: Config, env: VectorEnv) -> None:
 
 
 def restore(envs: VectorEnv, seeds: Sequence[int], actions: Sequence[np.ndarray]) -> Step:
-    """Restores the states of environments by replaying episodes.
+    """Restores the states of environments by replaying episodes. Returns the last step.
 
     Environments step together, but the episodes differ in length. Each reset is therefore delayed so that all
     environments finish at the same time.
@@ -137,9 +137,6 @@ def restore(envs: VectorEnv, seeds: Sequence[int], actions: Sequence[np.ndarray]
     Args:
       seeds: seed of each environment's episode.
       actions: the actions taken so far in each episode, int `[length]` each.
-
-    Returns:
-      The last step.
     """
     steps = max(len(episode) for episode in actions)
     starts = np.array([steps - len(episode) for episode in actions])
