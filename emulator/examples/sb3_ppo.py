@@ -1,6 +1,9 @@
-"""PPO of Stable-Baselines3 on the vector environment of this package: python sb3_ppo.py [agent steps]."""
+"""PPO of Stable-Baselines3 on the vector environment of this package.
 
-import sys
+For example, python sb3_ppo.py --steps 300000 --seed 1. With --env ale_py:ALE/Breakout-v5, it runs on that of ale-py.
+"""
+
+import argparse
 
 import gymnasium
 import numpy as np
@@ -47,15 +50,22 @@ class Atari(VecEnv):
         return [False] * self.num_envs
 
 
-def main(steps):
-    """Trains for about `steps` agent steps, and returns the model."""
-    env = gymnasium.make_vec(
-        "gunreal_emulator:gunreal/Breakout-v5", num_envs=8, repeat_action_probability=0.0, episodic_life=True,
+def main(steps, env, seed):
+    """Trains for about `steps` agent steps with the settings of rl-baselines3-zoo, and returns the model."""
+    envs = gymnasium.make_vec(
+        env, num_envs=8, vectorization_mode="vector_entry_point", repeat_action_probability=0.0, episodic_life=True,
         autoreset_mode=AutoresetMode.SAME_STEP,
     )  # fmt: skip
-    model = PPO("CnnPolicy", VecMonitor(Atari(env)), n_steps=32, batch_size=256, n_epochs=4, seed=1, verbose=1)
+    model = PPO(
+        "CnnPolicy", VecMonitor(Atari(envs)), n_steps=128, batch_size=256, n_epochs=4, seed=seed, verbose=1,
+        learning_rate=lambda left: 2.5e-4 * left, clip_range=lambda left: 0.1 * left, ent_coef=0.01,
+    )  # fmt: skip
     return model.learn(steps)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--env", default="gunreal_emulator:gunreal/Breakout-v5")
+    parser.add_argument("--seed", type=int, default=1)
+    main(**vars(parser.parse_args()))

@@ -15,7 +15,8 @@ def test_jax():
     assert rewards.shape == (3,) and np.isfinite(rewards).all()
 
 
-def test_stable_baselines3():
+@pytest.mark.parametrize("env", ["gunreal_emulator:gunreal/Breakout-v5", "ale_py:ALE/Breakout-v5"])
+def test_stable_baselines3(env):
     pytest.importorskip("stable_baselines3", reason="Stable-Baselines3 is not installed; PyTorch is too large for CI")
-    model = runpy.run_path(str(EXAMPLES / "sb3_ppo.py"))["main"](512)
-    assert model.num_timesteps == 512
+    model = runpy.run_path(str(EXAMPLES / "sb3_ppo.py"))["main"](1024, env, seed=1)
+    assert model.num_timesteps == 1024
