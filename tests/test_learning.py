@@ -17,7 +17,7 @@ TASKS = "pc,vr,rp"
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "tests" / "support")}  # has recall
 SMALL = ("--frame_size", "20", "--frame_stack", "1", "--hidden", "32")
-RECALL = ("--env", "recall:Recall", "--env_args", "wait=1,shown=1", *SMALL, "--entropy", "0.01")
+RECALL = ("--env", "recall:Recall", "--env_args", "wait=1,shown=1", *SMALL, "--entropy", "0.01", "--t_max", "5")
 CATCH = ("--env", "gunreal/Catch-v0", "--env_args", "rows=4,columns=3", *SMALL)
 
 
@@ -55,7 +55,7 @@ def test_catch_is_solved(tmp_path, flags):
 @pytest.mark.parametrize(
     ("steps", "flags"),
     [
-        (20_000, ("--tasks", TASKS, "--network", "lstm", "--env_args", "shown=1", "--entropy", "0.01")),
+        (20_000, ("--tasks", TASKS, "--network", "lstm", "--env_args", "shown=1", "--entropy", "0.01", "--t_max", "5")),
         (16_000, ("--tasks", "vr,rp", "--objective", "dqn", "--replay_size", "200", "--env_args", "shown=0,told=true")),
     ],
     ids=["lstm", "dqn"],

@@ -311,7 +311,7 @@ def test_trains(tmp_path, runner, tasks):
         pytest.importorskip("jax")
     teacher = exported(tmp_path / "policy.keras", frame=(1, 84, 84))
     named = ",".join(f"{task.__module__}:{task.__name__}" for task in tasks) + ",again=gunreal_representations.rnd:Rnd"
-    flags = f"{runner} --env gunreal/Catch-v0 --frame_stack 2 --steps 480 --agents 8 --hidden 16"
+    flags = f"{runner} --env gunreal/Catch-v0 --frame_stack 2 --steps 480 --agents 8 --hidden 16 --t_max 8"
     flags += f" --logdir {tmp_path} --name run --tasks {named} --task again.units=8 --task kickstart.teacher={teacher}"
     flags += " --metrics_seconds 1000" + " --task spr_averaged.replays=2,spr_averaged.updates=2" * (Spr in tasks)
     command = [sys.executable, "-m", "gunreal", "train", *flags.split()]

@@ -44,7 +44,7 @@ BREAKOUT = COMMON | {"env": "ALE/Breakout-v5", "tasks": ("pc", "vr", "rp"), "age
 
 # A resumed LSTM has to find its state, and the action and reward before it, and a task its draws, averages and state.
 CATCH = COMMON | {"env": "gunreal/Catch-v0", "tasks": ("pc", "rich_task:Rich"), "agents": 3, "network": "lstm"}
-CATCH |= {"frame_stack": 1}
+CATCH |= {"frame_stack": 1, "t_max": 7}
 RUNS = {  # with the step at which they are stopped
     "CartPole": (CARTPOLE | {"steps": 900}, 431),
     "Breakout": (BREAKOUT | {"steps": 260}, 140),
