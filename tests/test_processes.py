@@ -142,10 +142,10 @@ SCRIPT = """
 import gunreal
 
 run = gunreal.train(gunreal.Config(
-    env="CartPole-v1", name="run", agents=4, agents_per_process=2, steps=800, hidden=16, tasks=("vr",),
+    env="CartPole-v1", name="run", agents=4, agents_per_process=2, steps=300, hidden=16, tasks=("vr",), min_batch=40,
     replay_size=20_000_000, memory_limit=3_300 * 2**20, metrics_seconds=0.3,
 ), show=False)
-assert run.metrics[-1]["stopped_by"] == "steps" and run.step >= 800
+assert run.metrics[-1]["stopped_by"] == "steps" and run.step >= 300
 """
 
 
