@@ -62,8 +62,10 @@ def main() -> None:
     except queues.Closed:  # the server has closed the pipe, which is the normal end of a process
         pass
     except TaskError as error:
-        worker.close()  # here too, because `_exit` goes past the end of this block
-        _exit(EXIT_TASK_ERROR, error)
+        try:
+            worker.close()  # here too, because `_exit` goes past the end of the outer block
+        finally:  # an environment that cannot be closed must not hide the mistake
+            _exit(EXIT_TASK_ERROR, error)
     finally:
         worker.close()
         shutil.rmtree(task.folder, ignore_errors=True)  # the server does so too, unless it was killed

@@ -34,8 +34,9 @@ def ring_size(spec: Spec, replay: int, block: int) -> int:
 def blank(spec: Spec, rows: int, groups: int, agents: int) -> Store:
     """A store without steps, for `agents` in total."""
     shape = (rows, groups, agents // groups)
-    store = {name: jnp.zeros((*shape, *inner), dtype) for name, (inner, dtype) in row_arrays(spec).items()}
-    store |= {"age": jnp.zeros(shape, "int32"), "version": jnp.zeros(rows, "int32")}
+    arrays = row_arrays(spec) | {"age": ((), "int32")}
+    store = {name: jnp.zeros((*shape, *inner), dtype) for name, (inner, dtype) in arrays.items() if name != "version"}
+    store["version"] = jnp.zeros(rows, "int32")
     return store | {"end": jnp.int32(0), "start": jnp.int32(0)}
 
 
