@@ -21,7 +21,7 @@ from gunreal.envs.raw import Raw
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
 from gunreal.learning.learner import Learner
-from gunreal.learning.task import AuxiliaryTask
+from gunreal.learning.task import AuxiliaryTask, of_tasks
 from gunreal.records import checkpoint, metrics
 from gunreal.records import interface as saved_interface
 from gunreal.records.checkpoint import Checkpoint
@@ -117,7 +117,7 @@ class Run:
     def _restored(
         self, tasks: tuple[AuxiliaryTask, ...], restore: Callable[[Learner, Mapping[str, np.ndarray]], None]
     ) -> Learner:
-        spec, saved = self.spec, self._saved
+        spec, saved = of_tasks(self.spec, tasks) if tasks else self.spec, self._saved
         devices.check_loaded(self._usable.backend)
         from gunreal.runtime.system import build_learner, on_this_machine
 

@@ -26,7 +26,7 @@ from gunreal.envs.step import AgentFailure
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
 from gunreal.learning.registry import interface, load_network
-from gunreal.learning.task import AuxiliaryTask
+from gunreal.learning.task import AuxiliaryTask, of_tasks
 from gunreal.records import checkpoint, metrics, recordings, tracker
 from gunreal.records import interface as saved_interface
 from gunreal.runtime import memory, resuming, signals, starting
@@ -78,8 +78,7 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     asked = config
     with waiting(f"{config.env} to open"):
         spec, raw, config = interface(config)
-        prioritized = tuple(task.name for task in tasks if task.prioritized)
-        spec = spec._replace(bonus=any(task.bonus is not None for task in tasks), priorities=prioritized)
+        spec = of_tasks(spec, tasks)
     check_images(asked, given, spec.is_image)
     if config.runner == "device":
         from gunreal.device.runner import check_device
@@ -124,6 +123,11 @@ def check_fit(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> Non
                 what = "no priorities" if task.prioritized else "no bootstrap"
                 raise ConfigError(f"task {task.name!r} learns from a recording, so it has {what}; remove that")
             recordings.load(path, spec)
+        if spec.bonus_discount and task.bonus is not None and not objective.values_bonuses:
+            fix = "use --objective ppo, or set bonus_discount to 0"
+            raise ConfigError(
+                f"task {task.name!r} has a bonus_discount, but {objective.name} has no value for it; {fix}"
+            )
         if task.updates > epochs:
             times = "once; set updates to 1, or use --objective ppo" if epochs == 1 else f"{epochs} times; lower it"
             used = f"{objective.name} uses a batch {times}"

@@ -150,7 +150,7 @@ def test_drac_is_the_regularization_of_the_paper():
 
 def test_rnd_is_the_error_of_the_paper_and_its_moments_are_those_of_all_frames():
     """Sections 2.2 and 2.4. The moments of two batches are those of their union."""
-    spec, task = Spec((1, 2, 3), 2, "uint8", 3), Rnd(units=5, hidden=7, reward=0.5)
+    spec, task = Spec((1, 2, 3), 2, "uint8", 3), Rnd(units=5, hidden=7, reward=5.0, bonus_discount=0.9)
     state, head = task.state(spec), task.head(spec)
     head(np.zeros((2, 4, 8), np.float32))
     (w, b, v, c), rows = ([np.asarray(x) for x in head.trainable_weights], [])
@@ -224,14 +224,17 @@ def test_deepmdp_has_the_losses_of_the_paper():
     assert number(loss) == pytest.approx(np.mean(rewards) + np.mean(steps), rel=1e-4)
 
 
-def test_icm_has_the_losses_of_the_paper():
-    """Equations 3, 5 and 7 without the policy's loss."""
+def test_icm_has_the_losses_and_the_reward_of_the_paper():
+    """Equations 3, 5, 6 and 7 without the policy's loss."""
     outputs = {"action": normal(2, 3, 5), "found": normal(2, 3, 4), "next": normal(2, 3, 4)}
     action = RNG.integers(0, 5, (2, 4)).astype(np.int32)
     loss, _ = Icm(forward=0.3).loss(outputs, {"action": action, "mask": MASK})
     inverse = [cross_entropy(outputs["action"][at], action[at]) for at in pairs()]
     forward = [0.5 * ((outputs["found"][at] - outputs["next"][at]) ** 2).sum() for at in pairs()]
     assert number(loss) == pytest.approx(0.7 * np.mean(inverse) + 0.3 * np.mean(forward), rel=1e-4)
+    step = {"found": outputs["found"][:, :1], "next": outputs["next"][:, :1]}
+    slow = [0.2 * 0.5 * ((found - seen) ** 2).sum() for found, seen in zip(step["found"], step["next"], strict=True)]
+    np.testing.assert_allclose(Icm(reward=0.2).bonus(step, None, {}), slow, rtol=1e-4)
 
 
 def test_successor_features_are_discounted_sums_of_the_brightness_of_cells():

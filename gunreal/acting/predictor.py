@@ -40,14 +40,14 @@ class _Rows:
         """Shapes and constants, if there are requests."""
         return self.parts[0][0].segment.layout.spec
 
-    def inputs(self) -> tuple[np.ndarray, Past | None]:
+    def inputs(self, spec: Spec) -> tuple[np.ndarray, Past | None]:
         """The inputs of the network: observations, and the past if it needs one."""
-        out = empty_observations(self.spec, self.count)
+        out = empty_observations(spec, self.count)
         start = 0
         for member, _, (agents, *_), steps in self.parts:
-            member.segment.gather(agents, steps, out[start : start + len(steps)])
+            member.segment.gather(agents, steps, out[start : start + len(steps)], spec)
             start += len(steps)
-        pasts = [member.segment.past(agents, steps[:, None]) for member, _, (agents, *_), steps in self.parts]
+        pasts = [member.segment.past(agents, steps[:, None], spec) for member, _, (agents, *_), steps in self.parts]
         return out, concatenate_pasts(pasts)
 
 
@@ -65,8 +65,8 @@ class BasePredictor:
             return 0
         version = self._learner.acting_version
         spec = rows.spec
-        logits, value, *more = self._learner.predict(acting_head(spec), *rows.inputs())
-        bonus = more.pop(0) if spec.bonus else None
+        logits, value, *more = self._learner.predict(acting_head(spec), *rows.inputs(spec.acting))
+        bonuses = {name: more.pop(0) for name in spec.bonuses}
         action, log_mu = sample_actions(logits, self.rng)
         start = 0
         for member, groups, (agents,), steps in rows.parts:
@@ -75,8 +75,8 @@ class BasePredictor:
             arrays = member.segment.arrays
             arrays["action"][at], arrays["log_mu"][at], arrays["value"][at] = action[part], log_mu[part], value[part]
             arrays["version"][at] = version
-            if bonus is not None:
-                arrays["bonus"][at] = bonus[part]
+            for name, array in bonuses.items():
+                arrays[name][at] = array[part]
             if more:
                 arrays["state"][agents, (steps + 1) % member.segment.layout.ring] = more[0][part]
             member.reply(BASE, groups)
@@ -95,7 +95,7 @@ class TaskPredictor:
         rows = _Rows(
             self._pool, records, lambda member, agents: member.segment.arrays[f"{self._task}.bootstrap_step"][agents]
         )
-        (bootstrap,) = self._learner.predict(self._task, *rows.inputs()) if rows.count else (np.empty(0),)
+        (bootstrap,) = self._learner.predict(self._task, *rows.inputs(rows.spec)) if rows.count else (np.empty(0),)
         start = 0
         for member, groups, places, steps in rows.parts:
             if len(steps):  # an empty part would not fit the shape of the mailbox

@@ -162,9 +162,8 @@ class Session:
         row, version = self._rows[self._at], np.int32(self._learner.version)
         if row.get("version") == version:
             return
-        logits, value, *more = self._learner.predict(acting_head(self._spec), *self._inputs())
-        if self._spec.bonus:
-            row["bonus"] = more.pop(0)[0]
+        logits, value, *more = self._learner.predict(acting_head(self._spec), *self._inputs(self._spec.acting))
+        row |= {name: more.pop(0)[0] for name in self._spec.bonuses}
         odds = np.exp(logits[0] - logits.max())
         row |= {"logits": logits[0], "odds": odds / odds.sum(), "after": more[0][0] if more else None}
         row |= {"value": value[0], "version": version}
@@ -174,10 +173,10 @@ class Session:
         found = np.stack([self._rows[step][name] for step in steps.ravel()])
         return found.reshape(*steps.shape, *found.shape[1:])
 
-    def _inputs(self) -> tuple[np.ndarray, Past | None]:
+    def _inputs(self, spec: Spec) -> tuple[np.ndarray, Past | None]:
         """The inputs of the network for the present step."""
         steps = np.array([[self._at]])
-        return observations(self._read, self._spec, steps)[0], past(self._read, self._spec, steps)
+        return observations(self._read, spec, steps)[0], past(self._read, spec, steps)
 
     def _look(self) -> dict[str, dict[str, Any]]:
         """What each task shows of the present step. Their losses go to the curves."""
@@ -215,7 +214,7 @@ class Session:
         return np.concatenate((now[None], known)), part
 
     def _bootstrap(self, task: AuxiliaryTask) -> np.ndarray | None:
-        return None if task.bootstrap is None else self._learner.predict(task.name, *self._inputs())[0]
+        return None if task.bootstrap is None else self._learner.predict(task.name, *self._inputs(self._spec))[0]
 
     @cached_property
     def _targets(self) -> Mapping[str, dict[str, tuple[tuple[int, ...], str]]]:

@@ -50,11 +50,13 @@ class ObjectiveSettings:
       name: name of the objective, as in `--objective name`.
       replays: whether it learns from sequences of the replay, and not from new rollouts. It then runs on devices only.
       has_policy: whether the network's logits are those of a policy. If not, they are Q values.
+      values_bonuses: whether it learns "bonus_value" of its outputs, see `AuxiliaryTask.bonus_discount`.
     """
 
     name: ClassVar[str]
     replays: ClassVar[bool] = False
     has_policy: ClassVar[bool] = True
+    values_bonuses: ClassVar[bool] = False
 
     def settings(self, config: Config) -> Mapping[str, Any]:
         """The values of the settings "learning_rate", "entropy" and "min_batch" that are "auto"."""

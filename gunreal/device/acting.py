@@ -21,7 +21,7 @@ class Actors(NamedTuple):
     """The state of all agents between two steps.
 
     Attributes:
-      stack: current observations `[N, *spec.observation]`.
+      stack: current observations `[N, *spec.acting.observation]`.
       age: steps since the start of the episode, int32 `[N]`.
       ended: whether the current observation is the last one of its episode, bool `[N]`.
       score: sum of the episode's rewards so far, float32 `[N]`.
@@ -56,7 +56,7 @@ class Acting:
         predict: Any,
         step: Any,
     ):
-        self._config, self._spec, self._frames, self._objective = config, spec, frames, objective
+        self._config, self._spec, self._frames, self._objective = config, spec.acting, frames, objective
         self._init, self._predict, self._stepped = env.init, predict, step
 
     def start(self) -> Actors:
@@ -137,8 +137,7 @@ class Acting:
             "log_mu": log_mu,
             "value": value,
         }
-        if spec.bonus:
-            row["bonus"] = more.pop(0)
+        row |= {name: more.pop(0) for name in spec.bonuses}
         past = None
         if actors.past:
             row |= {"state": actors.past.state} if spec.state else {}

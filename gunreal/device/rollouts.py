@@ -32,8 +32,7 @@ def gather(
         lambda x: x.reshape(len(x) // groups, groups, *x.shape[1:])[:, group],
         (actors.stack, with_time_axis(actors.past)),
     )
-    _, value, *more = predict(weights, *of_group, acting_head(spec))
-    rows = read(store, group)
-    bonus = more[0] if spec.bonus else None
-    base = objective.prepared(objective.part(read_rollouts(spec, rows, steps, value, bonus)))
+    predicted, rows = predict(weights, *of_group, acting_head(spec)), read(store, group)
+    after = dict(zip(("value", *spec.bonuses), predicted[1:], strict=False))  # without a recurrent state
+    base = objective.prepared(objective.part(read_rollouts(spec, rows, steps, after)))
     return {"base": base | inputs(rows, spec, steps)}

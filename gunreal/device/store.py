@@ -13,7 +13,7 @@ from gunreal.experience.sequences import LEAST_PRIORITY
 from gunreal.experience.spec import Spec
 
 # Arrays `[ring, groups, n, ...]` by the names of `gunreal.experience.replay.Replay.get`, with "state" for a recurrent
-# network, "vector" beside images and "bonus" for tasks that give one. Besides them, "version" int32 `[ring]` is the
+# network, "vector" beside images and `spec.bonuses`. Besides them, "version" int32 `[ring]` is the
 # number of updates before each step, "end" int32 is the absolute number of the next step, and "start" int32 is that of
 # the first step whose stack of frames is complete. For tasks that report priorities, and for DQN as "base",
 # "<name>.priority" float32 has them. Agent `j * groups + g` is number j of group g, so that all devices share each

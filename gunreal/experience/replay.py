@@ -52,11 +52,9 @@ def row_arrays(spec: Spec) -> dict[str, tuple[tuple[int, ...], str]]:
     found |= {"value": ((), "float32"), "version": ((), "int32")}
     if spec.state:
         found["state"] = (spec.state,), "float32"
-    if spec.bonus:
-        found["bonus"] = (), "float32"
     if spec.vectors:
         found["vector"] = (spec.vectors,), "float32"
-    return found | {f"{name}.priority": ((), "float32") for name in spec.priorities}
+    return found | dict.fromkeys((*spec.bonuses, *(f"{task}.priority" for task in spec.priorities)), ((), "float32"))
 
 
 def blank_past(spec: Spec, count: int) -> Past | None:
@@ -135,9 +133,10 @@ class Replay:
             when it was chosen), "value" (float32, value predicted for `o_t`), "version" (int32, number of updates of
             the weights that chose the action), "state" (float32 `[spec.state]`, with a recurrent network only: its
             state before `o_t` while acting; where FIRST is set, the network used zeros instead), "bonus" (float32, with
-            tasks that give one only: what they gave for `o_t`), "vector" (float32 `[spec.vectors]`, with a `Dict` of an
-            image and numbers only), "<task>.priority" (float32, with prioritized tasks only: the newest priority that
-            the loss of this task reported for the step, or 0 if there is none), or a recorded field.
+            tasks that give one only: what they gave for `o_t`), "bonus_value" (float32, the value of later bonuses
+            predicted for `o_t`, if they have a discount of their own), "vector" (float32 `[spec.vectors]`, with a
+            `Dict` of an image and numbers only), "<task>.priority" (float32, with prioritized tasks only: the newest
+            priority that the loss of this task reported for the step, or 0 if there is none), or a recorded field.
           first: absolute numbers of the first steps, int `[N]`, or one number for all. They may be step `end`, except
             of "action", "reward", "log_mu", "value" and "version". "flags" then has no TERMINATED and TRUNCATED of that
             step.
@@ -157,9 +156,12 @@ class Replay:
         return self._read(name, xp.clip(first + xp.arange(length), self.oldest, newest))
 
     def rewards(self, first: Any, length: int) -> Any:
-        """The rewards from which values learn, float32 `[N, length]`: clipped, and with the bonuses of tasks."""
+        """The rewards from which values learn, float32 `[N, length]`: clipped, and with the bonuses of tasks.
+
+        Bonuses with a discount of their own are left out, because another value learns from them.
+        """
         rewards = clip_rewards(self.get("reward", first, length), self.spec.reward_clip)
-        return rewards + self.get("bonus", first + 1, length) if self.spec.bonus else rewards
+        return rewards + self.get("bonus", first + 1, length) if self.spec.bonuses == ("bonus",) else rewards
 
     def window(self, name: str) -> Any:
         """One array at all `steps`, `[N, size, ...]`. It has arbitrary values below `oldest`."""

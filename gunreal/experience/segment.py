@@ -130,16 +130,16 @@ class Segment:
         oldest = max(0, end - layout.replay_size)
         return Replay(self.read(agents), np, layout.spec, layout.replay_size, end, oldest, self._names)
 
-    def gather(self, agents: np.ndarray, steps: np.ndarray, out: np.ndarray) -> None:
+    def gather(self, agents: np.ndarray, steps: np.ndarray, out: np.ndarray, spec: Spec | None = None) -> None:
         """Copies the stacked observations of `agents` `[n]` at absolute `steps` `[n]` to `out`.
 
-        `out` is `[n, *spec.observation]`.
+        `out` is `[n, *spec.observation]`. The spec may be another one, such as `Spec.acting`.
         """
-        gather(self.arrays, self.layout.spec, agents, steps, out)
+        gather(self.arrays, spec or self.layout.spec, agents, steps, out)
 
-    def past(self, agents: np.ndarray, steps: np.ndarray) -> Past | None:
+    def past(self, agents: np.ndarray, steps: np.ndarray, spec: Spec | None = None) -> Past | None:
         """The past of `agents` `[B]` at absolute `steps` `[B, T]`, or None if the network needs none."""
-        return past(self.read(agents), self.layout.spec, steps)
+        return past(self.read(agents), spec or self.layout.spec, steps)
 
     def close(self) -> None:
         """Closes the file. Its memory stays mapped, with a descriptor of its own, while its arrays are in use."""

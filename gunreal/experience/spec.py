@@ -21,6 +21,9 @@ class Spec(NamedTuple):
       reward_clip: bound for clipping rewards in all losses. 0 disables clipping.
       state: number of floats in an agent's recurrent state. 0 for a network without memory.
       bonus: whether tasks give rewards of their own (`AuxiliaryTask.bonus`).
+      bonus_discount: discount of a value of their own for these rewards. 0 if they are added to the reward.
+      bonus_steps: number of observations from which these rewards are computed, 1 or 2.
+      with_past: whether the last actions are inputs of a network that needs no past.
       vectors: number of floats that an observation has beside an image, such as a compass. They are not stacked.
       priorities: names of the tasks that report priorities (`AuxiliaryTask.prioritized`).
     """
@@ -34,6 +37,9 @@ class Spec(NamedTuple):
     reward_clip: float = 1.0
     state: int = 0
     bonus: bool = False
+    bonus_discount: float = 0.0
+    bonus_steps: int = 1
+    with_past: bool = False
     vectors: int = 0
     priorities: tuple[str, ...] = ()
 
@@ -45,7 +51,17 @@ class Spec(NamedTuple):
     @property
     def needs_past(self) -> bool:
         """Whether the network has other inputs than observations: a memory, or vectors beside images."""
-        return bool(self.state or self.vectors)
+        return bool(self.state or self.vectors or self.with_past)
+
+    @property
+    def bonuses(self) -> tuple[str, ...]:
+        """Names of what is stored of each state for bonuses: "bonus", and "bonus_value" with a value of their own."""
+        return ("bonus", "bonus_value")[: self.bonus + (self.bonus_discount > 0)]
+
+    @property
+    def acting(self) -> Spec:
+        """The inputs while acting. For bonuses of two observations, a stack has one frame more, and there is a past."""
+        return self if self.bonus_steps == 1 else self._replace(stack=self.stack + 1, with_past=True)
 
     @property
     def observation(self) -> tuple[int, ...]:

@@ -86,13 +86,16 @@ class Network:
         depth = len(self.torso.layers) - self.torso.recurrent  # so that "small" and "lstm" get the same seeds
         self._policy = dense("policy", spec.num_actions, 0.01, seed + depth)
         self._value = dense("value", 1, 1.0, seed + depth + 1)
+        own = {"policy": self._policy, "value": self._value}
+        if spec.bonus_discount:
+            own["bonus_value"] = self._bonus_value = dense("bonus_value", 1, 1.0, seed + depth + 2)
         self._heads: dict[str, Any] = {}
         features = Features(*(keras.KerasTensor((None, width)) for width in self.torso.widths))
         self.policy_value(features.hidden)
         self.trainable_variables: list[Any] = []
         self.names: list[str] = []
         layers = {f"torso/{name}": layer for name, layer in self.torso.layers.items()}
-        for prefix, layer in (layers | {"policy": self._policy, "value": self._value}).items():
+        for prefix, layer in (layers | own).items():
             self._track(prefix, layer)
         self._averages: dict[str, Average] = {}
         self._states: dict[str, dict[str, Any]] = {}
@@ -138,6 +141,7 @@ class Network:
           "logits" `[..., A]`.
           "value" `[...]`, in units of reward.
           "scale", a scalar in units of reward. Divide value errors by it.
+          "bonus_value" `[...]`, in units of reward, if bonuses have a value of their own.
         """
         value, scale = ops.squeeze(self._value(hidden), axis=-1), 1.0
         if "return" in self.statistics:
@@ -145,7 +149,10 @@ class Network:
             scale = self.statistics["return"].deviation(known)
             factor, mean = constants(value, scale, known.mean)
             value = value * factor + mean
-        return {"logits": self._policy(hidden), "value": value, "scale": scale}
+        found = {"logits": self._policy(hidden), "value": value, "scale": scale}
+        if self.spec.bonus_discount:
+            found["bonus_value"] = ops.squeeze(self._bonus_value(hidden), axis=-1)
+        return found
 
     def task_outputs(self, task: AuxiliaryTask, features: Features, **given: Any) -> Any:
         """The outputs of a task `[B, T, ...]` for features `[B, T, F]`. `heads.outputs` describes what may be given."""
@@ -160,14 +167,20 @@ class Network:
 
         Args:
           head: "base", "bonus", or the name of a task with a bootstrap.
-          observations: `[N, *spec.observation]`.
-          past: `[N, ...]` with one step each, for a recurrent network or with vectors beside images.
+          observations: `[N, *spec.observation]`. For "bonus", those of `spec.acting`.
+          past: `[N, ...]` with one step each, for a recurrent network, with vectors beside images, or as in
+            `spec.acting`.
 
         Returns:
-          For "base", `(logits [N, A], value [N])`. "bonus" adds the sum of the bonuses of tasks `[N]`, and a recurrent
-          network the state after the observation `[N, spec.state]`. For a task, `(bootstrap [N, ...],)`.
+          For "base", `(logits [N, A], value [N])`. "bonus" adds the sum of the bonuses of tasks `[N]` and their value
+          `[N]`, if they have one, and a recurrent network the state after the observation `[N, spec.state]`. For a
+          task, `(bootstrap [N, ...],)`.
         """
-        features = Features(*(ops.expand_dims(x, 1) for x in self.torso.features(observations, self._vectors(past))))
+        seen = [observations]
+        if head == "bonus" and self.spec.bonus_steps == 2:
+            size = self.spec.frame[0]
+            seen = [observations[:, :-size], observations[:, size:]]
+        features = self._each(seen[-1], past)
         state: list[Any] = []
         if self.torso.recurrent:
             assert past is not None
@@ -175,17 +188,40 @@ class Network:
             features = features._replace(hidden=hidden)
         if head in ("base", "bonus"):
             outputs = self.policy_value(features.hidden)
-            bonus = [self._bonus(observations, past, features)] if head == "bonus" else []
-            return outputs["logits"][:, 0], outputs["value"][:, 0], *bonus, *state
+            bonus = [ops.expand_dims(self._bonus(seen, past, features), 1)] if head == "bonus" else []
+            bonus += [outputs["bonus_value"]] if head == "bonus" and self.spec.bonus_discount else []
+            return *(x[:, 0] for x in (outputs["logits"], outputs["value"], *bonus)), *state
         task = next(task for task in self.tasks if task.name == head)
         return (heads.bootstrap(task, self.task_outputs(task, features)),)
 
-    def _bonus(self, observations: Any, past: Past | None, features: Features) -> Any:
-        """The sum of the bonuses of all tasks `[N]`. Their heads see sequences of one step."""
-        part, total = {"observations": ops.expand_dims(observations, 1), "past": past}, 0
+    def _each(self, observations: Any, past: Past | None) -> Features:
+        """The features of single observations as those of sequences of one step, without the recurrence."""
+        return Features(*(ops.expand_dims(x, 1) for x in self.torso.features(observations, self._vectors(past))))
+
+    def _bonus(self, seen: Sequence[Any], past: Past | None, features: Features) -> Any:
+        """The sum of the bonuses of all tasks `[N]`.
+
+        Args:
+          seen: the observations, after those of the step before if tasks ask for them.
+          past: the past of the observations.
+          features: their features, as those of sequences of one step.
+        """
+        pairs, action = features, None
+        if len(seen) == 2:
+            assert past is not None
+            before = self._each(seen[0], past)
+            pairs = Features(*(ops.concatenate(x, axis=1) for x in zip(before, features, strict=True)))
+            action = past.last_action
+        total = ops.zeros(ops.shape(features.hidden)[:1])  # without the tasks, as in evaluations
         for task in (task for task in self.tasks if task.bonus is not None):
-            net = self._net(task, part, 0)
-            total += heads.bonus(task, self.task_outputs(task, features, net=net), observations, net.state)
+            net = self._net(task, {"observations": ops.stack(seen[-task.bonus_steps :], axis=1), "past": past}, 0)
+            if task.bonus_steps == 1:
+                outputs = self.task_outputs(task, features, net=net)
+                total += heads.bonus(task, outputs, seen[-1], net.state)
+                continue
+            led = {"action": ops.pad(ops.maximum(action, 0), ((0, 0), (0, 1)))}
+            bonus = heads.bonus(task, self.task_outputs(task, pairs, net=net, batch=led), seen[-1], net.state)
+            total += ops.where(ops.squeeze(action, 1) < 0, 0.0, bonus)
         return total
 
     def _state(self, task: AuxiliaryTask) -> dict[str, Any]:

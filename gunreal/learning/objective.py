@@ -36,8 +36,13 @@ class Objective(ObjectiveSettings):
         raise NotImplementedError(f"{type(self).__name__} has no inputs(self, rollouts); define it")
 
     def part(self, rollouts: Rollouts) -> dict[str, Any]:
-        """The objective's part of a batch: "action" int32, "mask" float32 and `inputs`, `[B, T]` each."""
-        return {"action": rollouts.action, "mask": rollouts.mask, **self.inputs(rollouts)}
+        """The objective's part of a batch: "action" int32, "mask" float32 and `inputs`, `[B, T]` each.
+
+        With bonuses that have a value of their own, there are also "bonus_<name>", the `inputs` for these.
+        """
+        bonus = {} if rollouts.bonus is None else self.inputs(rollouts.bonus)
+        found = {"action": rollouts.action, "mask": rollouts.mask, **self.inputs(rollouts)}
+        return found | {f"bonus_{name}": array for name, array in bonus.items()}
 
     def prepared(self, part: Mapping[str, Any]) -> dict[str, Any]:
         """The part after what needs the whole training batch, such as a normalization."""
@@ -51,7 +56,7 @@ class Objective(ObjectiveSettings):
 
         Args:
           outputs: "logits" `[B, T, A]`, "value" `[B, T]` in units of reward, and "scale", the standard deviation of the
-            returns. Divide value errors by it.
+            returns. Divide value errors by it. With bonuses that have a value of their own, also "bonus_value".
           batch: the objective's part of a minibatch, and the scalars "entropy" and "value_weight", the weights of the
             run, and "progress", the share of the training budget that has been used, from 0 to 1.
         """

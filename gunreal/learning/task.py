@@ -18,11 +18,12 @@ tests a task against these rules.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
+from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import Replay
 from gunreal.experience.sequences import Sequences, WeightedSequences, uniform_sequences
 from gunreal.experience.spec import RecordedField, Spec
@@ -49,6 +50,11 @@ class AuxiliaryTask:
         of n observations. It is added to the clipped reward of the step that led there, and so are those of other
         tasks. Scores do not contain it. `outputs` has a time axis of length 1, `observations` is `[n,
         *spec.observation]`, and `state` has the arrays of `state()`.
+      bonus_steps: number of observations from which the bonus is computed. With 2, the time axis of `outputs` has the
+        one before and this one, and the head gets a batch that has "action" `[n, 2]`, of which the first one led
+        here. The first observation of an episode has no bonus.
+      bonus_discount: 0, or the discount of the bonus. It then has a value of its own, which does not end with the
+        episode. The policy learns from the sum of both advantages.
       average: 0, or the rate of moving averages of the torso and the head, which the head finds as `net.average`. Each
         update moves them by this share of the way to the weights.
       gate: None, or a method `gate(cosine, norm, base_norm) -> factor` of the task's gradient at the torso. `cosine` is
@@ -71,6 +77,8 @@ class AuxiliaryTask:
     features: ClassVar[str] = "hidden"
     bootstrap: ClassVar[Callable[..., Any] | None] = None
     bonus: ClassVar[Callable[..., Any] | None] = None
+    bonus_steps: ClassVar[int] = 1
+    bonus_discount: ClassVar[float] = 0.0
     average: ClassVar[float] = 0.0
     gate: ClassVar[Callable[..., Any] | None] = None
     trains_torso: ClassVar[bool] = True
@@ -149,7 +157,7 @@ class AuxiliaryTask:
         the targets, such as the actions taken. If it has a `net` argument, it receives a `gunreal.learning.net.Net`:
         the observations, the features of other observations, the policy and the value, random numbers, averages and
         the arrays of `state`. Both are None while the layer is built and for bootstraps, and the batch also for
-        bonuses, so create all weights in `build`.
+        bonuses of one observation, so create all weights in `build`.
 
         Return None to reuse the outputs of the actor-critic. They are a dict with "logits" `[B, T, A]`, "value"
         `[B, T]` and "scale", the standard deviation of the returns. Divide value errors by "scale".
@@ -185,6 +193,31 @@ class AuxiliaryTask:
         arrays = outputs if isinstance(outputs, Mapping) else {"output": outputs}
         arrays = {name: x for name, x in arrays.items() if isinstance(x, np.ndarray)}
         return {name: x[-1] if x.shape[:1] == (length,) else x for name, x in arrays.items()}
+
+
+def of_tasks(spec: Spec, tasks: Collection[AuxiliaryTask]) -> Spec:
+    """A spec with the bonuses and the priorities of tasks.
+
+    Raises:
+      ConfigError: bonuses do not fit each other or the network.
+    """
+    giving = [task for task in tasks if task.bonus is not None]
+    for task in giving:
+        if task.bonus_steps not in (1, 2) or not 0 <= task.bonus_discount < 1:
+            both = f"bonus_steps {task.bonus_steps} and bonus_discount {task.bonus_discount}"
+            raise ConfigError(f"task {task.name!r} has {both}; use 1 or 2, and a number of at least 0 and below 1")
+        if task.bonus_steps == 2 and spec.needs_past:
+            what = "a recurrent network" if spec.state else "vectors beside images"
+            raise ConfigError(f"task {task.name!r} has a bonus of two observations, which does not work with {what}")
+    if len({task.bonus_discount for task in giving}) > 1:
+        both = ", ".join(f"{task.name} {task.bonus_discount:g}" for task in giving)
+        raise ConfigError(f"the bonuses of tasks share one value, but have several values of bonus_discount: {both}")
+    return spec._replace(
+        bonus=bool(giving),
+        bonus_discount=max((task.bonus_discount for task in giving), default=0),
+        bonus_steps=max((task.bonus_steps for task in giving), default=1),
+        priorities=tuple(task.name for task in tasks if task.prioritized),
+    )
 
 
 def prediction_heads(tasks: Iterable[AuxiliaryTask]) -> tuple[str, ...]:

@@ -76,10 +76,13 @@ class TensorFlowLearner(Learner):
 
         self._tf = tf
         spec = network.spec
-        inputs: list[Any] = [tf.TensorSpec((None, *spec.observation), self._sent)]
-        if blank := blank_past(spec, 1):
-            inputs.append(self._signature(blank))
-        self._predict = {head: _Operation(functools.partial(network.predict, head), inputs) for head in self._heads}
+        self._predict = {}
+        for head in self._heads:
+            of_head = spec.acting if head == "bonus" else spec
+            inputs: list[Any] = [tf.TensorSpec((None, *of_head.observation), self._sent)]
+            if blank := blank_past(of_head, 1):
+                inputs.append(self._signature(blank))
+            self._predict[head] = _Operation(functools.partial(network.predict, head), inputs)
         self._trained = self._predict  # on the variables that are trained
         self._copies: list[tuple[list[Any], dict[str, _Operation]]] = []
         self._compiled: dict[tuple[str, ...], _Operation] = {}

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from gunreal.learning.objective import Objective
 
 
 @dataclasses.dataclass(frozen=True)
 class ActorCritic(Objective):
-    """`policy + value_weight * value - entropy * H(pi)`. Subclasses define the policy's part and the returns."""
+    """`policy + value_weight * value - entropy * H(pi)`. Subclasses define the policy's part and the returns.
+
+    For bonuses with a value of their own, the first two are computed once more, and added. These values are not
+    normalized, because tasks choose the scale of their bonuses.
+    """
+
+    values_bonuses: ClassVar[bool] = True
 
     def policy_loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> tuple[Any, Any]:
         """The loss of the policy, a scalar, and the returns `[B, T]` for the value. See `loss` for the arguments."""
@@ -29,6 +35,12 @@ class ActorCritic(Objective):
         scale, mask = outputs["scale"], batch["mask"]
         policy, returns = self.policy_loss(outputs, batch)
         value = losses.value_loss(outputs["value"] / scale, returns / scale, mask)
+        if "bonus_value" in outputs:
+            own = {name.removeprefix("bonus_"): x for name, x in batch.items() if name.startswith("bonus_")}
+            unscaled = {**outputs, "value": outputs["bonus_value"], "scale": 1.0}
+            more, wanted = self.policy_loss(unscaled, {**batch, **own})
+            policy += more
+            value += losses.value_loss(outputs["bonus_value"], wanted, mask)
         return_mean = losses.masked_mean(returns, mask)
         entropy = losses.entropy(outputs["logits"], mask, self.epsilon())
         total = policy + batch["value_weight"] * value - batch["entropy"] * entropy

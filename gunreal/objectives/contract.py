@@ -68,7 +68,7 @@ def _rollouts() -> Rollouts:
     segment = synthetic_segment(VECTORS, {}, 20 * VECTORS.t_max)
     ring, rng = segment.layout.ring, np.random.default_rng(0)
     steps = rng.integers(VECTORS.t_max, 10 * VECTORS.t_max, (_ROLLOUTS, 1)) + np.arange(VECTORS.t_max)
-    after = rng.normal(size=_ROLLOUTS).astype(np.float32)
+    after = {"value": rng.normal(size=_ROLLOUTS).astype(np.float32)}
     return read_rollouts(VECTORS, lambda name, at: segment.arrays[name][0][at % ring], steps, after)
 
 

@@ -62,8 +62,12 @@ class Ppo(ActorCritic):
         return {"advantage": advantage, "returns": advantage + rollouts.value, "log_mu": rollouts.log_mu}
 
     def prepared(self, part: Mapping[str, Any]) -> dict[str, Any]:
-        """Normalizes the advantages."""
-        return {**part, "advantage": normalized(part["advantage"], part["mask"])}
+        """Normalizes the advantages. Those of bonuses are added before."""
+        part = dict(part)
+        if "bonus_advantage" in part:
+            part["advantage"] = part["advantage"] + part["bonus_advantage"]
+            part["bonus_advantage"] = part["bonus_advantage"] * 0
+        return part | {"advantage": normalized(part["advantage"], part["mask"])}
 
     def policy_loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> tuple[Any, Any]:
         from gunreal.learning import losses

@@ -148,8 +148,8 @@ class Batcher:
         segment, spec = member.segment, self._spec
         steps = firsts[:, None] + np.arange(spec.t_max + 1)
         read, joined = segment.read(agents), functools.partial(joined_advantages, agents, firsts)
-        bonus = read("bonus", steps[:, -1:])[:, 0] if spec.bonus else None
-        rollouts = read_rollouts(spec, read, steps[:, :-1], read("value", steps[:, -1:])[:, 0], bonus, joined)
+        after = {name: read(name, steps[:, -1:])[:, 0] for name in ("value", *spec.bonuses)}
+        rollouts = read_rollouts(spec, read, steps[:, :-1], after, joined)
         base = self._objective.part(rollouts) | _past(segment.past(agents, steps[:, :-1]))
         part = {"base": base, "acted": {"version": read("version", steps[:, :-1])}}
         segment.gather(np.repeat(agents, spec.t_max), steps[:, :-1].ravel(), outs["base"])

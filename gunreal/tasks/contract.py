@@ -21,7 +21,7 @@ from gunreal.experience.synthetic import synthetic_segment
 from gunreal.learning import devices
 from gunreal.learning.architecture import Architecture
 from gunreal.learning.registry import named
-from gunreal.learning.task import AuxiliaryTask
+from gunreal.learning.task import AuxiliaryTask, of_tasks
 from gunreal.tasks import calls
 from gunreal.tasks.loss_contract import Learning, drawn
 from gunreal.tasks.recorded import recorded_fields
@@ -75,7 +75,7 @@ def check_task(
         network = named(network)
     if network is not None:
         spec = spec._replace(state=network.state())
-    spec = spec._replace(bonus=task.bonus is not None, priorities=(task.name,) if task.prioritized else ())
+    spec = of_tasks(spec, [task])
     for count in ("replays", "updates"):
         value = getattr(task, count)
         expect(isinstance(value, int) and value >= 1, f"{count} is {value!r}: choose an int of 1 or more")
@@ -93,7 +93,7 @@ def check_task(
 
 def _fits(task: AuxiliaryTask, spec: Spec) -> bool:
     try:
-        task.check(spec)
+        task.check(of_tasks(spec, [task]))
     except ValueError:
         return False
     return True

@@ -125,9 +125,10 @@ class Learning:
 
     def _check_bonus(self, segment: Segment) -> None:
         """Bonuses are finite, and each depends on its own observation."""
-        steps, agents = np.arange(4), np.zeros(4, np.int64)
-        observations = segment.replay(agents[:1]).observations(steps[None])[0]
-        past = segment.past(agents, steps[:, None])
+        steps, agents, spec = np.arange(1, 5), np.zeros(4, np.int64), self.spec.acting
+        observations = np.empty((4, *spec.observation), spec.dtype)
+        segment.gather(agents, steps, observations, spec)
+        past = segment.past(agents, steps[:, None], spec)
         bonus = self.learner.predict("bonus", observations, past)[2]
         expect(np.isfinite(bonus).all(), f"bonus() is {bonus} on random experience")
         first = past and Past(*(array[:1] for array in past))

@@ -24,7 +24,7 @@ def recorded_fields(tasks: Sequence[AuxiliaryTask], spec: Spec) -> dict[str, Rec
       ConfigError: a name is one of the ring's own arrays or contains "." or ":", or two tasks record different fields
         with the same name.
     """
-    full = spec._replace(state=1, bonus=True, vectors=1)
+    full = spec._replace(state=1, bonus=True, bonus_discount=0.5, vectors=1)
     own = Layout(full, agents=1, groups=1, replay_size=1, extra={}, slots=1, mailboxes={}).arrays()
     found: dict[str, RecordedField] = {}
     recorded_by: dict[str, str] = {}

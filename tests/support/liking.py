@@ -35,6 +35,7 @@ class Liking(AuxiliaryTask):
 
     name = "liking"
     reward: float = 2.0
+    bonus_discount: float = 0.0
 
     def targets(self, replay, sequences, bootstraps):
         return {"liked": replay.get("frame", sequences.first, replay.spec.t_max)[..., 1]}
@@ -54,3 +55,34 @@ class Liking(AuxiliaryTask):
 
         loss = masked_mean(ops.square(outputs[..., 0]), batch["mask"])
         return loss, {"share": masked_mean(batch["liked"], batch["mask"])}
+
+
+@dataclasses.dataclass(frozen=True)
+class Pairs(Liking):
+    """Gives a reward where the last action was 1, as the action itself says. Its bonus also tells what it has seen."""
+
+    name = "pairs"
+    bonus_steps = 2
+    seen: float = 0.0
+
+    def head(self, spec):
+        from keras import layers, ops
+
+        class Both(layers.Layer):
+            def build(self, shape):
+                self.dense = layers.Dense(1)
+                self.dense.build(shape)
+
+            def call(self, x, batch=None, net=None):
+                found = self.dense(x)
+                if net is None or batch is None or "liked" in batch:
+                    return found
+                action = ops.cast(batch["action"][..., None], x.dtype)
+                return ops.concatenate([found, action, ops.cast(net.observations, x.dtype)], axis=-1)
+
+        return Both()
+
+    def bonus(self, outputs, observations, state):
+        before, now = outputs[:, 0, 1:], outputs[:, 1, 1:]
+        told = before[:, 1] + 10 * before[:, 2] + 100 * now[:, 1] + 1000 * now[:, 2]
+        return self.reward * before[:, 0] + self.seen * told

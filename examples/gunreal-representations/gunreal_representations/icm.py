@@ -11,16 +11,18 @@ from gunreal.tasks import AuxiliaryTask, pad
 class Icm(AuxiliaryTask):
     """The inverse and the forward model of the intrinsic curiosity module, on the features of the torso.
 
-    The paper also rewards the error of the forward model. This task gives no reward, because `bonus` gets an
-    observation, and not the one before it and the action in between.
+    The error of the forward model is a reward, because it is large where the agent has rarely been.
 
     Options:
       forward: share beta of the forward model in the loss.
+      reward: factor eta of the reward.
     """
 
     name = "icm"
+    bonus_steps = 2
     weight: float = 0.1
     forward: float = 0.2
+    reward: float = 0.01
     units: int = 128
 
     def targets(self, replay, sequences, bootstraps):
@@ -50,6 +52,11 @@ class Icm(AuxiliaryTask):
                 return {"action": self.inverse(ops.concatenate([now, later], axis=-1)), "next": later, "found": found}
 
         return Curiosity()
+
+    def bonus(self, outputs, observations, state):
+        from keras import ops
+
+        return self.reward * 0.5 * ops.sum(ops.square(outputs["found"] - outputs["next"]), axis=(1, 2))
 
     def loss(self, outputs, batch):
         from keras import ops

@@ -13,10 +13,11 @@ class Rnd(AuxiliaryTask):
     """Predicts random features of the newest frame. The error is a reward, because it is large for new frames.
 
     Running moments normalize the frames, and the errors for the reward. The predictor learns slowly, so that a frame
-    stays new for a while. Unlike in the paper, one value learns both rewards.
+    stays new for a while.
 
     Options:
-      reward: factor of the reward.
+      reward: factor of the reward, which is then scaled so that returns are about as large for all discounts.
+      bonus_discount: discount of the value that learns this reward. With 0, that of the environment's reward does.
       units: number of random features.
       hidden: units of the predictor's hidden layer.
     """
@@ -26,6 +27,7 @@ class Rnd(AuxiliaryTask):
     rate = 0.1
     weight: float = 1.0
     reward: float = 1.0
+    bonus_discount: float = 0.99
     units: int = 64
     hidden: int = 128
 
@@ -66,7 +68,7 @@ class Rnd(AuxiliaryTask):
     def bonus(self, outputs, observations, state):
         from keras import ops
 
-        return self.reward * outputs[:, 0] * ops.rsqrt(state["error"][1])
+        return self.reward * (1 - self.bonus_discount) * outputs[:, 0] * ops.rsqrt(state["error"][1])
 
     def loss(self, outputs, batch):
         from keras import ops
