@@ -16,7 +16,7 @@ import numpy as np
 
 from gunreal.config.packages import package
 from gunreal.config.schema import ConfigError
-from gunreal.records import metrics
+from gunreal.records import metrics, statistics
 from gunreal.records.writable import check_writable
 
 LABELS = {
@@ -36,7 +36,7 @@ STATISTIC = (
 )
 # Okabe and Ito's colors (2008), which people with color blindness can tell apart. Their yellow is too light for lines.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_RESAMPLES, _POINTS = 1000, 500
+_POINTS = 500
 _TAIL = 0.02  # share of the common part; runs overshoot their budget by a few steps, which need not be shown
 Points = tuple[np.ndarray, np.ndarray]
 
@@ -122,19 +122,6 @@ def smooth(values: np.ndarray, width: int) -> np.ndarray:
     return (sums[stop] - sums[start]) / (stop - start)
 
 
-def interval(values: np.ndarray) -> Points:
-    """95 % percentile bootstrap interval of the median of `values` `[runs, ...]` over the runs.
-
-    For up to five runs it is their minimum and maximum.
-
-    Returns:
-      Low and high, `[...]` each.
-    """
-    draws = np.random.default_rng(0).integers(len(values), size=(_RESAMPLES, len(values)))
-    low, high = np.percentile(np.median(values[draws], axis=1), (2.5, 97.5), axis=0)
-    return low, high
-
-
 def merge(label: str, members: Sequence[Curve]) -> list[Curve]:
     """One curve of several runs over their common part, or the curves themselves if there is none."""
     first, last = max(curve.x[0] for curve in members), min(curve.x[-1] for curve in members)
@@ -146,7 +133,8 @@ def merge(label: str, members: Sequence[Curve]) -> list[Curve]:
     x = x[np.unique(np.linspace(0, len(x) - 1, _POINTS).round().astype(int))]
     y = np.array([np.interp(x, curve.x, curve.y) for curve in members])
     tails = tuple(_tail(curve, last) for curve in members if curve.x[-1] - last > _TAIL * (last - first))
-    return [Curve(label, x, np.median(y, axis=0), *interval(y), len(members), tails)]
+    band = statistics.interval(lambda runs: np.median(runs[0], axis=0), [y])
+    return [Curve(label, x, np.median(y, axis=0), *band, len(members), tails)]
 
 
 def _tail(curve: Curve, start: float) -> Points:
