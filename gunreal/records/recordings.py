@@ -38,7 +38,7 @@ class Writer:
 
     def __init__(self, path: str | Path, spec: Spec, env: str):
         _check_minari()
-        self._path, self._spec, self._env = Path(path), spec, env
+        self._path, self._spec, self._env = Path(path).absolute(), spec, env  # Minari joins relative ones twice
         if self._path.exists():
             raise ConfigError(f"{path} exists already; choose another name for the recording")
         self._steps: dict[int, list[Transition]] = defaultdict(list)

@@ -209,7 +209,7 @@ class Balancing(Scheduler):
         """See `Scheduler.set_state`."""
         super().set_state(state)
         self._bottleneck, self._rest = state["bottleneck"], state["rest"]
-        self._kept = Move(*state["kept"]) if state.get("kept") else None  # absent in older checkpoints
+        self._kept = Move(*state["kept"]) if state["kept"] else None
         self._failures = {(bottleneck, Move(*move)): times for bottleneck, move, times in state["failures"]}
 
     def _choose(self, counts: Counts, observation: Observation, allowed: list[Move]) -> Move | None:

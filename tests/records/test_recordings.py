@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 from cloning import Cloning
@@ -24,7 +26,8 @@ def recorded(tmp_path_factory):
     """The folder of a recording of a run on Catch."""
     folder = tmp_path_factory.mktemp("recorded")
     data = folder / "demos"
-    assert evaluate(["evaluate", str(catch_run(folder)), "--episodes", "5", "--record", str(data)]) == 0
+    with contextlib.chdir(folder):
+        assert evaluate(["evaluate", str(catch_run(folder)), "--episodes", "5", "--record", data.name]) == 0
     return data
 
 
