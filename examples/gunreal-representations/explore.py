@@ -1,6 +1,6 @@
-"""How many cells of a maze does RND visit that training without it does not?
+"""How many cells of a maze are visited with a reward for what is new, and without it?
 
-python explore.py --seeds 2 3 4 5 6
+python explore.py --task rnd --seeds 2 3 4 5 6
 
 The goal of the maze is too far for an agent that walks at random. Runs are written to runs/explore.
 """
@@ -58,13 +58,14 @@ def visited(name: str, tasks: str, seed: int, steps: str) -> int:
 def main() -> None:
     """Runs the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", default="rnd")
     parser.add_argument("--seeds", type=int, nargs="+", default=[2, 3, 4, 5, 6])
     parser.add_argument("--steps", default="150k")
     options = parser.parse_args()
-    print(f"| seed | base | rnd |, of {len(RareGoalMaze(**MAZE).cells)} cells")
+    print(f"| seed | base | {options.task} |, of {len(RareGoalMaze(**MAZE).cells)} cells")
     for seed in options.seeds:
-        base, rnd = (visited(f"{tasks or 'base'}-{seed}", tasks, seed, options.steps) for tasks in ("", "rnd"))
-        print(f"| {seed} | {base} | {rnd} |", flush=True)
+        base, task = (visited(f"{x or 'base'}-{seed}", x, seed, options.steps) for x in ("", options.task))
+        print(f"| {seed} | {base} | {task} |", flush=True)
 
 
 if __name__ == "__main__":
