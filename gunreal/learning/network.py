@@ -23,7 +23,8 @@ from gunreal.learning.objective import Objective
 from gunreal.learning.task import AuxiliaryTask
 from gunreal.learning.torso import Features, Torso
 
-_LEAST_RETURN_DEVIATION = 0.1  # avoids learning from the noise of the values before there are rewards
+# Lower bounds of the standard deviation. The first avoids learning from the noise of values before there are rewards.
+_LEAST_DEVIATION = {"return": 0.1, "bonus_return": 0.001}
 _RETURNS_REMEMBERED = 100_000.0  # steps, counted once per epoch; returns grow as the policy improves
 
 
@@ -39,7 +40,7 @@ class Network:
       trainable_variables: variables of the torso, policy, value and heads.
       names: unique names of `trainable_variables`, such as "torso/conv1/kernel" or "pc/0/kernel". They are the same in
         every process.
-      statistics: running moments by name, "observation", "vector" and "return".
+      statistics: running moments by name, "observation", "vector", "return" and "bonus_return".
       untrained: the variables that gradients do not train, by unique names such as "statistics/return/mean": those of
         `statistics`, and the averages and the arrays that tasks ask for.
     """
@@ -82,13 +83,15 @@ class Network:
         self._unrolls = {"base", *(task.name for task in self.tasks if task.features != "conv")}
         self.statistics: dict[str, Statistics] = dict(self.torso.statistics)
         if normalize_returns:
-            self.statistics["return"] = Statistics((), _LEAST_RETURN_DEVIATION, _RETURNS_REMEMBERED)
+            for name in ("return", "bonus_return") if spec.bonus_discount else ("return",):
+                self.statistics[name] = Statistics((), _LEAST_DEVIATION[name], _RETURNS_REMEMBERED)
         depth = len(self.torso.layers) - self.torso.recurrent  # so that "small" and "lstm" get the same seeds
         self._policy = dense("policy", spec.num_actions, 0.01, seed + depth)
         self._value = dense("value", 1, 1.0, seed + depth + 1)
         own = {"policy": self._policy, "value": self._value}
+        self._values = {"return": self._value}  # by what they learn
         if spec.bonus_discount:
-            own["bonus_value"] = self._bonus_value = dense("bonus_value", 1, 1.0, seed + depth + 2)
+            self._values["bonus_return"] = own["bonus_value"] = dense("bonus_value", 1, 1.0, seed + depth + 2)
         self._heads: dict[str, Any] = {}
         features = Features(*(keras.KerasTensor((None, width)) for width in self.torso.widths))
         self.policy_value(features.hidden)
@@ -141,17 +144,17 @@ class Network:
           "logits" `[..., A]`.
           "value" `[...]`, in units of reward.
           "scale", a scalar in units of reward. Divide value errors by it.
-          "bonus_value" `[...]`, in units of reward, if bonuses have a value of their own.
+          "bonus_value" and "bonus_scale", the same for bonuses, if they have a value of their own.
         """
-        value, scale = ops.squeeze(self._value(hidden), axis=-1), 1.0
-        if "return" in self.statistics:
-            known = self.statistics["return"].now()
-            scale = self.statistics["return"].deviation(known)
-            factor, mean = constants(value, scale, known.mean)
-            value = value * factor + mean
-        found = {"logits": self._policy(hidden), "value": value, "scale": scale}
-        if self.spec.bonus_discount:
-            found["bonus_value"] = ops.squeeze(self._bonus_value(hidden), axis=-1)
+        found = {"logits": self._policy(hidden)}
+        for learned, layer in self._values.items():
+            value, scale, name = ops.squeeze(layer(hidden), axis=-1), 1.0, learned.removesuffix("return")
+            if learned in self.statistics:
+                known = self.statistics[learned].now()
+                scale = self.statistics[learned].deviation(known)
+                factor, mean = constants(value, scale, known.mean)
+                value = value * factor + mean
+            found |= {f"{name}value": value, f"{name}scale": scale}
         return found
 
     def task_outputs(self, task: AuxiliaryTask, features: Features, **given: Any) -> Any:
@@ -331,9 +334,9 @@ class Network:
         if self.torso.statistics:
             base = batch["base"]
             found |= self.torso.moments(self._rows(base["observations"]), weight, self._vectors(base.get("past")))
-        if "return" in self.statistics:
-            variance = ops.square(metrics["return_deviation"])
-            found["return"] = Moments(metrics["return_mean"], variance, ops.sum(weight))
+        for name in self._values.keys() & self.statistics.keys():
+            variance = ops.square(metrics[f"{name}_deviation"])
+            found[name] = Moments(metrics[f"{name}_mean"], variance, ops.sum(weight))
         return found
 
     def absorbed(self, moments: Mapping[str, Any]) -> list[tuple[Any, Any]]:
@@ -347,8 +350,8 @@ class Network:
         for name, statistics in self.statistics.items():
             known, new = statistics.now(), statistics.merged(moments[name])
             changed += zip(statistics.variables, new, strict=True)
-            if name == "return":
-                kernel, bias = self._value.kernel, self._value.bias
+            if name in self._values:
+                kernel, bias = self._values[name].kernel, self._values[name].bias
                 values = rescaled(kernel.value, bias.value, known, new, statistics.least, ops)
                 changed += zip((kernel, bias), values, strict=True)
         changed += [(self.untrained[name], array) for name, array in moments.items() if name in self.untrained]

@@ -56,7 +56,8 @@ class Objective(ObjectiveSettings):
 
         Args:
           outputs: "logits" `[B, T, A]`, "value" `[B, T]` in units of reward, and "scale", the standard deviation of the
-            returns. Divide value errors by it. With bonuses that have a value of their own, also "bonus_value".
+            returns. Divide value errors by it. With bonuses that have a value of their own, also "bonus_value"
+            and "bonus_scale".
           batch: the objective's part of a minibatch, and the scalars "entropy" and "value_weight", the weights of the
             run, and "progress", the share of the training budget that has been used, from 0 to 1.
         """

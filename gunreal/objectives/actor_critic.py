@@ -13,8 +13,7 @@ from gunreal.learning.objective import Objective
 class ActorCritic(Objective):
     """`policy + value_weight * value - entropy * H(pi)`. Subclasses define the policy's part and the returns.
 
-    For bonuses with a value of their own, the first two are computed once more, and added. These values are not
-    normalized, because tasks choose the scale of their bonuses.
+    For bonuses with a value of their own, the first two are computed once more, and added.
     """
 
     values_bonuses: ClassVar[bool] = True
@@ -33,23 +32,26 @@ class ActorCritic(Objective):
         from gunreal.learning import losses
 
         scale, mask = outputs["scale"], batch["mask"]
+
+        def moments(name: str, returns: Any) -> dict[str, Any]:
+            mean = losses.masked_mean(returns, mask)
+            deviation = ops.sqrt(losses.masked_mean(ops.square(returns - mean), mask))
+            return {f"{name}_mean": mean, f"{name}_deviation": deviation}
+
         policy, returns = self.policy_loss(outputs, batch)
-        value = losses.value_loss(outputs["value"] / scale, returns / scale, mask)
+        value, found = losses.value_loss(outputs["value"] / scale, returns / scale, mask), moments("return", returns)
         if "bonus_value" in outputs:
-            own = {name.removeprefix("bonus_"): x for name, x in batch.items() if name.startswith("bonus_")}
-            unscaled = {**outputs, "value": outputs["bonus_value"], "scale": 1.0}
-            more, wanted = self.policy_loss(unscaled, {**batch, **own})
-            policy += more
-            value += losses.value_loss(outputs["bonus_value"], wanted, mask)
-        return_mean = losses.masked_mean(returns, mask)
+            given = {name.removeprefix("bonus_"): x for name, x in batch.items() if name.startswith("bonus_")}
+            own, scale = outputs["bonus_value"], outputs["bonus_scale"]
+            more, returns = self.policy_loss({**outputs, "value": own}, {**batch, **given})
+            policy, value = policy + more, value + losses.value_loss(own / scale, returns / scale, mask)
+            found |= moments("bonus_return", returns)
         entropy = losses.entropy(outputs["logits"], mask, self.epsilon())
         total = policy + batch["value_weight"] * value - batch["entropy"] * entropy
-        return total, {
+        return total, found | {
             "loss_base": total,
             "loss_policy": policy,
             "loss_value": value,
             "entropy": entropy,
             "value_mean": losses.masked_mean(outputs["value"], mask),
-            "return_mean": return_mean,
-            "return_deviation": ops.sqrt(losses.masked_mean(ops.square(returns - return_mean), mask)),
         }

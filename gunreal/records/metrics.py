@@ -18,6 +18,7 @@
 | `loss_NAME`, `entropy`, `value_mean`, `grad_norm` | means over the updates since the last line |
 | `NAME_METRIC` | mean of a metric of the task NAME, or of an objective's further phase (`phase`) |
 | `return_mean`, `return_deviation` | mean and standard deviation of the returns, averages since the last line |
+| `bonus_return_mean`, `bonus_return_deviation` | the same of bonuses that have a value of their own |
 | `learning_rate` | learning rate of the newest update |
 | `eval_score_mean`, `eval_score_std` | mean and standard deviation of the unclipped scores of the latest evaluation |
 | `eval_length_mean` | mean length of the episodes of the latest evaluation, in agent steps |

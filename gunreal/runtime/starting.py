@@ -19,7 +19,7 @@ from gunreal.records import checkpoint
 if TYPE_CHECKING:
     from gunreal.learning.learner import Learner
 
-_RETURNS, _OBSERVATIONS = "statistics/return", "statistics/observation"
+_RETURNS, _BONUSES, _OBSERVATIONS = "statistics/return", "statistics/bonus_return", "statistics/observation"
 
 
 def find(config: Config) -> Path:
@@ -92,7 +92,7 @@ def copy_layers(
       The new state, the names of the layers that were copied, and those of the layers that were not.
     """
     first = next(_layer(name) for name in own if name.startswith("weights/"))
-    bound = {_RETURNS: "weights/value", _OBSERVATIONS: first}
+    bound = {_RETURNS: "weights/value", _BONUSES: "weights/bonus_value", _OBSERVATIONS: first}
     parts: dict[str, list[str]] = {}
     for name in own:
         if name.startswith(("weights/", "statistics/")):

@@ -68,12 +68,26 @@ def test_both_values_and_advantages_are_learned_alike(objective):
     logits, value, bonus_value = (rng.normal(size=shape).astype(np.float32) for shape in ((4, 5, 2), (4, 5), (4, 5)))
 
     def loss(rollouts, value, bonus_value):
-        outputs = {"logits": logits, "value": value, "bonus_value": bonus_value, "scale": 1.0}
+        outputs = {"logits": logits, "value": value, "bonus_value": bonus_value, "scale": 1.0, "bonus_scale": 1.0}
         part = objective.prepared(objective.part(rollouts))
         return float(objective.loss(outputs, {**part, "value_weight": 0.5, "entropy": 0.01})[0])
 
     assert loss(both, value, bonus_value) == pytest.approx(loss(swapped, bonus_value, value), rel=1e-5)
     assert loss(both, value, bonus_value) != pytest.approx(loss(both, value, bonus_value + 1), rel=1e-3)
+
+
+def test_a_new_scale_of_bonuses_leaves_their_value_as_it_is():
+    spec, rng = of_tasks(SPEC, [Liking(bonus_discount=0.9)]), np.random.default_rng(1)
+    config = resolved(Config(objective="a3c", objective_args={"correction": "epsilon"}))
+    learner = make_learner(Network(spec, [], named("mlp", hidden=4), normalize_returns=True), config)
+    returns, seen = (rng.normal(size=shape).astype(np.float32) for shape in ((4, 5), (4, 5, 2)))
+    base = {"action": np.zeros((4, 5), np.int32), "mask": np.ones((4, 5), np.float32), "observations": seen}
+    for scale, mean in ((1, 0), (50, 300)):
+        value = learner.predict("bonus", seen[:, 0])[3]
+        learner.train({"base": base | {"returns": 0 * returns, "bonus_returns": scale * returns + mean}}, 0.0)
+    np.testing.assert_allclose(learner.predict("bonus", seen[:, 0])[3], value, atol=1e-2)
+    state = learner.get_state()
+    assert state["statistics/bonus_return/mean"] > 100 and state["statistics/return/mean"] == 0
 
 
 def test_what_does_not_fit_is_refused():

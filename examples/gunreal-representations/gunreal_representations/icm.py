@@ -16,6 +16,7 @@ class Icm(AuxiliaryTask):
     Options:
       forward: share beta of the forward model in the loss.
       reward: factor eta of the reward.
+      bonus_discount: discount of the value that learns this reward. In the paper, that of the environment's reward does.
     """
 
     name = "icm"
@@ -23,6 +24,7 @@ class Icm(AuxiliaryTask):
     weight: float = 0.1
     forward: float = 0.2
     reward: float = 0.01
+    bonus_discount: float = 0.99
     units: int = 128
 
     def targets(self, replay, sequences, bootstraps):
