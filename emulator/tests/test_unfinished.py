@@ -1,5 +1,6 @@
 """A program whose frames run out of instructions in the middle of the picture."""
 
+import ale_py
 import numpy as np
 import pytest
 from gunreal_emulator import VectorAtari, console
@@ -40,3 +41,21 @@ def test_pictures_are_those_of_frames_that_are_all_drawn(program, skip):
             unfinished += not alone.whole()
         np.testing.assert_array_equal(env.step(np.zeros(1, int))[0][0, 0], np.maximum(*pictures[-2:]))
     assert unfinished
+
+
+def test_a_game_that_waits_for_the_button_looks_as_in_ale_py():
+    """Sir Lancelot does after 65,468 frames without input, which two bytes count. Each look at the button draws."""
+    theirs, ours = ale_py.ALEInterface(), Console("sir_lancelot")
+    theirs.setFloat("repeat_action_probability", 0.0)
+    theirs.setInt("random_seed", 0)
+    theirs.loadROM(ale_py.roms.get_rom_path("sir_lancelot"))
+    theirs.reset_game(), ours.reset_game()
+    for frame in range(20):
+        if frame == 10:
+            assert ours.getScreen().any()
+            theirs.setRAM(0x30, 1), theirs.setRAM(0x31, 1)
+            ours._ram[0x30:0x32] = 1
+        theirs.act(0), ours.act(0)
+        np.testing.assert_array_equal(theirs.getScreen(), ours.getScreen())
+        np.testing.assert_array_equal(theirs.getRAM(), ours.getRAM())
+    assert not ours.getScreen().any()

@@ -86,6 +86,7 @@ ATARI_INLINE void start_frame(State& s, const Cartridge& cart) {
   s.riot.timer_set = minus(s.riot.timer_set, past);
   t.dump_end = minus(t.dump_end, past);
   t.last_hmove = minus(t.last_hmove, past * 3);
+  t.accessed = minus(t.accessed, past * 3);
   t.vsync_finish = minus(t.vsync_finish, past * 3);  // kNever, too, so that it ends after ten minutes without VSYNC, as in ale-py
   s.cycles = 0;
   t.frame_start = -passed;
@@ -103,12 +104,17 @@ ATARI_INLINE void begin_frame(State& s, const Cartridge& cart) {
   s.stop = 0;
 }
 
-ATARI_INLINE void end_frame(State& s) { s.tia.last_lines = int16_t((s.cycles * 3 - s.tia.frame_start) / kLine); }
-
 // The running console. Frames alternate between the two buffers `screens` [height, 160], because an unfinished frame keeps
 // parts of an earlier picture. Null draws nothing.
 ATARI_INLINE Machine machine(State& s, const Cartridge& cart, uint8_t* screens) {
   return Machine{s, cart, screens ? screens + s.buffer * (cart.height * kWidth) : nullptr};
+}
+
+// An unfinished frame shows what the beam passed until the last access to the TIA.
+ATARI_INLINE void end_frame(Machine m) {
+  Tia& t = m.s.tia;
+  if (ATARI_UNLIKELY(!m.s.stop)) draw_to(m, t.accessed);
+  t.last_lines = int16_t((m.s.cycles * 3 - t.frame_start) / kLine);
 }
 
 // Emulates one frame with the input s.input.
@@ -116,7 +122,7 @@ ATARI_FN inline void frame(State& s, const Cartridge& cart, uint8_t* screens) {
   begin_frame(s, cart);
   Machine m = machine(s, cart, screens);
   if (!s.cpu.jammed) run(m, kFrameInstructions);
-  end_frame(s);
+  end_frame(m);
 }
 
 }  // namespace atari

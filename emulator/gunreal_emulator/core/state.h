@@ -49,6 +49,7 @@ struct Riot {
 struct Tia {
   // Times are in color clocks, on the scale of State::cycles * 3.
   int32_t frame_start, display_start, display_stop, drawn, vsync_finish, last_hmove, dump_end;
+  int32_t accessed;         // the last read or write
   int16_t line_left;        // color clocks to the end of the scanline that is being drawn
   int16_t row;              // of the screen
   int16_t last_lines;       // scanlines of the last frame

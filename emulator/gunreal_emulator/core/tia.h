@@ -246,7 +246,7 @@ ATARI_SLOW inline void tia_write(Machine& m, uint32_t address, uint8_t value) {
   State& s = m.s;
   Tia& t = s.tia;
   const uint32_t reg = address & 0x3F;
-  const int32_t clock = s.cycles * 3;
+  const int32_t clock = t.accessed = s.cycles * 3;
   if (ATARI_UNLIKELY(clock - t.frame_start >= kLine * (m.cart.max_lines + 1))) {
     draw_to(m, clock + write_delay(t, reg, clock));
     s.stop = 1;
@@ -270,8 +270,9 @@ ATARI_SLOW inline uint8_t tia_read(Machine& m, uint32_t address, uint8_t last) {
   State& s = m.s;
   Tia& t = s.tia;
   const uint32_t reg = address & 0xF, rest = last & 0x3F;
+  t.accessed = s.cycles * 3;
   if (reg < 8) {
-    draw_to(m, s.cycles * 3);
+    draw_to(m, t.accessed);
     const uint32_t pair = t.collisions >> (2 * reg);
     return uint8_t((pair & 1) << 7 | (pair & 2) << 5 | rest);
   }

@@ -127,7 +127,7 @@ class Lane {
 
   ATARI_INLINE void end_frame() {
     if (!playing()) return;
-    atari::end_frame(p_.s);
+    atari::end_frame(machine(p_.s, game_.cart, step_.draws ? screens() : nullptr));
     step_.end(p_, batch_.players[k_], batch_.pack->protocol, count_frame(p_, game_));
   }
 
