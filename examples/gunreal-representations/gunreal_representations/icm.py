@@ -16,7 +16,7 @@ class Icm(AuxiliaryTask):
     Options:
       forward: share beta of the forward model in the loss.
       reward: factor eta of the reward.
-      bonus_discount: discount of the value that learns this reward. In the paper, that of the environment's reward does.
+      bonus_discount: discount of the value that learns this reward. In the paper, one value learns both rewards.
     """
 
     name = "icm"
