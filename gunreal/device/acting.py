@@ -25,6 +25,7 @@ class Actors(NamedTuple):
       age: steps since the start of the episode, int32 `[N]`.
       ended: whether the current observation is the last one of its episode, bool `[N]`.
       score: sum of the episode's rewards so far, float32 `[N]`.
+      recorded: what tasks record of the current observations, by name.
       past: recurrent state `[N, spec.state]`, last action and last reward `[N]`, vector `[N, spec.vectors]`, or None.
       key: data of the random key for actions.
     """
@@ -34,6 +35,7 @@ class Actors(NamedTuple):
     age: Any
     ended: Any
     score: Any
+    recorded: dict[str, Any]
     past: Past | None
     key: Any
 
@@ -67,12 +69,13 @@ class Acting:
         env, observation = self._init(seeds)
         zero = jnp.zeros(count, "float32")
         begun = env, self._frames(observation), jnp.zeros(count, bool), zero
-        env, (frame, vector), ended, score = self._spread(begun, of_spread) if self._config.device_spread else begun
+        env, seen, ended, score = self._spread(begun, of_spread) if self._config.device_spread else begun
         past = None
         if spec.needs_past:
-            past = Past(jnp.zeros((count, spec.state)), jnp.full(count, -1, "int32"), zero, vector)
+            past = Past(jnp.zeros((count, spec.state)), jnp.full(count, -1, "int32"), zero, seen.vector)
         age = jnp.zeros(count, "int32")
-        return Actors(env, _repeated(frame, spec), age, ended, score, past, jax.random.key_data(key))
+        stack, data = _repeated(seen.frame, spec), jax.random.key_data(key)
+        return Actors(env, stack, age, ended, score, seen.recorded, past, data)
 
     def _spread(self, begun: tuple[Any, ...], key: Any) -> tuple[Any, ...]:
         """Steps each environment a random number of times."""
@@ -126,7 +129,7 @@ class Acting:
         log_mu = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], 1)[:, 0]
         env, observation, reward, terminated, truncated = self._env_step(actors.env, action)
         truncated = truncated & ~terminated
-        (frame, vector), ended = self._frames(observation), terminated | truncated
+        seen, ended = self._frames(observation), terminated | truncated
         flags = FIRST * (actors.age == 0) + RESET * actors.ended + TERMINATED * terminated + TRUNCATED * truncated
         row = {
             "frame": actors.stack[:, -spec.frame[0] :],
@@ -137,20 +140,20 @@ class Acting:
             "log_mu": log_mu,
             "value": value,
         }
-        row |= {name: more.pop(0) for name in spec.bonuses}
+        row |= actors.recorded | {name: more.pop(0) for name in spec.bonuses}
         past = None
         if actors.past:
             row |= {"state": actors.past.state} if spec.state else {}
             row |= {"vector": actors.past.vector} if spec.vectors else {}
             state = more[0] if spec.state else actors.past.state
             last_reward = jnp.where(actors.ended, 0.0, clip_rewards(reward, spec.reward_clip))
-            past = Past(state, jnp.where(actors.ended, -1, action), last_reward, vector)
-        newest = _column(actors.ended, frame)
-        moved = jnp.concatenate([actors.stack[:, spec.frame[0] :], frame], axis=1)
-        stack = jnp.where(newest, _repeated(frame, spec), moved)
+            past = Past(state, jnp.where(actors.ended, -1, action), last_reward, seen.vector)
+        newest = _column(actors.ended, seen.frame)
+        moved = jnp.concatenate([actors.stack[:, spec.frame[0] :], seen.frame], axis=1)
+        stack = jnp.where(newest, _repeated(seen.frame, spec), moved)
         age = jnp.where(actors.ended, 0, actors.age + 1)
         score = jnp.where(actors.ended, 0.0, actors.score + reward)
-        following = Actors(env, stack, age, ended, score, past, jax.random.key_data(now))
+        following = Actors(env, stack, age, ended, score, seen.recorded, past, jax.random.key_data(now))
         finite = jnp.isfinite(reward) & jnp.isfinite(score)
         return following, (row, jnp.where(finite, jnp.where(ended, score, jnp.nan), jnp.inf))
 

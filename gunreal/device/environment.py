@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 
-from gunreal.config.plugins import place
+from gunreal.config.plugins import calling, place
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs import GAMES
 from gunreal.envs.functional import FunctionalEnv, adapted
 from gunreal.envs.raw import choose, choose_vectors, is_image
-from gunreal.experience.spec import Spec
+from gunreal.experience.spec import RecordedField, Spec
 
-Frames = Callable[[Any], tuple[Any, Any]]
+
+class Seen(NamedTuple):
+    """What is kept of observations.
+
+    Attributes:
+      frame: frames `[N, *spec.frame]`.
+      vector: vectors `[N, spec.vectors]`.
+      recorded: the fields that tasks record, by name.
+    """
+
+    frame: Any
+    vector: Any
+    recorded: dict[str, Any]
+
+
+Frames = Callable[[Any], Seen]
 
 
 def open_environment(config: Config, num_envs: int) -> FunctionalEnv:
@@ -126,13 +141,16 @@ def _check_state(config: Config, state: Any, stepped: Any, count: int) -> None:
             )
 
 
-def frames(config: Config, spec: Spec, space: spaces.Space) -> Frames:
-    """A function that converts observations to frames `[N, *spec.frame]` and vectors `[N, spec.vectors]`.
+def frames(
+    config: Config, spec: Spec, space: spaces.Space, fields: Mapping[str, RecordedField] | None = None
+) -> Frames:
+    """A function that converts observations. It does what `gunreal.envs.raw` does.
 
-    It does what `gunreal.envs.raw` does.
+    Args:
+      fields: what tasks record, by name: entries of a `Dict` observation.
 
     Raises:
-      ConfigError: the observations need a conversion that exists in NumPy only.
+      ConfigError: the observations need a conversion that exists in NumPy only, or lack an entry.
     """
     from jax import numpy as jnp
 
@@ -140,10 +158,25 @@ def frames(config: Config, spec: Spec, space: spaces.Space) -> Frames:
     to_frame = _converter(config, spec, image)
     parts = {name: _converter(config, spec, part) for name, part in choose_vectors(config, space, key).items()}
 
-    def convert(x: Any) -> tuple[Any, Any]:
+    fields = fields or {}
+    for field in fields.values():
+        if not isinstance(space, spaces.Dict) or field.key not in space.spaces:
+            raise ConfigError(
+                f"a task records {field.key!r}, which is no entry of a Dict observation of {config.env}; leave it out "
+                "of device runs, or use --runner parallel"
+            )
+
+    def recorded(name: str, field: RecordedField, x: Any) -> Any:
+        if field.convert is not None:
+            with calling(f"the conversion of the recorded field {name!r} in JAX"):
+                x = field.convert(x)
+        return x.astype(field.dtype)
+
+    def convert(x: Any) -> Seen:
         frame = to_frame(x if key is None else x[key])
         vectors = [to_vector(x[name]) for name, to_vector in parts.items()]
-        return frame, jnp.concatenate([jnp.zeros((len(frame), 0), "float32"), *vectors], axis=1)
+        vector = jnp.concatenate([jnp.zeros((len(frame), 0), "float32"), *vectors], axis=1)
+        return Seen(frame, vector, {name: recorded(name, field, x[field.key]) for name, field in fields.items()})
 
     return convert
 

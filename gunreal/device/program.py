@@ -27,6 +27,7 @@ from gunreal.learning.learner import Scalars
 from gunreal.learning.minibatches import minibatch, without_tasks
 from gunreal.learning.task import AuxiliaryTask
 from gunreal.runtime.trainer import takes_part
+from gunreal.tasks.recorded import recorded_fields
 
 
 class Loop(NamedTuple):
@@ -125,7 +126,7 @@ class Program:
     def _start(self) -> Loop:
         config, spec = self._config, self._spec
         rows = store.ring_size(spec, self._replay, self.block)
-        steps = store.blank(spec, rows, self.groups, config.agents)
+        steps = store.blank(spec, rows, self.groups, config.agents, recorded_fields(self._tasks, spec))
         # Below 3, it may be one of the keys of `Acting.start`.
         key = jax.random.key_data(jax.random.fold_in(jax.random.key(config.seed), 3))
         return Loop(self._acting.start(), steps, jnp.int32(0), key)

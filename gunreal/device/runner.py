@@ -29,6 +29,7 @@ from gunreal.records import checkpoint
 from gunreal.runtime import ram
 from gunreal.runtime.base import Contents, Status
 from gunreal.runtime.system import begin, build_learner, make_metrics
+from gunreal.tasks.recorded import recorded_fields
 from gunreal.tasks.self_imitation import SelfImitation
 
 # What to do if the memory is too small. A resumed run keeps the size of its arrays.
@@ -42,16 +43,18 @@ def check_device(config: Config, spec: Spec, tasks: Sequence[AuxiliaryTask]) -> 
     if objective.replays and spec.state:
         raise ConfigError(f"{objective.name} needs a network without memory; use another one, or --objective a3c")
     env = open_environment(config, config.agents)
-    frames(config, spec, env.observation_space)
+    fields = recorded_fields(tasks, spec)
+    convert = frames(config, spec, env.observation_space, fields)
     groups = config.device_batches
     rows = store.ring_size(spec, replay_steps(config), spec.t_max // groups)
     limit = ram.limit() if is_auto(config, "memory_limit") else config.memory_limit
-    _check_memory(jax.eval_shape(lambda: store.blank(spec, rows, groups, config.agents)), places, limit)
+    _check_memory(jax.eval_shape(lambda: store.blank(spec, rows, groups, config.agents, fields)), places, limit)
     check_environment(config, env, config.agents)
+    jax.eval_shape(lambda seeds: convert(env.init(seeds)[1]), np.zeros(config.agents, np.int32))
     for task in tasks:
-        if task.record(spec) or task.source(spec):
-            what = "records fields" if task.record(spec) else "learns from a recording"
-            raise ConfigError(f"task {task.name!r} {what}; leave it out of device runs, or use --runner parallel")
+        if task.source(spec):
+            fix = "leave it out of device runs, or use --runner parallel"
+            raise ConfigError(f"task {task.name!r} learns from a recording; {fix}")
         if not objective.has_policy and isinstance(task, SelfImitation):
             name = objective.name
             raise ConfigError(f"task {task.name!r} needs a policy, which {name} does not have; use --objective ppo")
@@ -67,7 +70,7 @@ def make_program(
     env = open_environment(config, config.agents)
     places = Places(config)
     learner.replace(jax.device_put(learner.arrays, places.whole))
-    convert = frames(config, spec, env.observation_space)
+    convert = frames(config, spec, env.observation_space, recorded_fields(tasks, spec))
     program = QProgram if learner.objective.replays else Program
     return program(config, spec, tasks, learner, env, convert, places), learner, places
 

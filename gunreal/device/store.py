@@ -10,10 +10,10 @@ from jax import numpy as jnp
 
 from gunreal.experience.replay import Read, row_arrays
 from gunreal.experience.sequences import LEAST_PRIORITY
-from gunreal.experience.spec import Spec
+from gunreal.experience.spec import RecordedField, Spec
 
 # Arrays `[ring, groups, n, ...]` by the names of `gunreal.experience.replay.Replay.get`, with "state" for a recurrent
-# network, "vector" beside images and `spec.bonuses`. Besides them, "version" int32 `[ring]` is the
+# network, "vector" beside images, `spec.bonuses` and what tasks record. Besides them, "version" int32 `[ring]` is the
 # number of updates before each step, "end" int32 is the absolute number of the next step, and "start" int32 is that of
 # the first step whose stack of frames is complete. For tasks that report priorities, and for DQN as "base",
 # "<name>.priority" float32 has them. Agent `j * groups + g` is number j of group g, so that all devices share each
@@ -31,10 +31,11 @@ def ring_size(spec: Spec, replay: int, block: int) -> int:
     return -(-rows // block) * block
 
 
-def blank(spec: Spec, rows: int, groups: int, agents: int) -> Store:
-    """A store without steps, for `agents` in total."""
+def blank(spec: Spec, rows: int, groups: int, agents: int, fields: Mapping[str, RecordedField]) -> Store:
+    """A store without steps, for `agents` in total. `fields` are what tasks record, by name."""
     shape = (rows, groups, agents // groups)
     arrays = row_arrays(spec) | {"age": ((), "int32")}
+    arrays |= {name: (field.shape, field.dtype) for name, field in fields.items()}
     store = {name: jnp.zeros((*shape, *inner), dtype) for name, (inner, dtype) in arrays.items() if name != "version"}
     store["version"] = jnp.zeros(rows, "int32")
     return store | {"end": jnp.int32(0), "start": jnp.int32(0)}

@@ -25,7 +25,7 @@ def recorded_fields(tasks: Sequence[AuxiliaryTask], spec: Spec) -> dict[str, Rec
         with the same name.
     """
     full = spec._replace(state=1, bonus=True, bonus_discount=0.5, vectors=1)
-    own = Layout(full, agents=1, groups=1, replay_size=1, extra={}, slots=1, mailboxes={}).arrays()
+    own = {*Layout(full, 1, 1, 1, {}, 1, {}).arrays(), "start"}  # of agent processes, and of a device's store
     found: dict[str, RecordedField] = {}
     recorded_by: dict[str, str] = {}
     for task in tasks:

@@ -33,13 +33,13 @@ def test_frames_are_those_of_other_runs(space, mode):
     expected = np.empty((3, *shape), dtype)
     for observation, out in zip(seen, expected, strict=True):
         convert(observation, out)
-    found, vector = frames(config, Spec(shape, 1, dtype, 3), space)(seen)
+    found, vector, _ = frames(config, Spec(shape, 1, dtype, 3), space)(seen)
     assert found.dtype == dtype and vector.shape == (3, 0)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     if not is_image(space) and len(space.shape) < 2:
         both = spaces.Dict({"image": box((24, 24)), "other": space})
         observation = {"image": np.zeros((3, 24, 24), np.uint8), "other": seen}
-        _, vector = frames(config, Spec((1, 24, 24), 1, "uint8", 3), both)(observation)
+        _, vector, _ = frames(config, Spec((1, 24, 24), 1, "uint8", 3), both)(observation)
         np.testing.assert_allclose(vector, expected, rtol=1e-6)
 
 

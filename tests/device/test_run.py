@@ -102,7 +102,8 @@ def test_it_is_evaluated(runs):
 def test_tasks_that_a_device_cannot_run_are_refused(runs):
     """Self-imitation needs a policy."""
     recording, looping, imitating = runs[0]["refused"]
-    assert recording == "task 'rp' records fields; leave it out of device runs, or use --runner parallel"
+    lacking = "a task records 'depth', which is no entry of a Dict observation of scripted_functional:make"
+    assert recording == f"{lacking}; leave it out of device runs, or use --runner parallel"
     assert looping.startswith("task 'vr': sample() in JAX failed: ConcretizationTypeError: ") and "\n" not in looping
     assert imitating == "task 'sil' needs a policy, which dqn does not have; use --objective ppo"
 

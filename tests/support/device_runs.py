@@ -96,7 +96,7 @@ def filled(
     acting, found = make_acting(config, state), []
     spec = interface(config, state)._replace(priorities=("base",) if config.objective_args.get("priority") else ())
     actors, act = jax.jit(acting.start)(), jax.jit(acting.play, static_argnums=2)
-    kept = store.blank(spec, rows, 2, config.agents)
+    kept = store.blank(spec, rows, 2, config.agents, {})
     for version in range(blocks):
         actors, block, _ = act((np.float32(weight),), actors, 2, exploration)
         kept = store.append(kept, block, version)

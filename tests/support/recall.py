@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import gymnasium
@@ -9,6 +10,8 @@ import numpy as np
 
 from gunreal.envs.functional import Batched
 from gunreal.envs.game import Game
+from gunreal.experience.spec import RecordedField
+from gunreal.tasks import AuxiliaryTask
 
 PIXELS = 20
 
@@ -52,3 +55,29 @@ class Recall(Game):
 def functional(**options: Any) -> Batched:
     """The same for device runs."""
     return Recall(**options).functional()
+
+
+def flipped(side: Any) -> Any:
+    """The other side."""
+    return 1 - side
+
+
+@dataclasses.dataclass(frozen=True)
+class Sides(AuxiliaryTask):
+    """Records the other side, and says how often it is other than the side in the vector."""
+
+    name = "sides"
+
+    def record(self, spec):
+        return {"other": RecordedField("side", (), "uint8", flipped)}
+
+    def targets(self, replay, sequences, bootstraps):
+        other, vector = (replay.get(name, sequences.first, replay.spec.t_max) for name in ("other", "vector"))
+        return {"agrees": replay.xp.astype(other == vector[..., 0], replay.xp.float32)}  # 1 for the left side
+
+    def loss(self, outputs, batch):
+        from gunreal.tasks import masked_mean
+
+        agrees, mask = batch["agrees"], batch["mask"]
+        shares = {"agrees": masked_mean(agrees, mask), "differs": masked_mean(1 - agrees, mask)}
+        return masked_mean(outputs["value"] ** 2, mask), shares
