@@ -118,6 +118,7 @@ def installed(
 
 def _fit(config: Config) -> Callable[[type], str]:
     from gunreal.learning.registry import interface
+    from gunreal.learning.task import of_tasks
     from gunreal.runtime import memory
     from gunreal.train import check_fit
 
@@ -127,9 +128,10 @@ def _fit(config: Config) -> Callable[[type], str]:
         try:
             name, options = f"{cls.__module__}:{cls.__qualname__}", {cls.name: config.task.get(cls.name, {})}
             tasks, alone = registry.load_tasks([name], options), dataclasses.replace(config, tasks=(name,))
+            of = of_tasks(spec, tasks)
             if config.runner != "device":
-                memory.check(alone, spec, tasks)
-            check_fit(config, spec, tasks)
+                memory.check(alone, of, tasks)
+            check_fit(config, of, tasks)
         except ConfigError as error:
             return f"does not fit: {str(error).partition(f'does not fit {config.env}: ')[2] or error}"
         return f"fits {config.env}"

@@ -194,8 +194,7 @@ class Worker:
         arrays["flags"][agents, now] = was_reset * FIRST | done * RESET
         arrays["age"][agents, now] = np.where(was_reset, 0, age)
         for name, field in self.layout.extra.items():
-            value = step.extra[field.key]
-            arrays[name][agents, now] = value if field.convert is None else field.convert(value)
+            arrays[name][agents, now] = field.converted(step.extra[field.key])
         for task in self.layout.spec.priorities:
             arrays[f"{task}.priority"][agents, now] = 0
         self.segment.end[agents] = row

@@ -151,8 +151,7 @@ class Session:
             row["vector"] = step.vector[0]
         row |= {f"{task}.priority": zero for task in self._spec.priorities}
         for name, field in self._fields.items():
-            value = step.extra[field.key]
-            row[name] = (value if field.convert is None else field.convert(value))[0]
+            row[name] = field.converted(step.extra[field.key])[0]
         self._rows.append(row)
         for curve in self._curves.values():
             curve.append(float("nan"))

@@ -167,10 +167,8 @@ def frames(
             )
 
     def recorded(name: str, field: RecordedField, x: Any) -> Any:
-        if field.convert is not None:
-            with calling(f"the conversion of the recorded field {name!r} in JAX"):
-                x = field.convert(x)
-        return x.astype(field.dtype)
+        with calling(f"the conversion of the recorded field {name!r} in JAX"):
+            return field.converted(x).astype(field.dtype)
 
     def convert(x: Any) -> Seen:
         frame = to_frame(x if key is None else x[key])

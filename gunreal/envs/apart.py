@@ -158,7 +158,7 @@ def check_recorded(config: Config, fields: Collection[RecordedField]) -> None:
         with contextlib.closing(env):
             extra = env.step(np.zeros(1, np.int32), np.ones(1, bool), np.array([config.seed])).extra
     for field in fields:
-        value = np.asarray(extra[field.key] if field.convert is None else field.convert(extra[field.key]))
+        value = np.asarray(field.converted(extra[field.key]))
         stored = np.dtype(field.dtype)
         lossy = value.dtype.kind == "f" and stored.kind != "f"  # 0.5 would become 0
         lossy |= stored.kind in "iu" and not np.array_equal(value.astype(stored), value)  # 300 would become 44

@@ -70,7 +70,7 @@ def read_rollouts(
         array = read(name, steps)
         return array, xp.concat([array[:, 1:], after[name][:, None]], axis=1)
 
-    if spec.bonus and not spec.bonus_discount:
+    if spec.bonuses == ("bonus",):
         reward = reward + of_states("bonus")[1]
     rollouts = Rollouts(
         read("action", steps),

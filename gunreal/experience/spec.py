@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -84,3 +84,7 @@ class RecordedField(NamedTuple):
     shape: tuple[int, ...]
     dtype: str
     convert: Callable[[np.ndarray], np.ndarray] | None = None
+
+    def converted(self, values: Any) -> Any:
+        """The values of `n` environments as they are stored, `[n, *shape]`."""
+        return values if self.convert is None else self.convert(values)

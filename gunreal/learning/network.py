@@ -189,13 +189,15 @@ class Network:
             assert past is not None
             hidden, *state = self.torso.unroll(features.hidden, past)
             features = features._replace(hidden=hidden)
-        if head in ("base", "bonus"):
-            outputs = self.policy_value(features.hidden)
-            bonus = [ops.expand_dims(self._bonus(seen, past, features), 1)] if head == "bonus" else []
-            bonus += [outputs["bonus_value"]] if head == "bonus" and self.spec.bonus_discount else []
-            return *(x[:, 0] for x in (outputs["logits"], outputs["value"], *bonus)), *state
-        task = next(task for task in self.tasks if task.name == head)
-        return (heads.bootstrap(task, self.task_outputs(task, features)),)
+        if head not in ("base", "bonus"):
+            task = next(task for task in self.tasks if task.name == head)
+            return (heads.bootstrap(task, self.task_outputs(task, features)),)
+        outputs = self.policy_value(features.hidden)
+        found = [outputs["logits"][:, 0], outputs["value"][:, 0]]
+        if head == "bonus":
+            found.append(self._bonus(seen, past, features))
+            found += [outputs["bonus_value"][:, 0]] if self.spec.bonus_discount else []
+        return *found, *state
 
     def _each(self, observations: Any, past: Past | None) -> Features:
         """The features of single observations as those of sequences of one step, without the recurrence."""
@@ -209,22 +211,19 @@ class Network:
           past: the past of the observations.
           features: their features, as those of sequences of one step.
         """
-        pairs, action = features, None
+        pairs, led, is_first = features, {}, False
         if len(seen) == 2:
             assert past is not None
-            before = self._each(seen[0], past)
+            before, action = self._each(seen[0], past), past.last_action
             pairs = Features(*(ops.concatenate(x, axis=1) for x in zip(before, features, strict=True)))
-            action = past.last_action
+            led = {"batch": {"action": ops.pad(ops.maximum(action, 0), ((0, 0), (0, 1)))}}
+            is_first = action[:, 0] < 0
         total = ops.zeros(ops.shape(features.hidden)[:1])  # without the tasks, as in evaluations
         for task in (task for task in self.tasks if task.bonus is not None):
             net = self._net(task, {"observations": ops.stack(seen[-task.bonus_steps :], axis=1), "past": past}, 0)
-            if task.bonus_steps == 1:
-                outputs = self.task_outputs(task, features, net=net)
-                total += heads.bonus(task, outputs, seen[-1], net.state)
-                continue
-            led = {"action": ops.pad(ops.maximum(action, 0), ((0, 0), (0, 1)))}
-            bonus = heads.bonus(task, self.task_outputs(task, pairs, net=net, batch=led), seen[-1], net.state)
-            total += ops.where(ops.squeeze(action, 1) < 0, 0.0, bonus)
+            of_steps, batch = (features, {}) if task.bonus_steps == 1 else (pairs, led)
+            bonus = heads.bonus(task, self.task_outputs(task, of_steps, net=net, **batch), seen[-1], net.state)
+            total += bonus if task.bonus_steps == 1 else ops.where(is_first, 0.0, bonus)
         return total
 
     def _state(self, task: AuxiliaryTask) -> dict[str, Any]:

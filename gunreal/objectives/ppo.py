@@ -66,7 +66,7 @@ class Ppo(ActorCritic):
         part = dict(part)
         if "bonus_advantage" in part:
             part["advantage"] = part["advantage"] + part["bonus_advantage"]
-            part["bonus_advantage"] = part["bonus_advantage"] * 0
+            part["bonus_advantage"] = part["bonus_advantage"] * 0  # which the loss of the sum contains already
         return part | {"advantage": normalized(part["advantage"], part["mask"])}
 
     def policy_loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> tuple[Any, Any]:
