@@ -93,9 +93,10 @@ def test_memory_solves_recall(tmp_path):
 @pytest.mark.learns
 @pytest.mark.timeout(600)
 def test_the_auxiliary_tasks_find_a_rare_goal_sooner_than_base_does(tmp_path):
-    """The mark is the fastest of base's four seeds with these settings (59,592 to 80,328 steps). Three seeds with tasks
-    took 47,192 to 49,208. If one misses the mark by chance, two others must not."""
-    base = 59_592
+    """In serial runs, whose curve does not depend on the load of the machine. The mark is the fastest of base's five
+    seeds with these settings (73,664 to 90,944 steps); five seeds with tasks took 45,504 to 67,264. If one misses the
+    mark by chance, two others must not."""
+    base = 73_664
     first, *others = steps_to_the_goal(tmp_path, 1)
     if first is None or first >= base:
         first, *others = steps_to_the_goal(tmp_path, 3)  # the first run is kept
@@ -107,7 +108,7 @@ def steps_to_the_goal(folder, seeds: int) -> list[int | None]:
     """The agent steps of each seed until the score is reached, or None."""
     setting = ("--agents=32", "--objective=a3c", "--objective_args=correction=epsilon")
     setting += ("--normalize_observations=off", "--normalize_returns=false")
-    setting += ("--frame_size=28", "--frame_stack=1", "--hidden=64")
+    setting += ("--frame_size=28", "--frame_stack=1", "--hidden=64", "--runner=serial", "--metrics_seconds=0.5")
     command = [sys.executable, "-m", "gunreal", "sweep", "configs/sweeps/tasks.toml", "--settings", "tasks", *setting]
     subprocess.run([*command, "--seeds", str(seeds), "--episodes", "1", "--logdir", str(folder)], check=True, cwd=ROOT)
     (found,) = gunreal.compare([f"tasks={folder}/tasks/tasks-s?"], score=0.8)["environments"].values()
