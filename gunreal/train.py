@@ -73,8 +73,6 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     config = recommended.chosen(config)
     with devices.preferred(config.backend):
         tasks = registry.load_tasks(config.tasks, config.task)
-    if config.runner == "cluster":
-        registry.check_nodes(tasks)
     asked = config
     with waiting(f"{config.env} to open"):
         spec, raw, config = interface(config)

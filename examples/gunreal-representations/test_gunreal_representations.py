@@ -305,7 +305,7 @@ ALL = [*VIEWS, *MODELS, *VALUES, ActionProbe, Kickstarting]
 @pytest.mark.parametrize(
     ("runner", "tasks"),
     [
-        ("--min_batch 160 --network lstm", [task for task in ALL if task is not Icm]),  # which needs two observations
+        ("--min_batch 160 --network lstm", ALL),
         ("--runner device", [Curl, Rnd, Icm, *VALUES, SuccessorFeatures, Kickstarting]),
     ],
 )

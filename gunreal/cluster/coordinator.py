@@ -150,14 +150,15 @@ class Coordinator(Status):
             if self._model is None:
                 state = description.state
                 if self.resumed:
-                    Model(state, description.limits).check(self.resumed.state)
+                    Model(state, description.rules).check(self.resumed.state)
                     state = self.resumed.state
                 elif self._start:
                     state, self._start = starting.adopt(state, self._start, self._tasks, self.config), None
-                self._model = Model(state, description.limits)
+                self._model = Model(state, description.rules)
                 facts = Facts(machines=len(self._engine.machines()), weights=self._model.size)
                 self.config = resolved(self.config, facts)
-                self._shards = shards.Shards(self._engine, self._fields, self._model.shard(), self.config.reducers)
+                whole = self._model.shard()
+                self._shards = shards.Shards(self._engine, self._fields, whole, self.config.reducers, self._model.own)
                 self._round.begin(time.monotonic())
             else:
                 self._model.check(description.state)
@@ -173,8 +174,10 @@ class Coordinator(Status):
         method = member.actor.gradient.options(num_returns=1 + len(parts))
         member.version, member.sent = self._model.version, time.monotonic()
         now = rates(self.config, self.metrics.step)
-        member.pending, *member.slices = method.remote(member.version, now, self._model.moments.vector, *parts)
-        self._report.sent(4 * (self._model.size + len(self._model.moments.vector)))
+        untrained = self._model.untrained.changing() if member.answers else self._model.untrained.arrays
+        member.pending, *member.slices = method.remote(member.version, now, untrained, *parts)
+        rows = 1 + len(self._model.own.averages)
+        self._report.sent(4 * rows * self._model.size + sum(array.nbytes for array in untrained.values()))
 
     def _update(self) -> None:
         """Takes one step with the gradients that have arrived, and sends the new weights to the free nodes."""
@@ -184,10 +187,10 @@ class Coordinator(Status):
         now = time.monotonic()
         self._report.ended(now - self._round.began, [gradient.answer.seconds for gradient in found])
         self._round.begin(now)
-        norm, rate, before, attempts = None, 0.0, self._model.moments.vector, 0
+        norm, rate, before, attempts = None, 0.0, self._model.untrained.arrays, 0
         while found and norm is None:
             rate = self._rate()
-            rescalings = self._model.moments.absorb([gradient.answer.moments for gradient in found])
+            rescalings = self._model.untrained.absorb([gradient.answer.untrained for gradient in found])
             step = self._shards.begin([gradient.slices for gradient in found], rate, rescalings, not attempts)
             self._model.version += 1
             sent = self._shards.weights
@@ -196,14 +199,14 @@ class Coordinator(Status):
                 norm, found = self._finish(step, found, not attempts)
             except AgentFailure:
                 self._model.version -= 1
-                self._model.moments.vector = before
+                self._model.untrained.arrays = before
                 raise
             attempts += 1
             if self._shards.weights != sent:
                 self._fleet.recall(self._model.version)
             if norm is None:
                 self._model.version -= 1
-                self._model.moments.vector = before
+                self._model.untrained.arrays = before
                 if not self._engine.machines():  # a reducer has no place, and the run may be stopped meanwhile
                     found = []
                 elif found and (attempts == _ATTEMPTS or self.in_haste):
@@ -215,7 +218,7 @@ class Coordinator(Status):
             size = sum(gradient.answer.size for gradient in found)
             self.metrics.updated(size, grad_norm=norm, learning_rate=rate)
         elif norm is not None:  # the value layer was not rescaled
-            self._model.moments.vector = before
+            self._model.untrained.arrays = before
             self._report.refused += len(found)
 
     def _finish(self, step: shards.Step, found: list[Gradient], added: bool) -> tuple[float | None, list[Gradient]]:

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gunreal.cluster.compression import Packer
-from gunreal.cluster.flat import Flat
+from gunreal.cluster.model import Rows
 from gunreal.config.derived import Rates
 from gunreal.learning.learner import Learner
+from gunreal.learning.normalizer import Moments
 
 
 class Left(Exception):
@@ -25,13 +26,13 @@ class Contribution(NamedTuple):
 
     Attributes:
       gradient: flat gradient, float32 or packed. None if it is not finite.
-      moments: flat moments of the batch, float32.
+      untrained: what the batch says about the arrays of `cluster.moments.Untrained`.
       size: number of agent steps in the batch.
       seconds: time from the arrival of the weights to the gradient.
     """
 
     gradient: np.ndarray | None
-    moments: np.ndarray
+    untrained: dict[str, np.ndarray]
     size: int
     seconds: float
 
@@ -39,8 +40,9 @@ class Contribution(NamedTuple):
 class Exchange:
     """Replaces the learner in `runtime.trainer.Trainer`. It computes gradients, but the reducers take the steps."""
 
-    def __init__(self, learner: Learner, weights: Flat, statistics: Flat, dtype: str):
-        self._learner, self._weights, self._statistics = learner, weights, statistics
+    def __init__(self, learner: Learner, rows: Rows, dtype: str):
+        self._learner, self._rows = learner, rows
+        self._untrained: dict[str, np.ndarray] = {}
         self._rates: Rates | None = None
         self._packer = Packer(dtype)
         self._asked: queue.Queue[float | None] = queue.Queue()
@@ -52,11 +54,17 @@ class Exchange:
         """Number of updates applied to the weights."""
         return self._learner.version
 
-    def assign(self, slices: Sequence[np.ndarray], statistics: np.ndarray, version: int, now: Rates) -> None:
-        """Sets the weights, given in slices, the moments, and the rates of the whole run."""
+    def assign(
+        self, slices: Sequence[np.ndarray], untrained: Mapping[str, np.ndarray], version: int, now: Rates
+    ) -> None:
+        """Sets the weights with their averages, given in slices, and the rates of the whole run.
+
+        `untrained` has those arrays of `cluster.moments.Untrained` that may have changed since the last call, and in
+        the first call all of them.
+        """
         self._rates = now
-        weights = self._weights.split(np.concatenate(slices))
-        self._learner.assign([*weights.values(), *self._statistics.split(statistics).values()], version)
+        self._untrained |= untrained
+        self._learner.assign(self._rows.split(np.concatenate(slices, axis=1)) | self._untrained, version)
 
     def ask(self) -> Contribution:
         """Lets one trainer compute a gradient with the present weights, and waits for it.
@@ -87,11 +95,21 @@ class Exchange:
         version, now = self._learner.version, self._rates
         assert now is not None  # they come with the weights
         gradient = self._learner.gradient(batch, now.entropy, now.progress)
-        flat = None if gradient.metrics["skipped"] else self._packer.pack(self._weights.join(gradient.values))
-        moments = self._statistics.join(x for found in gradient.moments.values() for x in found)
+        flat = None if gradient.metrics["skipped"] else self._packer.pack(self._rows.weights.join(gradient.values))
         size = batch["base"]["mask"].size
-        self._given.put(Contribution(flat, moments, size, time.monotonic() - since))
+        self._given.put(Contribution(flat, self._said(gradient.moments), size, time.monotonic() - since))
         return {**gradient.metrics, "version": version}
+
+    def _said(self, moments: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """`Gradient.moments` as moments of the batch, and as the differences that it makes to states."""
+        found: dict[str, np.ndarray] = {}
+        for name, new in moments.items():
+            if isinstance(new, Moments):
+                found |= {f"statistics/{name}/{part}": np.asarray(x) for part, x in zip(new._fields, new, strict=True)}
+            else:
+                difference = np.asarray(new, np.float64) - self._untrained[name]
+                found[name] = np.asarray(difference, np.float32)
+        return found
 
     def recall(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """The present outputs for a batch."""

@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gunreal.cluster.exchange import Exchange
-from gunreal.cluster.flat import Flat, bounds
-from gunreal.cluster.moments import Limits
+from gunreal.cluster.flat import bounds
+from gunreal.cluster.model import Rows, Rules
 from gunreal.cluster.reducer import Refused, check_version
 from gunreal.config.derived import Rates
 from gunreal.config.schema import Config
 from gunreal.experience.spec import Spec
 from gunreal.learning import devices
 from gunreal.learning.registry import interface
+from gunreal.learning.task import AuxiliaryTask, of_tasks
 from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.system import System, on_this_machine
 from gunreal.runtime.trainer import Trainer
@@ -50,7 +51,7 @@ class Description(NamedTuple):
     """
 
     state: dict[str, np.ndarray]
-    limits: dict[str, Limits]
+    rules: Rules
     pid: int
 
 
@@ -59,15 +60,15 @@ class Answer(NamedTuple):
 
     Attributes:
       used: whether there is a gradient. There is none if it was not finite.
-      moments: moments of the batch, float32.
+      untrained: `Contribution.untrained`.
       size: number of agent steps in the batch.
       seconds: time that the node took for the gradient.
-      bytes: size of the gradient and the moments.
+      bytes: size of the gradient and of `untrained`.
       counted: `RunMetrics.take`.
     """
 
     used: bool
-    moments: np.ndarray
+    untrained: dict[str, np.ndarray]
     size: int
     seconds: float
     bytes: int
@@ -87,23 +88,16 @@ class Node:
           Refused: this machine has another version, or another environment.
           ConfigError: the configuration cannot run on this machine.
         """
-        config, spec = _checked(told)
-        with devices.preferred(config.backend):
-            tasks = registry.load_tasks(config.tasks, config.task)
+        config, spec, tasks = _checked(told)
         system = System(config, spec, tasks, None, told.seed)
-        learner = system.learner
-        state = learner.get_state()
-        shapes = {name: array.shape for name, array in state.items()}
-        weights = Flat({name: shape for name, shape in shapes.items() if name.startswith("weights/")})
-        statistics = Flat({name: shape for name, shape in shapes.items() if name.startswith("statistics/")})
-        self._exchange = Exchange(learner, weights, statistics, config.gradient_dtype)
+        state, rules = system.learner.get_state(), Rules.of(system.learner)
+        self._exchange = Exchange(system.learner, Rows(state, rules.averages), config.gradient_dtype)
         system.trainer = Trainer(self._exchange, config, system.metrics, system.at_once)
         self._runner = ParallelRunner(system)
         self._system = system
         self._thread = threading.Thread(target=self._run, name="node", daemon=True)
         self._thread.start()
-        limits = {name: Limits(found.least, found.most) for name, found in learner.network.statistics.items()}
-        return Description(state, limits, os.getpid())
+        return Description(state, rules, os.getpid())
 
     def _run(self) -> None:
         assert self._system is not None
@@ -113,14 +107,16 @@ class Node:
             self._system.fail(error)
         self._exchange.leave()
 
-    def gradient(self, version: int, now: Rates, statistics: np.ndarray, *weights: np.ndarray) -> tuple[Any, ...]:
-        """Sets the weights, given as slices, and the moments, and computes a gradient with the next batch.
+    def gradient(
+        self, version: int, now: Rates, untrained: dict[str, np.ndarray], *weights: np.ndarray
+    ) -> tuple[Any, ...]:
+        """Computes a gradient with the next batch. `Exchange.assign` describes the arguments.
 
         Returns:
           An `Answer`, then as many slices of the gradient.
         """
         assert self._system is not None
-        self._exchange.assign(weights, statistics, version, now)
+        self._exchange.assign(weights, untrained, version, now)
         try:
             found = self._exchange.ask()
         except BaseException:
@@ -129,9 +125,9 @@ class Node:
             raise
         self._system.drain_episodes()
         gradient = np.zeros(0, np.float32) if found.gradient is None else found.gradient
-        size = gradient.nbytes + found.moments.nbytes
+        size = gradient.nbytes + sum(array.nbytes for array in found.untrained.values())
         counted = self._system.metrics.take()
-        answer = Answer(found.gradient is not None, found.moments, found.size, found.seconds, size, counted)
+        answer = Answer(found.gradient is not None, found.untrained, found.size, found.seconds, size, counted)
         return answer, *(gradient[part] for part in bounds(len(gradient), len(weights)))
 
     def gauges(self) -> tuple[dict[str, Any], dict[str, int]] | None:
@@ -148,16 +144,18 @@ class Node:
             self._system = None
 
 
-def _checked(told: Assignment) -> tuple[Config, Spec]:
-    """The configuration of the node with its share of the memory limit, and the interface of the environment."""
+def _checked(told: Assignment) -> tuple[Config, Spec, tuple[AuxiliaryTask, ...]]:
+    """The configuration of the node with its share of the memory limit, the environment's interface, and the tasks."""
     check_version(told.version)
     try:
         config = Config(**told.fields)
     except TypeError as error:
         raise Refused(f"its gunreal has another configuration ({error}); install the same on all machines") from error
     devices.check_installed(config.backend)
+    with devices.preferred(config.backend):
+        tasks = registry.load_tasks(config.tasks, config.task)
     spec, _, config = interface(config)
-    spec = spec._replace(priorities=told.spec.priorities)  # of the tasks, and not of this machine
+    spec = of_tasks(spec, tasks)
     different = [name for name in Spec._fields if getattr(spec, name) != getattr(told.spec, name)]
     if different:
         name = different[0]
@@ -166,7 +164,7 @@ def _checked(told: Assignment) -> tuple[Config, Spec]:
             "install the same environment on all machines"
         )
     config = on_this_machine(config)
-    return dataclasses.replace(config, memory_limit=config.memory_limit // told.sharing), spec
+    return dataclasses.replace(config, memory_limit=config.memory_limit // told.sharing), spec, tasks
 
 
 def node_fields(config: Config, serial: int) -> dict[str, Any]:

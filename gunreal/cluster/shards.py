@@ -12,7 +12,7 @@ import numpy as np
 
 from gunreal.cluster.engine import Engine, in_one_line
 from gunreal.cluster.flat import bounds
-from gunreal.cluster.reducer import Reducer, Rescaling, Shard
+from gunreal.cluster.reducer import Own, Reducer, Rescaling, Shard
 from gunreal.config.version import VERSION
 from gunreal.config.warning import warn
 
@@ -47,12 +47,10 @@ class Shards:
       replaced: number of reducers that have died.
     """
 
-    def __init__(self, engine: Engine, fields: dict[str, Any], whole: Shard, count: int):
-        self._engine, self._ray, self._fields = engine, engine.ray, fields
-        self.parts = bounds(len(whole.weights), count)
-        self._kept = [
-            Shard(whole.weights[part], [x[part] for x in whole.averages], whole.updates) for part in self.parts
-        ]
+    def __init__(self, engine: Engine, fields: dict[str, Any], whole: Shard, count: int, own: Own):
+        self._engine, self._ray, self._fields, self._own = engine, engine.ray, fields, own
+        self.parts = bounds(whole.weights.shape[1], count)
+        self._kept = [whole.within(part) for part in self.parts]
         self.replaced = 0
         self._moves = [0] * count  # of each reducer, to the next machine in turn, so that it tries them all
         self._reducers: list[Any] = [self._start(place) for place in range(count)]
@@ -69,7 +67,8 @@ class Shards:
             time.sleep(_LOOK)
             machines = self._engine.machines()
         machine = machines[(place + self._moves[place]) % len(machines)]  # a lost machine may still be listed
-        return self._engine.actor(Reducer, VERSION, self._fields, self._kept[place], machine=machine)
+        own = self._own.within(self.parts[place])
+        return self._engine.actor(Reducer, VERSION, self._fields, self._kept[place], own, machine=machine)
 
     def _await(self, reducers: Sequence[Any]) -> None:
         """Waits until the processes have started."""
@@ -227,4 +226,4 @@ class Shards:
 
     def _joined(self, shards: Sequence[Shard]) -> Shard:
         averages = [np.concatenate(parts) for parts in zip(*(shard.averages for shard in shards), strict=True)]
-        return Shard(np.concatenate([shard.weights for shard in shards]), averages, self._updates)
+        return Shard(np.concatenate([shard.weights for shard in shards], axis=1), averages, self._updates)

@@ -110,9 +110,9 @@ class JaxLearner(Learner):
     ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         from keras import ops
 
-        trained, scaled = len(self._variables), self._steps.scaled(gradients, scale)
+        trained, scaled = len(self._variables), self.steps.scaled(gradients, scale)
         stepped, new_state = update(self._config, weights[:trained], scaled, state, learning_rate, ops)
-        new_weights = (*self._steps.taken(weights[:trained], stepped), *weights[trained:])
+        new_weights = (*self.steps.taken(weights[:trained], stepped), *weights[trained:])
         with self._scope(new_weights):
             absorbed = {id(variable): value for variable, value in self.network.absorbed(moments)}
         names = (*self._variables, *self._untrained)

@@ -76,6 +76,7 @@ class Learner:
 
     Attributes:
       objective: what its policy and value learn.
+      steps: how the steps of some heads differ.
       version: number of updates applied.
     """
 
@@ -94,7 +95,7 @@ class Learner:
             for name, array in initial_state(config, shapes).items()
         }
         self._heads = *prediction_heads(network.tasks), *({acting_head(network.spec)} - {"base"})
-        self._steps = Steps(network, config.max_grad_norm)
+        self.steps = Steps(network, config.max_grad_norm)
         self._lock = threading.Lock()
         self.version = 0
         self._held: int | None = None  # the version of the copy that `hold` has made
@@ -197,13 +198,10 @@ class Learner:
         sent = {name: batch[name]["observations"].astype(self._sent, copy=False) for name in self.network.parts(batch)}
         return {**batch, **{name: {**batch[name], "observations": array} for name, array in sent.items()}}
 
-    def assign(self, arrays: Sequence[np.ndarray], version: int) -> None:
-        """Replaces weights and moments by those that others have trained. The optimizer's state is kept.
-
-        The arrays are float32, in the order of the names of `get_state`, without those of the optimizer.
-        """
+    def assign(self, arrays: Mapping[str, np.ndarray], version: int) -> None:
+        """Replaces all that `get_state` has by what others have trained, but for the optimizer's state."""
         with self._lock:
-            self._write(arrays)
+            self._write([arrays[name] for name in self._state_names() if not name.startswith("optimizer/")])
             self.version = version
 
     def get_state(self) -> dict[str, np.ndarray]:
@@ -299,9 +297,9 @@ class Learner:
         """The gradients, those of some heads clipped, and all metrics of `Gradient`."""
         from keras import ops
 
-        apart = self._steps.apart
+        apart = self.steps.apart
         norm = ops.sqrt(sum(ops.sum(ops.square(g)) for place, g in enumerate(gradients) if place not in apart))
-        gradients, norms = self._steps.clipped(gradients)
+        gradients, norms = self.steps.clipped(gradients)
         # An infinite observation is clipped, so the loss does not show it. Its square would spoil the running moments.
         spread = [
             ops.sum(ops.square(part.mean) + part.variance if isinstance(part, Moments) else ops.cast(part, "float32"))

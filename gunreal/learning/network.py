@@ -215,6 +215,8 @@ class Network:
         if len(seen) == 2:
             assert past is not None
             before, action = self._each(seen[0], past), past.last_action
+            if self.torso.recurrent:
+                before = before._replace(hidden=self.torso.last_output(past))
             pairs = Features(*(ops.concatenate(x, axis=1) for x in zip(before, features, strict=True)))
             led = {"batch": {"action": ops.pad(ops.maximum(action, 0), ((0, 0), (0, 1)))}}
             is_first = action[:, 0] < 0

@@ -206,9 +206,9 @@ def of_tasks(spec: Spec, tasks: Collection[AuxiliaryTask]) -> Spec:
         if task.bonus_steps not in (1, 2) or not 0 <= task.bonus_discount < 1:
             both = f"bonus_steps {task.bonus_steps} and bonus_discount {task.bonus_discount}"
             raise ConfigError(f"task {task.name!r} has {both}; use 1 or 2, and a number of at least 0 and below 1")
-        if task.bonus_steps == 2 and spec.needs_past:
-            what = "a recurrent network" if spec.state else "vectors beside images"
-            raise ConfigError(f"task {task.name!r} has a bonus of two observations, which does not work with {what}")
+        if task.bonus_steps == 2 and spec.vectors:
+            what = "has a bonus of two observations, which does not work with vectors beside images"
+            raise ConfigError(f"task {task.name!r} {what}")
     if len({task.bonus_discount for task in giving}) > 1:
         both = ", ".join(f"{task.name} {task.bonus_discount:g}" for task in giving)
         raise ConfigError(f"the bonuses of tasks share one value, but have several values of bonus_discount: {both}")

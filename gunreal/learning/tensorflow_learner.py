@@ -153,10 +153,10 @@ class TensorFlowLearner(Learner):
     ) -> tuple[()]:
         from keras import ops
 
-        scaled = self._steps.scaled(gradients, scale)
+        scaled = self.steps.scaled(gradients, scale)
         weights, state = ([v.value for v in kept] for kept in (self._variables, self._slots.values()))
         stepped, new_state = update(self._config, weights, scaled, state, learning_rate, ops)
-        stepped = self._steps.taken(weights, stepped)
+        stepped = self.steps.taken(weights, stepped)
         for variable, value in zip((*self._variables, *self._slots.values()), (*stepped, *new_state), strict=True):
             variable.assign(value)
         for variable, value in self.network.absorbed(moments):

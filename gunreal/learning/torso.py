@@ -85,7 +85,8 @@ class Torso:
             self._cell = architecture.cell(seed)
             self.recurrent = self._cell is not None
             if self.recurrent:
-                self._cell.build((None, self.widths.hidden + spec.num_actions + 1))
+                inputs = self.widths.hidden + spec.num_actions + 1
+                self._cell.build((None, inputs))
                 self.widths = self.widths._replace(hidden=self._cell.output_size)
                 layers.append(self._cell)
         self.layers = {_stable_name(layer, place): layer for place, layer in enumerate(layers)}
@@ -93,6 +94,8 @@ class Torso:
         if (size := sum(self._state_sizes)) != spec.state:
             name = architecture.name
             raise ConfigError(f"the cell of the {name} network has {size} floats of state, but state() is {spec.state}")
+        if self.recurrent and spec.bonus_steps == 2:
+            self._check_last_output(inputs, architecture.name)
 
     def features(self, observations: Any, vector: Any = None, fused: bool = True) -> Features:
         """Features `[N, F]` of `observations` `[N, *spec.observation]`, without the recurrence.
@@ -184,6 +187,17 @@ class Torso:
             output, states = self._cell(x[:, t], [ops.where(keep, state, 0.0) for state in states])
             outputs.append(output)
         return ops.stack(outputs, axis=1), ops.concatenate(states, axis=-1)
+
+    def last_output(self, past: Past) -> Any:
+        """The output of the cell in the step before sequences, float32 `[B, 1, Fh]`."""
+        return ops.expand_dims(past.state[:, : self._state_sizes[0]], 1)
+
+    def _check_last_output(self, width: int, name: str) -> None:
+        """Raises ConfigError if the state of the cell does not begin with its output for inputs of this width."""
+        output, (first, *_) = self._cell(ops.ones((1, width)), [ops.zeros((1, size)) for size in self._state_sizes])
+        if not np.array_equal(*map(ops.convert_to_numpy, (output, first))):
+            found = f"the state of the cell of the {name} network does not begin with its output"
+            raise ConfigError(f"{found}, as that of an LSTM does; leave out tasks with a bonus of two observations")
 
 
 def _statistics(spec: Spec, normalize: str) -> dict[str, Statistics]:

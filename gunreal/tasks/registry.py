@@ -49,20 +49,6 @@ def load_tasks(names: Sequence[str], options: Options | None = None) -> tuple[Au
     return tuple(_build(cls, options.get(name, {}), name) for name, (_, cls) in zip(known, pairs, strict=True))
 
 
-def check_nodes(tasks: Sequence[AuxiliaryTask]) -> None:
-    """Raises ConfigError for the first task that needs more than gradients, which is all that nodes share."""
-    for task in tasks:
-        own = {
-            "averages": task.average,
-            "a state": type(task).state is not AuxiliaryTask.state,
-            "a bonus": task.bonus is not None,
-            "steps of its own": task.rate != 1 or task.max_grad_norm is not None or not task.trains_torso,
-        }
-        for what in (name for name, asked in own.items() if asked):
-            fix = "leave out the task, or use --runner parallel"
-            raise ConfigError(f"task {task.name!r} has {what}, which several nodes do not share; {fix}")
-
-
 def _build(cls: type[AuxiliaryTask], options: Mapping[str, Any], name: str) -> AuxiliaryTask:
     task: AuxiliaryTask = plugins.build(TASK, cls, options, name)
     if name != cls.name:

@@ -8,6 +8,7 @@ from ray_standin import Engine
 
 from gunreal.cluster import coordinator
 from gunreal.cluster.coordinator import Coordinator
+from gunreal.cluster.model import Rules
 from gunreal.cluster.node import Answer, Description
 from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config, ConfigError
@@ -30,15 +31,15 @@ class Known:
         self.number = len(Known.asked)
 
     def start(self, told):
-        return Description(STATE, {}, 1)
+        return Description(STATE, Rules({}, {}, [], {}), 1)
 
-    def gradient(self, version, now, moments, *parts):
-        Known.asked.append((id(self), version, now, np.concatenate(parts)))
+    def gradient(self, version, now, untrained, *parts):
+        Known.asked.append((id(self), version, now, np.concatenate(parts, axis=1)[0]))
         metrics = RunMetrics()
         metrics.acted(STEPS)
         metrics.trained(STEPS, np.zeros(1), {})
-        slices = [np.ones_like(part) for part in parts]
-        return Answer(True, moments, STEPS, 0.1, 0, metrics.take()), *slices
+        slices = [np.ones_like(part[0]) for part in parts]
+        return Answer(True, {}, STEPS, 0.1, 0, metrics.take()), *slices
 
     def gauges(self):
         return {"agents": 2}, {}

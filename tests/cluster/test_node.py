@@ -10,8 +10,10 @@ from gunreal.cluster.reducer import Refused
 from gunreal.config.schema import Config
 from gunreal.config.version import VERSION
 from gunreal.learning.registry import interface
+from gunreal.learning.task import of_tasks
 from gunreal.runtime import ram
 from gunreal.runtime.system import System, build_learner, on_this_machine
+from gunreal.tasks.registry import load_tasks
 
 CONFIG = Config(env="CartPole-v1", runner="cluster", seed=7, hidden=16, agents=2, agents_per_process=2, backend=BACKEND)
 
@@ -37,11 +39,12 @@ def test_a_machine_that_differs_is_refused(change, message):
 
 
 def test_a_recurrent_network_takes_part():
-    """Its state belongs to the interface of the run, but not to that of the environment. So do priorities of tasks."""
-    config = dataclasses.replace(CONFIG, env="gunreal/Catch-v0", network="lstm")
-    run = told(config)._replace(spec=told(config).spec._replace(priorities=("vr",)))
-    _, spec = _checked(run)
-    assert spec == run.spec and spec.state == 32
+    """Its state belongs to the interface of the run, but not to that of the environment. So does what tasks ask for."""
+    config = dataclasses.replace(CONFIG, env="gunreal/Catch-v0", network="lstm", tasks=("rich_task:Rich",))
+    run = told(config)
+    run = run._replace(spec=of_tasks(run.spec, load_tasks(config.tasks)))
+    _, spec, (task,) = _checked(run)
+    assert spec == run.spec and spec.state == 32 and spec.bonus and spec.priorities == (task.name,)
 
 
 def test_all_nodes_start_with_the_weights_of_one_machine():
@@ -50,7 +53,7 @@ def test_all_nodes_start_with_the_weights_of_one_machine():
     expected = build_learner(on_this_machine(config), spec, ()).weights_sha256()
     drawn = set()
     for serial in (0, 3):
-        config, spec = _checked(told(serial=serial))
+        config, spec, _ = _checked(told(serial=serial))
         system = System(config, spec, (), None, told(serial=serial).seed)
         assert system.learner.weights_sha256() == expected
         assert system.config.seed == node_fields(CONFIG, serial)["seed"]
@@ -69,5 +72,5 @@ def test_nodes_have_seeds_of_their_own():
 
 @pytest.mark.parametrize("limit", ["auto", 2 * 2**30])
 def test_the_nodes_of_a_machine_share_its_memory_limit(limit):
-    config, _ = _checked(told(dataclasses.replace(CONFIG, memory_limit=limit))._replace(sharing=2))
+    config, *_ = _checked(told(dataclasses.replace(CONFIG, memory_limit=limit))._replace(sharing=2))
     assert config.memory_limit == (ram.limit() if limit == "auto" else limit) // 2

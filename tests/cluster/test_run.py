@@ -121,9 +121,9 @@ def test_a_reducer_that_is_lost_is_replaced(run):
 
 
 def test_a_coordinator_is_killed_two_nodes_go_on_ctrl_c_ends_them_and_one_machine_goes_on(tmp_path):
-    """Nothing is left of either, and what only a number beside the image tells is learned."""
+    """Nothing is left of either, and what only a number beside the image tells is learned, beside a demanding task."""
     told = ["--env", "recall:Recall", "--env_args", "wait=0,shown=0,told=true", "--frame_size", 20, "--frame_stack", 1]
-    told += ["--network", "mlp", "--learning_rate", 0.01]
+    told += ["--network", "mlp", "--learning_rate", 0.01, "--tasks", "rich_task:Rich"]
     with Training(tmp_path, *told, *CLUSTER, "--steps", "50M", "--sync", "off") as run:
         wait_until(run.checkpoints, what=f"no checkpoint\n{run.stderr}")
         wait_until(lambda: last(run, "staleness") > 0, what="no gradient is stale")
@@ -143,6 +143,8 @@ def test_a_coordinator_is_killed_two_nodes_go_on_ctrl_c_ends_them_and_one_machin
     assert all(np.isfinite(array).all() for array in before.state.values()) and len(line["weights_sha256"]) == 64
     assert int(before.state["version"]) == int(before.state["optimizer/updates"]) == line["updates"] > updates
     assert before.step > killed.step
+    names = ("average/rich/torso/fc1/kernel", "state/rich/mean", "state/rich/shift")
+    assert [np.array_equal(before.state[name], killed.state[name]) for name in names] == [False, False, True]
     with Training(tmp_path, "--resume", "run", "--steps", before.step + 400, "--runner", "parallel") as resumed:
         assert resumed.end() == 0, resumed.stderr
     after = checkpoint.load(run.path)

@@ -7,23 +7,26 @@ import pytest
 from ray_standin import Actor, Engine, RayError, Ref
 
 from gunreal.cluster import reducer, shards
-from gunreal.cluster.reducer import Reducer, Refused, Rescaling, Shard
+from gunreal.cluster.reducer import Own, Reducer, Refused, Rescaling, Shard
 from gunreal.config.schema import Config
 from gunreal.config.version import VERSION
 from gunreal.learning.normalizer import Moments
 
 CONFIG = Config(optimizer="adam", reduction="mean", max_grad_norm=0.5)
 RNG = np.random.default_rng(0)
-WEIGHTS = RNG.normal(size=11).astype(np.float32)
+WEIGHTS = RNG.normal(size=(2, 11)).astype(np.float32)  # with a moving average
+OWN = Own([0.25], [slice(9, 11)], [(slice(9, 11), 0.5)])
 GRADIENTS = [RNG.normal(size=11).astype(np.float32) for _ in range(3)]
 RESCALINGS = [Rescaling(slice(2, 7), slice(7, 8), Moments(2.0, 1.0, 5.0), Moments(0.0, 4.0, 6.0), 0.1)]
 
 
 def start(count=3, hosts=("a", "b"), kind=Engine):
     engine = kind(*hosts)
-    zeros = np.zeros_like(WEIGHTS)
-    made = shards.Shards(engine, dataclasses.asdict(CONFIG), Shard(WEIGHTS, [zeros, zeros.copy()], 0), count)
-    return engine, made
+    return engine, shards.Shards(engine, dataclasses.asdict(CONFIG), whole(), count, OWN)
+
+
+def whole():
+    return Shard(WEIGHTS, [np.zeros(11, np.float32), np.zeros(11, np.float32)], 0)
 
 
 def refs(made, gradients=GRADIENTS):
@@ -35,12 +38,12 @@ def step(made, gradients, added=False):
 
 
 def now(made):
-    return np.concatenate([ref.value for ref in made.weights])
+    return np.concatenate([ref.value for ref in made.weights], axis=1)
 
 
 def expected():
     """The step of one reducer that has all weights."""
-    one = Reducer(VERSION, dataclasses.asdict(CONFIG), Shard(WEIGHTS, [np.zeros_like(WEIGHTS)] * 2, 0))
+    one = Reducer(VERSION, dataclasses.asdict(CONFIG), whole(), OWN)
     return one.apply(0.1, RESCALINGS, one.gather(0, *GRADIENTS))[1]
 
 
@@ -53,7 +56,7 @@ def test_three_reducers_take_the_step_of_one(added):
         made.add(gradients[:2])
         made.add(gradients[2:])
     norm = step(made, gradients, added)
-    assert norm == pytest.approx(np.linalg.norm(sum(GRADIENTS) / 3), rel=1e-6)
+    assert norm == pytest.approx(np.linalg.norm(sum(GRADIENTS)[:9] / 3), rel=1e-6)
     np.testing.assert_allclose(now(made), expected(), rtol=1e-6)
     assert made.whole().updates == 1
     if added:  # each round has its own gradients
@@ -100,8 +103,8 @@ def rescaled(weights, times=1):
     """The weights after some rounds with gradients that are zero."""
     weights = weights.copy()
     for _ in range(times):
-        weights[2:8] *= 0.5
-        weights[7] += 1.0
+        weights[0, 2:8] *= 0.5
+        weights[0, 7] += 1.0
     return weights
 
 
@@ -112,9 +115,9 @@ def test_a_reducer_that_dies_in_the_step_misses_its_gradient_only():
     assert step(made, refs(made)) is not None
     missed = made.parts[1]
     wanted = expected()
-    wanted[missed] = rescaled(WEIGHTS)[missed]
+    wanted[:, missed] = rescaled(WEIGHTS)[:, missed]
     np.testing.assert_allclose(now(made), wanted, rtol=1e-6)
-    np.testing.assert_array_equal(engine.actors[3][1].object.shard().weights, now(made)[missed])
+    np.testing.assert_array_equal(engine.actors[3][1].object.shard().weights, now(made)[:, missed])
     assert made.whole().updates == 1 and made.replaced == 1
 
 
@@ -123,18 +126,18 @@ def test_weights_that_are_lost_with_their_machine_are_rescaled_like_the_others(m
     """Those of the last copy fit the moments of that time."""
     monkeypatch.setattr(shards, "_BACKUP", 0.0)
     engine, made = start()
-    nothing = [np.zeros_like(WEIGHTS)]
+    nothing = [np.zeros(11, np.float32)]
     assert step(made, refs(made, nothing)) == step(made, refs(made, nothing)) == 0.0
     monkeypatch.setattr(shards, "_BACKUP", 1e9)
-    for gradient in (np.full_like(WEIGHTS, np.inf), *nothing, *nothing):
+    for gradient in (np.full(11, np.inf, np.float32), *nothing, *nothing):
         step(made, refs(made, [gradient]))
     engine.actors[1][1].dead, made.weights[1] = True, Ref(error=RayError("lost"))
     if ending == "replaced":
         assert step(made, refs(made, nothing)) is None and made.replaced == 1
-        np.testing.assert_allclose(now(made), rescaled(WEIGHTS, 4), rtol=1e-6)
+        np.testing.assert_allclose(now(made)[0], rescaled(WEIGHTS, 4)[0], rtol=1e-6)
     engine.is_lost = ending == "saved without the head"
     for _ in range(2):
-        np.testing.assert_allclose(made.whole().weights, rescaled(WEIGHTS, 4), rtol=1e-6)
+        np.testing.assert_allclose(made.whole().weights[0], rescaled(WEIGHTS, 4)[0], rtol=1e-6)
 
 
 def test_a_successor_has_the_weights_of_the_last_round_and_copied_averages(monkeypatch):

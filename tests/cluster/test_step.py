@@ -1,6 +1,6 @@
 """Two nodes with a batch of b each take the step of one machine with a batch of 2b, for every optimizer and option.
 
-Their exchanges pass on the gradients of a real learner.
+Their exchanges pass on the gradients of a real learner, also of one whose task asks for all that a step can have.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 import learners
 import numpy as np
 import pytest
-from learners import CONFIG, make_batch, make_learner
+from learners import CONFIG, Fit, make_batch, make_learner
 
 from gunreal.cluster.compression import unpack
 from gunreal.cluster.exchange import Exchange, Left
-from gunreal.cluster.flat import Flat, bounds
-from gunreal.cluster.model import Model
-from gunreal.cluster.moments import Limits
+from gunreal.cluster.flat import bounds
+from gunreal.cluster.model import Model, Rows, Rules
 from gunreal.cluster.reducer import Reducer, Shard
 from gunreal.config.derived import Rates
 from gunreal.config.version import VERSION
@@ -30,11 +29,53 @@ OPTIONS = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class Asking(Fit):
+    """Fits averaged features too. Its state has a mean over steps, a count of updates and what no update changes."""
+
+    average = 0.2
+    rate = 0.5
+    max_grad_norm = 1e6  # more than any gradient has, because nodes clip theirs before the mean
+    bonus_discount = 0.9
+
+    def state(self, spec):
+        return {"mean": np.zeros(2, np.float32), "updates": np.zeros((), np.int32), "fixed": np.ones(3, np.float32)}
+
+    def bonus(self, outputs, observations, state):
+        return outputs[:, 0, 0]
+
+    def head(self, spec):
+        from keras import layers
+
+        class Head(layers.Layer):
+            def __init__(self):
+                super().__init__()
+                self.dense = layers.Dense(2)
+
+            def build(self, shape):
+                self.dense.build(shape)
+
+            def call(self, x, batch=None, net=None):
+                if net is None:
+                    return self.dense(x)
+                return self.dense(x) - net.average.head(net.average.features(net.observations)) - net.state["mean"]
+
+        return Head()
+
+    def loss(self, outputs, batch):
+        from keras import ops
+
+        known, mean = batch["state"], ops.mean(batch["target"], axis=(0, 1))
+        new = {"mean": known["mean"] + 0.1 * (mean - known["mean"]), "updates": known["updates"] + 1}
+        return super().loss(outputs, batch), {}, new
+
+
 def batches(count, seed):
     """Two batches of `count` rollouts, and the batch of both."""
     parts = [make_batch(count, seed=seed), make_batch(count, seed=seed + 100)]
     for part in parts:
         part["base"]["mask"][...] = 1  # a mean over nodes weighs them equally
+        part["base"]["bonus_returns"] = 3 * part["base"]["returns"] + 1
     whole = {
         name: {key: np.concatenate([part[name][key] for part in parts]) for key in parts[0][name]}
         for name in ("base", "fit")
@@ -47,24 +88,20 @@ class TwoNodes:
 
     def __init__(self, config, learner, reducers):
         self.config, self.learner = config, learner  # of both nodes
-        limits = {name: Limits(s.least, s.most) for name, s in learner.network.statistics.items()}
-        self.model = Model(learner.get_state(), limits)
-        whole, fields = self.model.shard(), dataclasses.asdict(config)
+        self.rules = Rules.of(learner)
+        self.model = Model(learner.get_state(), self.rules)
+        whole, own, fields = self.model.shard(), self.model.own, dataclasses.asdict(config)
         self.parts = bounds(self.model.size, reducers)
-        shards = [Shard(whole.weights[part], [x[part] for x in whole.averages], 0) for part in self.parts]
-        self.reducers = [Reducer(VERSION, fields, shard) for shard in shards]
+        self.reducers = [Reducer(VERSION, fields, whole.within(part), own.within(part)) for part in self.parts]
 
     def exchange(self, dtype="float32"):
-        state, places = self.learner.get_state(), []
-        for prefix in ("weights/", "statistics/"):
-            places.append(Flat({name: array.shape for name, array in state.items() if name.startswith(prefix)}))
-        return Exchange(self.learner, *places, dtype)
+        return Exchange(self.learner, Rows(self.learner.get_state(), self.rules.averages), dtype)
 
     def contribution(self, exchange, batch):
         """What a node answers while its trainer works, whose own rates do not count."""
         weights = [reducer.shard().weights for reducer in self.reducers]
         now = Rates(1e-3, self.config.entropy, 0.0)
-        exchange.assign(weights, self.model.moments.vector, self.model.version, now)
+        exchange.assign(weights, self.model.untrained.arrays, self.model.version, now)
         with ThreadPoolExecutor() as threads:
             trained = threads.submit(exchange.train, batch, 9.0, 9.0, 9.0)
             found = exchange.ask()
@@ -76,7 +113,7 @@ class TwoNodes:
         found = [self.contribution(self.exchange(), batch) for batch in batches]
         reducers = list(zip(self.reducers, self.parts, strict=True))
         squares = [reducer.gather(0, *(each.gradient[part] for each in found)) for reducer, part in reducers]
-        rescalings = self.model.moments.absorb([each.moments for each in found])
+        rescalings = self.model.untrained.absorb([each.untrained for each in found])
         for reducer, part in reducers:
             reducer.apply(rate, [rescaling.within(part) for rescaling in rescalings], *squares)
         self.model.version += 1
@@ -86,14 +123,15 @@ class TwoNodes:
         weights, averages, updates = zip(*(reducer.shard() for reducer in self.reducers), strict=True)
         assert set(updates) == {self.model.version}
         averages = [np.concatenate(parts) for parts in zip(*averages, strict=True)]
-        return self.model.state(Shard(np.concatenate(weights), averages, updates[0]))
+        return self.model.state(Shard(np.concatenate(weights, axis=1), averages, updates[0]))
 
 
+@pytest.mark.parametrize("task", [Fit(), Asking()])
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
-def test_two_nodes_are_one_with_twice_the_batch(options):
+def test_two_nodes_are_one_with_twice_the_batch(options, task):
     config = dataclasses.replace(CONFIG, **options)
-    one = make_learner(config)
-    two = TwoNodes(config, make_learner(config), reducers=3)
+    one = make_learner(config, (task,))
+    two = TwoNodes(config, make_learner(config, (task,)), reducers=3)
     for update in range(3):
         parts, whole = batches(3, seed=update)
         expected = one.train(whole, 1e-3)["grad_norm"]
@@ -101,7 +139,7 @@ def test_two_nodes_are_one_with_twice_the_batch(options):
     wanted, found = one.get_state(), two.state()
     assert found.keys() == wanted.keys() and found["version"] == 3
     two.learner.set_state(found)
-    weights = np.concatenate([reducer.shard().weights for reducer in two.reducers])
+    weights = np.concatenate([reducer.shard().weights for reducer in two.reducers], axis=1)
     assert two.model.sha256(weights) == two.learner.weights_sha256()
     for name, array in found.items():
         assert array.dtype == wanted[name].dtype
@@ -122,7 +160,7 @@ def test_what_travels():
 
 
 def test_all_trainers_and_the_asker_leave():
-    exchange = Exchange(None, Flat({}), Flat({}), "float32")
+    exchange = Exchange(None, Rows({}, ()), "float32")
     with ThreadPoolExecutor() as threads:
         trainers = [threads.submit(exchange.train, {}, 1e-3, 0.01, 0.0) for _ in range(2)]
         exchange.leave()

@@ -13,7 +13,7 @@ from ray_standin import Engine, RayError, Ref
 from gunreal.cluster import coordinator
 from gunreal.cluster.coordinator import Coordinator
 from gunreal.cluster.node import Answer
-from gunreal.cluster.reducer import Reducer, Shard
+from gunreal.cluster.reducer import Own, Reducer, Shard
 from gunreal.cluster.shards import Shards
 from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config
@@ -25,8 +25,8 @@ from gunreal.records.metrics import RunMetrics
 # A step does not depend on averages, so that a reducer that has taken the place of another one takes the same step.
 FIELDS = {"optimizer": "rmsprop", "rms_decay": 0.0, "epsilon": 1.0, "max_grad_norm": 0.0, "reduction": "mean"}
 GRADIENTS = [np.arange(4, dtype=np.float32), np.full(4, 3, np.float32)]
-SHARD = Shard(np.ones(4, np.float32), [np.zeros(4, np.float32)], 0)
-MOMENTS = np.zeros(3, np.float32)
+SHARD = Shard(np.ones((1, 4), np.float32), [np.zeros(4, np.float32)], 0)
+UNTRAINED = {"state": np.zeros(3, np.float32)}
 
 
 class Fleet:
@@ -36,7 +36,7 @@ class Fleet:
 
     def __init__(self, run, parts):
         self._run, self.disturb = run, lambda: None
-        answer = Answer(True, MOMENTS + 1, 80, 0.1, 0, RunMetrics().take())
+        answer = Answer(True, {}, 80, 0.1, 0, RunMetrics().take())
         common = {"description": 1, "answers": 0, "version": 0, "sent": 0.0, "answer": answer}
         self._members = [
             types.SimpleNamespace(slot=slot, slices=[Ref(gradient[part].copy()) for part in parts], **common)
@@ -67,17 +67,17 @@ def make(folder, monkeypatch, sync):
     config, engine = resolved(Config(**FIELDS, runner="cluster", nodes=2, sync=sync)), Engine("a", "b")
     monkeypatch.setattr(coordinator, "Engine", lambda config: engine)
     found = Coordinator(config, Spec((4,), 1, "float32", 2), (), None)
-    found._shards = Shards(engine, dataclasses.asdict(config), SHARD, 2)
-    moments = types.SimpleNamespace(vector=MOMENTS)
-    moments.absorb = lambda vectors: setattr(moments, "vector", vectors[0]) or []
-    found._model, found._rate = types.SimpleNamespace(version=0, moments=moments), lambda: 0.1
+    found._shards = Shards(engine, dataclasses.asdict(config), SHARD, 2, Own())
+    untrained = types.SimpleNamespace(arrays=UNTRAINED)
+    untrained.absorb = lambda said: setattr(untrained, "arrays", said[0]) or []
+    found._model, found._rate = types.SimpleNamespace(version=0, untrained=untrained), lambda: 0.1
     found._fleet = Fleet(found, found._shards.parts)
     return found, engine.actors[1][1]
 
 
 def after(steps):
     """The weights after steps, each with some gradients."""
-    one = Reducer(VERSION, dataclasses.asdict(Config(**FIELDS)), SHARD)
+    one = Reducer(VERSION, dataclasses.asdict(Config(**FIELDS)), SHARD, Own())
     return [one.apply(0.1, [], one.gather(0, *gradients))[1] for gradients in steps][-1]
 
 
@@ -116,7 +116,7 @@ def test_an_error_that_a_reducer_repeats_ends_the_run(tmp_path, monkeypatch, tim
     message = r"a reducer failed twice: MemoryError\('no memory\\nat all'\); see Ray's logs"
     with pytest.raises(AgentFailure, match=message) if times == 2 else contextlib.nullcontext():
         found.run(lambda: None)
-    assert found._model.version == 2 - times and (found._model.moments.vector is MOMENTS) == (times == 2)
+    assert found._model.version == 2 - times and (found._model.untrained.arrays is UNTRAINED) == (times == 2)
     wanted = SHARD.weights if times == 2 else after([GRADIENTS])
     np.testing.assert_allclose(found._shards.whole().weights, wanted, rtol=1e-6)
 
@@ -161,7 +161,7 @@ def test_an_error_of_a_reducer_in_its_step_is_not_repeated_by_the_others(tmp_pat
     actor.object.apply = failing
     found.run(lambda: None)
     whole = found._shards.whole()
-    np.testing.assert_allclose(whole.weights, [*after([GRADIENTS])[:2], *SHARD.weights[2:]], rtol=1e-6)
+    np.testing.assert_allclose(whole.weights, np.hstack([after([GRADIENTS])[:, :2], SHARD.weights[:, 2:]]), rtol=1e-6)
     assert whole.updates == found._model.version == 1 and found._shards.replaced == 1
     assert "a reducer failed in a step (no memory); another takes its place" in capsys.readouterr().err
 
@@ -181,7 +181,7 @@ def test_reducers_that_keep_dying_do_not_keep_the_run_from_ending(tmp_path, monk
     engine.actor = deadly
     found._fleet.disturb = lambda: actor.dies.add("gather")
     found.run(lambda: None)
-    assert found.snapshot()["updates"] == found._model.version == 0 and found._model.moments.vector is MOMENTS
+    assert found.snapshot()["updates"] == found._model.version == 0 and found._model.untrained.arrays is UNTRAINED
     assert capsys.readouterr().err.count("reducers keep failing") == told
 
 
@@ -191,7 +191,7 @@ def test_a_step_that_is_not_finite_changes_nothing(tmp_path, monkeypatch):
     found._fleet._members[0].slices[0].value[0] = np.inf
     found.run(lambda: None)
     line = found.snapshot()
-    assert (line["updates"], line["refused"]) == (0, 2) and found._model.moments.vector is MOMENTS
+    assert (line["updates"], line["refused"]) == (0, 2) and found._model.untrained.arrays is UNTRAINED
     whole = found._shards.whole()
     assert whole.updates == 0
     np.testing.assert_array_equal(whole.weights, SHARD.weights)

@@ -19,7 +19,7 @@ from gunreal.experience.replay import Past
 from gunreal.experience.spec import Spec
 from gunreal.learning import backend, devices
 from gunreal.learning.registry import named
-from gunreal.learning.task import AuxiliaryTask
+from gunreal.learning.task import AuxiliaryTask, of_tasks
 
 SPEC = Spec((1, 28, 36), 2, "uint8", 3, t_max=4)
 A3C = {"objective": "a3c", "objective_args": {"correction": "epsilon"}}  # which learns from returns alone
@@ -84,7 +84,7 @@ def make_learner(config=CONFIG, tasks=(Fit(),), seed=3, layout="nhwc", kind="sma
 def _make_learner(config, tasks, seed, layout, kind):
     from gunreal.learning.network import Network
 
-    spec = SPEC._replace(state=32) if kind == "lstm" else SPEC
+    spec = of_tasks(SPEC._replace(state=32) if kind == "lstm" else SPEC, tasks)
     network = Network(
         spec,
         tasks,

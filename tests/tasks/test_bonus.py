@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,14 +12,15 @@ from training import Training
 
 from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config, ConfigError
-from gunreal.experience.replay import FIRST, RESET
+from gunreal.experience.replay import FIRST, RESET, Past
 from gunreal.experience.rollouts import read_rollouts
 from gunreal.experience.spec import Spec
 from gunreal.experience.synthetic import synthetic_segment
 from gunreal.learning.backend import make_learner
+from gunreal.learning.convolutional import Recurrent
 from gunreal.learning.network import Network
 from gunreal.learning.registry import named
-from gunreal.learning.task import of_tasks
+from gunreal.learning.task import AuxiliaryTask, of_tasks
 from gunreal.objectives.a3c import A3c
 from gunreal.objectives.ppo import Ppo
 from gunreal.tasks.registry import load_tasks
@@ -97,8 +99,8 @@ def test_what_does_not_fit_is_refused():
         of_tasks(SPEC, load_tasks(["liking:Liking", "b=liking:Liking"], {"liking": {"bonus_discount": 0.9}}))
     with pytest.raises(ConfigError, match="task 'liking' has bonus_steps 1 and bonus_discount 1.0; use"):
         of_tasks(SPEC, [Liking(bonus_discount=1.0)])
-    with pytest.raises(ConfigError, match="task 'pairs' has a bonus of two observations, .* not work with a recurrent"):
-        of_tasks(SPEC._replace(state=4), [Pairs()])
+    with pytest.raises(ConfigError, match="task 'pairs' has a bonus of two observations, .* not work with vectors"):
+        of_tasks(SPEC._replace(vectors=4), [Pairs()])
     spec = of_tasks(SPEC, [Liking(bonus_discount=0.9)])
     with pytest.raises(ConfigError, match="has a bonus_discount, but dqn has no value for it; use --objective ppo"):
         check_fit(Config(objective="dqn"), spec, [Liking(bonus_discount=0.9)])
@@ -123,6 +125,53 @@ def test_a_bonus_of_two_observations_gets_both_and_the_action_in_between():
         slow.append(0 if rows["flags"][t] & FIRST else 2 * rows["action"][t - 1] + told)
     assert 0 in slow
     np.testing.assert_allclose(bonus, slow, rtol=1e-4)
+
+
+@dataclasses.dataclass(frozen=True)
+class Both(AuxiliaryTask):
+    """Gives the features of two observations as a reward."""
+
+    name: ClassVar[str] = "both"
+    bonus_steps: ClassVar[int] = 2
+
+    def head(self, spec):
+        from keras import layers
+
+        return layers.Identity()
+
+    def bonus(self, outputs, observations, state):
+        from keras import ops
+
+        return ops.sum(outputs[:, 0] + 10 * outputs[:, 1], axis=-1)
+
+
+def test_a_recurrent_network_knows_the_features_of_the_observation_before():
+    spec, rng = of_tasks(Spec((1, 28, 28), 1, "uint8", 3, state=8), [Both()]), np.random.default_rng(1)
+    network = Network(spec, [Both()], named("lstm", hidden=4))
+    seen = rng.integers(0, 256, (6, 2, *spec.observation), dtype=np.uint8)
+    start, reward = rng.normal(size=(6, 8)).astype(np.float32), rng.normal(size=(6, 2)).astype(np.float32)
+    past = Past(start, rng.integers(0, 3, (6, 2)).astype(np.int32), reward, np.zeros((6, 2, 0), np.float32))
+    hidden = np.reshape(network.torso.features(seen.reshape(12, *spec.observation)).hidden, (6, 2, -1))
+    (before, now), state = np.swapaxes(network.torso.unroll(hidden, past)[0], 0, 1), start
+    for t in range(2):
+        of_step = Past(state, *(array[:, t : t + 1] for array in past[1:]))
+        pair = seen[:, [max(t - 1, 0), t]].reshape(6, *spec.acting.observation)
+        *_, bonus, state = network.predict("bonus", pair, of_step)
+    np.testing.assert_allclose(bonus, before.sum(-1) + 10 * now.sum(-1), rtol=1e-5)
+    with pytest.raises(ConfigError, match="the state of the cell of the lstm network does not begin with its output"):
+        Network(spec._replace(state=10), [Both()], Stacked(hidden=5))
+
+
+class Stacked(Recurrent):
+    """Two cells, of which the state of the first one comes first."""
+
+    def state(self):
+        return 10
+
+    def cell(self, seed):
+        from keras import layers
+
+        return layers.StackedRNNCells([layers.GRUCell(self.hidden) for _ in range(2)])
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@ import sys
 import textwrap
 from importlib.metadata import EntryPoint
 
-import broken_tasks
 import pytest
 from wording import MEAN
 
@@ -215,12 +214,6 @@ def test_entry_points_that_cannot_be(mine, monkeypatch, offered, name, message):
     offer(monkeypatch, **offered)
     with pytest.raises(ConfigError, match=message):
         load_tasks([name])
-
-
-def test_what_nodes_do_not_share():
-    registry.check_nodes(load_tasks(["vr"]))
-    with pytest.raises(ConfigError, match="^task 'vr' has averages, which several nodes do not share; leave out"):
-        registry.check_nodes([broken_tasks.UnusedAverage()])
 
 
 def test_a_copy_of_a_task_under_a_name_of_its_own():
