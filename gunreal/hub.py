@@ -120,7 +120,7 @@ def load_from_hub(repo_id: str, *, revision: str | None = None, token: str | Non
     if not (folder / folders.CONFIG).is_file():
         raise ConfigError(f"{repo_id} is no run of gunreal, because it has no {folders.CONFIG}; check the name")
     config = folders.saved_config(folder)
-    named = [name for name in (config.env, config.network, *config.tasks) if ":" in name]
+    named = [name for name in (config.env, config.network, config.objective, *config.tasks) if ":" in name]
     if named and not trust:
         raise ConfigError(
             f"{repo_id} uses {', '.join(named)}, which runs code of these modules; if you know them, pass trust=True, "

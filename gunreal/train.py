@@ -27,7 +27,7 @@ from gunreal.experience.spec import Spec
 from gunreal.learning import devices
 from gunreal.learning.registry import interface, load_network
 from gunreal.learning.task import AuxiliaryTask, of_tasks
-from gunreal.records import checkpoint, metrics, recordings, tracker
+from gunreal.records import checkpoint, metrics, recordings
 from gunreal.records import interface as saved_interface
 from gunreal.runtime import memory, resuming, signals, starting
 from gunreal.runtime.base import Runner
@@ -69,7 +69,6 @@ def prepare(config: Config, given: Collection[str] = frozenset(FIELDS)) -> Prepa
     devices.check_loaded(config.backend)
     if config.runner == "device":
         devices.select_for(config)  # before an environment of the user loads JAX
-    tracker.check(config)
     config = recommended.chosen(config)
     with devices.preferred(config.backend):
         tasks = registry.load_tasks(config.tasks, config.task)

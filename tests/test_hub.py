@@ -183,7 +183,9 @@ def test_what_is_uploaded_is_data(run, repositories):
     assert not any(word in (folder / name).read_text() for name in text for word in own_text)
 
 
-@pytest.mark.parametrize("named", [{"env": "mine:make"}, {"network": "mine:Net"}, {"tasks": ("mine:Task",)}])
+@pytest.mark.parametrize(
+    "named", [{"env": "mine:make"}, {"network": "mine:Net"}, {"objective": "mine:Rule"}, {"tasks": ("mine:Task",)}]
+)
 def test_a_run_that_names_modules_has_to_be_trusted(repositories, named):
     (repositories / "you" / "maze").mkdir(parents=True)
     save(Config(**named), repositories / "you" / "maze" / "config.toml")

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from gunreal.__main__ import COMMANDS, main
-from gunreal.config import folders, usage
-from gunreal.config.schema import FIELDS
+from gunreal.config import folders
+from gunreal.config.schema import FIELDS, GROUPS
 from gunreal.records import card, metrics
 from gunreal.tasks.recommended import KNOWN
 
@@ -67,8 +67,8 @@ def _cell(text: str) -> str:
 def configuration() -> str:
     """A heading and a table for each section of `gunreal.Config`."""
     parts: list[str] = []
-    for section, names in usage.sections().items():
-        parts += [f"## {section}", "", "| name | default | meaning |", "|---|---|---|"]
+    for group, names in GROUPS.items():
+        parts += [f"## {group.__name__}", "", "| name | default | meaning |", "|---|---|---|"]
         parts += [_row(name) for name in names]
         parts.append("")
     return "\n".join(parts)

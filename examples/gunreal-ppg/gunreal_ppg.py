@@ -34,7 +34,7 @@ class Ppg(Ppo):
     def outputs(self, policy_value, hidden):
         from keras import ops
 
-        return {**policy_value(hidden), "value": policy_value(ops.stop_gradient(hidden))["value"]}
+        return {**policy_value(ops.stop_gradient(hidden)), "logits": policy_value(hidden)["logits"]}
 
     def phase_loss(self, outputs, batch):
         """The paper's L^joint: the value loss and beta_clone times KL(pi_old, pi)."""
@@ -42,13 +42,13 @@ class Ppg(Ppo):
 
         from gunreal.learning import losses
 
-        mask, returns, scale = batch["mask"], batch["returns"], outputs["scale"]
-        value = losses.value_loss(outputs["value"] / scale, returns / scale, mask)
+        mask, value, found = batch["mask"], 0.0, {}
+        for kind in ("", "bonus_") if "bonus_value" in outputs else ("",):
+            returns, scale = batch[f"{kind}returns"], outputs[f"{kind}scale"]
+            value = value + losses.value_loss(outputs[f"{kind}value"] / scale, returns / scale, mask)
+            found |= losses.return_moments(returns, mask, kind)
         old = ops.log_softmax(batch["old_logits"])
         divergence = ops.sum(ops.exp(old) * (old - ops.log_softmax(outputs["logits"])), axis=-1)
         clone = losses.masked_mean(divergence, mask)
-        mean = losses.masked_mean(returns, mask)
-        deviation = ops.sqrt(losses.masked_mean(ops.square(returns - mean), mask))
         loss = value + self.clone * clone
-        metrics = {"loss_base": loss, "loss_value": value, "loss_clone": clone}
-        return loss, metrics | {"return_mean": mean, "return_deviation": deviation}
+        return loss, found | {"loss_base": loss, "loss_value": value, "loss_clone": clone}

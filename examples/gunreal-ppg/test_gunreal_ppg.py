@@ -35,7 +35,8 @@ def test_trains(tmp_path, runner):
     if "device" in runner:
         pytest.importorskip("jax")
     flags = (
-        f"{runner} --env gunreal/Catch-v0 --logdir {tmp_path} --name run --steps 1300 --agents 8 --hidden 16 --tasks vr"
+        f"{runner} --env gunreal/Catch-v0 --logdir {tmp_path} --name run --steps 1300 --agents 8 --hidden 16"
+        " --tasks vr,gunreal_representations.rnd:Rnd"  # whose reward has a value of its own
     )
     flags += " --objective gunreal_ppg:Ppg --objective_args batches=2,minibatches=2"
     command = [sys.executable, "-m", "gunreal", "train", *flags.split()]

@@ -49,7 +49,7 @@ class Member:
         """Tells the worker that `queue` has served `groups`. Does nothing once the member is closed."""
         with self._closing:  # a late reply must not go to another file that reuses the closed pipe's number
             if not self._closed:
-                queues.put(self.wake.write_fd, np.array([(queue, group) for group in groups], queues.REPLY))
+                self.wake.put(np.array([(queue, group) for group in groups], queues.REPLY))
 
     def stuck_for(self) -> float:
         """Seconds that the slowest group has spent in its current environment step."""

@@ -216,7 +216,7 @@ class Coordinator(Status):
             self._lost = 0
         if norm is not None and math.isfinite(norm):
             size = sum(gradient.answer.size for gradient in found)
-            self.metrics.updated(size, grad_norm=norm, learning_rate=rate)
+            self.metrics.trained(0, (), {"grad_norm": norm, "learning_rate": rate}, batch=size)
         elif norm is not None:  # the value layer was not rescaled
             self._model.untrained.arrays = before
             self._report.refused += len(found)

@@ -55,8 +55,10 @@ class Rows:
         weights = {name: array.shape for name, array in state.items() if name.startswith("weights/")}
         self.weights = Flat(weights)
         prefixes = ["weights/", *(f"average/{task}/" for task in averages)]
-        self._names = [{name: name.replace("weights/", prefix, 1) for name in weights} for prefix in prefixes]
-        self._names = [{name: own for name, own in names.items() if own in state} for names in self._names]
+        self._names = [  # of each row, by the names of the weights
+            {name: own for name in weights if (own := name.replace("weights/", prefix, 1)) in state}
+            for prefix in prefixes
+        ]
 
     def join(self, state: Mapping[str, np.ndarray]) -> np.ndarray:
         """The rows, float32 `[rows, n]`."""

@@ -249,3 +249,5 @@ def _check_packages(config: Config) -> None:
         raise ConfigError('several nodes need Ray; install it with pip install "gunreal[cluster]"')
     if config.runner == "device" and not is_installed("jax"):
         raise ConfigError('device runs need JAX; install it with pip install "gunreal[device]"')
+    if config.track == "wandb" and not is_installed("wandb"):
+        raise ConfigError('--track wandb needs the package wandb; run pip install "gunreal[wandb]"')

@@ -43,8 +43,8 @@ class Environment(Settings):
     image_key: str = field(AUTO, "Entry of a Dict observation to learn from. auto means its image", of=("processes",))
     vector_keys: str = field(
         AUTO,
-        "Entries of a Dict observation to learn from beside its image, as in compass,goal. auto means all that are "
-        "vectors or Discrete, and none in DeepMind Lab",
+        "Entries of a Dict observation to learn from beside its image, as in compass,goal. auto means all "
+        "numbers and vectors, and none in DeepMind Lab",
         of=("processes",),
     )
     frame_size: int = field(84, "Height and width of a frame, in pixels", low=20, high=512, of=("images",))

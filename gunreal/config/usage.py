@@ -22,11 +22,6 @@ COMMON = frozenset(
 )
 
 
-def sections() -> dict[str, list[str]]:
-    """The names of the fields, by the title of their section. Both are in the order of `Config`."""
-    return {group.__name__: names for group, names in GROUPS.items()}
-
-
 def text(program: str, shown: Container[str] | None, resumes: bool = False) -> str:
     """The help text.
 
@@ -36,8 +31,8 @@ def text(program: str, shown: Container[str] | None, resumes: bool = False) -> s
       resumes: whether the command resumes a run. The flags then have no defaults, because the run keeps its values.
     """
     parts = {"Files": FILES}
-    for title, names in sections().items():
-        parts[title] = {name: _about(FIELDS[name], not resumes) for name in names}
+    for group, names in GROUPS.items():
+        parts[group.__name__] = {name: _about(FIELDS[name], not resumes) for name in names}
     parts["Tasks"]["task_weight"] = TASK_WEIGHT
     parts["Help"] = RESUME_HELP if resumes else HELP
     run = " RUN" if program.endswith(" resume") else ""

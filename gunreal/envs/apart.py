@@ -91,12 +91,6 @@ class Host:
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return f"has ended its process with {how}; run the environment alone, without gunreal, to find out why"
 
-    def __enter__(self) -> Host:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 class _Away:
     """Environments in the process of a host. See `VectorEnv`."""
@@ -123,7 +117,7 @@ def opener(config: Config) -> Iterator[Callable[..., VectorEnv]]:
     if not _is_apart(config):
         yield functools.partial(make, config)
         return
-    with Host(config.env) as host:
+    with contextlib.closing(Host(config.env)) as host:
         yield functools.partial(host.open, config)
 
 
@@ -135,7 +129,7 @@ def examine(config: Config) -> tuple[Spec, Raw, Config]:
     """
     if not _is_apart(config):
         return look(config)
-    with Host(config.env) as host:
+    with contextlib.closing(Host(config.env)) as host:
         found, has_llvm = host.call(_look, config)
     if has_llvm and config.runner == "serial" and config.backend == "tensorflow":
         raise ConfigError(

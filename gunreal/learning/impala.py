@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar
 
-from gunreal.experience.spec import Spec
+from gunreal.config.plugins import option
 from gunreal.learning.architecture import Architecture
 
 
@@ -18,12 +18,7 @@ class Impala(Architecture):
     """
 
     name: ClassVar[str] = "impala"
-    width: int = 1
-
-    def check(self, spec: Spec) -> None:
-        """Raises ValueError if the convolutions would have no filters."""
-        if self.width < 1:
-            raise ValueError(f"{self.name}.width is {self.width}, but must be at least 1")
+    width: int = option(1, low=1)
 
     def body(self, x: Any, seed: int) -> Any:
         """See `Architecture.body`."""

@@ -12,6 +12,16 @@ def masked_mean(x: Any, mask: Any) -> Any:
     return ops.sum(x * mask) / ops.maximum(ops.sum(mask), 1.0)
 
 
+def return_moments(returns: Any, mask: Any, kind: str = "") -> dict[str, Any]:
+    """The metrics by which a value is normalized: mean and standard deviation of its returns, float32 `[B, T]`.
+
+    `kind` is "", or "bonus_" for the value of bonuses.
+    """
+    mean = masked_mean(returns, mask)
+    deviation = ops.sqrt(masked_mean(ops.square(returns - mean), mask))
+    return {f"{kind}return_mean": mean, f"{kind}return_deviation": deviation}
+
+
 def masks_ahead(mask: Any, steps: int) -> list[Any]:
     """Which predictions of later steps to learn from.
 

@@ -34,7 +34,8 @@ class Net:
     """The network as the head of one task sees it during an update, and for a bonus.
 
     Attributes:
-      observations: what the features were computed from, `[B, T, *spec.observation]` of dtype `spec.dtype`.
+      observations: what the features were computed from, `[B, T, *spec.observation]` of dtype `spec.dtype`,
+        or float32 with `--transfer float32`.
       features: function that computes what the head receives, from other observations of this shape. Their units are
         those of `observations`, and their dtype may be another one. A recurrent network starts from the same past.
       policy_value: function that computes the policy and the value from "hidden" features, see `Network.policy_value`.

@@ -16,16 +16,13 @@ from gunreal.experience.spec import Spec
 from gunreal.learning import heads
 from gunreal.learning.architecture import Architecture
 from gunreal.learning.average import Average
-from gunreal.learning.building import computing, constants, dense, isolated, seeded
+from gunreal.learning.building import computing, isolated, seeded
 from gunreal.learning.net import AverageNet, Net
-from gunreal.learning.normalizer import Moments, Statistics, rescaled
+from gunreal.learning.normalizer import Moments, Statistics
 from gunreal.learning.objective import Objective
+from gunreal.learning.policy_value import PolicyValue
 from gunreal.learning.task import AuxiliaryTask
 from gunreal.learning.torso import Features, Torso
-
-# Lower bounds of the standard deviation. The first avoids learning from the noise of values before there are rewards.
-_LEAST_DEVIATION = {"return": 0.1, "bonus_return": 0.001}
-_RETURNS_REMEMBERED = 100_000.0  # steps, counted once per epoch; returns grow as the policy improves
 
 
 class Network:
@@ -40,6 +37,7 @@ class Network:
       trainable_variables: variables of the torso, policy, value and heads.
       names: unique names of `trainable_variables`, such as "torso/conv1/kernel" or "pc/0/kernel". They are the same in
         every process.
+      policy_value: the layers of the actor-critic. Call it with hidden features.
       statistics: running moments by name, "observation", "vector", "return" and "bonus_return".
       untrained: the variables that gradients do not train, by unique names such as "statistics/return/mean": those of
         `statistics`, and the averages and the arrays that tasks ask for.
@@ -81,24 +79,16 @@ class Network:
         with computing(precision):
             self.torso = Torso(spec, architecture, data_format, normalize_observations, seed, fuse)
         self._unrolls = {"base", *(task.name for task in self.tasks if task.features != "conv")}
-        self.statistics: dict[str, Statistics] = dict(self.torso.statistics)
-        if normalize_returns:
-            for name in ("return", "bonus_return") if spec.bonus_discount else ("return",):
-                self.statistics[name] = Statistics((), _LEAST_DEVIATION[name], _RETURNS_REMEMBERED)
         depth = len(self.torso.layers) - self.torso.recurrent  # so that "small" and "lstm" get the same seeds
-        self._policy = dense("policy", spec.num_actions, 0.01, seed + depth)
-        self._value = dense("value", 1, 1.0, seed + depth + 1)
-        own = {"policy": self._policy, "value": self._value}
-        self._values = {"return": self._value}  # by what they learn
-        if spec.bonus_discount:
-            self._values["bonus_return"] = own["bonus_value"] = dense("bonus_value", 1, 1.0, seed + depth + 2)
+        self.policy_value = PolicyValue(spec, normalize_returns, seed + depth)
+        self.statistics: dict[str, Statistics] = {**self.torso.statistics, **self.policy_value.statistics}
         self._heads: dict[str, Any] = {}
         features = Features(*(keras.KerasTensor((None, width)) for width in self.torso.widths))
         self.policy_value(features.hidden)
         self.trainable_variables: list[Any] = []
         self.names: list[str] = []
         layers = {f"torso/{name}": layer for name, layer in self.torso.layers.items()}
-        for prefix, layer in (layers | own).items():
+        for prefix, layer in (layers | self.policy_value.layers).items():
             self._track(prefix, layer)
         self._averages: dict[str, Average] = {}
         self._states: dict[str, dict[str, Any]] = {}
@@ -136,26 +126,6 @@ class Network:
             weights = zip(self.names, self.trainable_variables, strict=True)
             averaged = {name: weight for name, weight in weights if name.split("/")[0] in ("torso", task.name)}
             self._averages[task.name] = Average(averaged, task.average)
-
-    def policy_value(self, hidden: Any) -> dict[str, Any]:
-        """The outputs of the actor-critic for `hidden` features `[..., Fh]`.
-
-        Returns:
-          "logits" `[..., A]`.
-          "value" `[...]`, in units of reward.
-          "scale", a scalar in units of reward. Divide value errors by it.
-          "bonus_value" and "bonus_scale", the same for bonuses, if they have a value of their own.
-        """
-        found = {"logits": self._policy(hidden)}
-        for learned, layer in self._values.items():
-            value, scale, name = ops.squeeze(layer(hidden), axis=-1), 1.0, learned.removesuffix("return")
-            if learned in self.statistics:
-                known = self.statistics[learned].now()
-                scale = self.statistics[learned].deviation(known)
-                factor, mean = constants(value, scale, known.mean)
-                value = value * factor + mean
-            found |= {f"{name}value": value, f"{name}scale": scale}
-        return found
 
     def task_outputs(self, task: AuxiliaryTask, features: Features, **given: Any) -> Any:
         """The outputs of a task `[B, T, ...]` for features `[B, T, F]`. `heads.outputs` describes what may be given."""
@@ -335,26 +305,16 @@ class Network:
         if self.torso.statistics:
             base = batch["base"]
             found |= self.torso.moments(self._rows(base["observations"]), weight, self._vectors(base.get("past")))
-        for name in self._values.keys() & self.statistics.keys():
-            variance = ops.square(metrics[f"{name}_deviation"])
-            found[name] = Moments(metrics[f"{name}_mean"], variance, ops.sum(weight))
-        return found
+        return found | self.policy_value.moments(weight, metrics)
 
     def absorbed(self, moments: Mapping[str, Any]) -> list[tuple[Any, Any]]:
         """The variables that change after an optimizer's step, with their new values.
 
         A batch's `moments` are added to `statistics`, arrays of tasks are replaced, and averages follow the weights.
-
-        The value layer is rescaled together with the moments of the returns, so that its predictions do not change.
         """
-        changed: list[tuple[Any, Any]] = []
-        for name, statistics in self.statistics.items():
-            known, new = statistics.now(), statistics.merged(moments[name])
-            changed += zip(statistics.variables, new, strict=True)
-            if name in self._values:
-                kernel, bias = self._values[name].kernel, self._values[name].bias
-                values = rescaled(kernel.value, bias.value, known, new, statistics.least, ops)
-                changed += zip((kernel, bias), values, strict=True)
+        changed = self.policy_value.absorbed(moments)
+        for name, statistics in self.torso.statistics.items():
+            changed += zip(statistics.variables, statistics.merged(moments[name]), strict=True)
         changed += [(self.untrained[name], array) for name, array in moments.items() if name in self.untrained]
         for average in self._averages.values():
             changed += average.moved()

@@ -52,7 +52,8 @@ class Objective(ObjectiveSettings):
         """The loss, a scalar, and its metrics, scalars by name. It must be a pure function that uses `keras.ops` only.
 
         The metrics have "loss_base", and "return_mean" and "return_deviation", the moments of the returns or targets by
-        which the values are normalized.
+        which the values are normalized. With bonuses that have a value of their own, they also have "bonus_return_mean"
+        and "bonus_return_deviation". `gunreal.learning.losses.return_moments` computes them.
 
         Args:
           outputs: "logits" `[B, T, A]`, "value" `[B, T]` in units of reward, and "scale", the standard deviation of the

@@ -27,25 +27,20 @@ class ActorCritic(Objective):
         return 0.0
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-        from keras import ops
-
         from gunreal.learning import losses
 
         scale, mask = outputs["scale"], batch["mask"]
-
-        def moments(name: str, returns: Any) -> dict[str, Any]:
-            mean = losses.masked_mean(returns, mask)
-            deviation = ops.sqrt(losses.masked_mean(ops.square(returns - mean), mask))
-            return {f"{name}_mean": mean, f"{name}_deviation": deviation}
-
         policy, returns = self.policy_loss(outputs, batch)
-        value, found = losses.value_loss(outputs["value"] / scale, returns / scale, mask), moments("return", returns)
+        value, found = (
+            losses.value_loss(outputs["value"] / scale, returns / scale, mask),
+            losses.return_moments(returns, mask),
+        )
         if "bonus_value" in outputs:
             given = {name.removeprefix("bonus_"): x for name, x in batch.items() if name.startswith("bonus_")}
             own, scale = outputs["bonus_value"], outputs["bonus_scale"]
             more, returns = self.policy_loss({**outputs, "value": own}, {**batch, **given})
             policy, value = policy + more, value + losses.value_loss(own / scale, returns / scale, mask)
-            found |= moments("bonus_return", returns)
+            found |= losses.return_moments(returns, mask, "bonus_")
         entropy = losses.entropy(outputs["logits"], mask, self.epsilon())
         total = policy + batch["value_weight"] * value - batch["entropy"] * entropy
         return total, found | {

@@ -68,21 +68,16 @@ class Dqn(Objective):
         if "weight" in batch:
             huber = huber * ops.expand_dims(batch["weight"], 1)
         loss = losses.masked_mean(huber, mask)
-        mean = losses.masked_mean(batch["q_target"], mask)
-        return loss, {
-            "loss_base": loss,
-            "loss_value": loss,
-            "value_mean": losses.masked_mean(ops.max(q, axis=-1), mask),
-            "return_mean": mean,
-            "return_deviation": ops.sqrt(losses.masked_mean(ops.square(batch["q_target"] - mean), mask)),
-        }
+        value = losses.masked_mean(ops.max(q, axis=-1), mask)
+        metrics = {"loss_base": loss, "loss_value": loss, "value_mean": value}
+        return loss, metrics | losses.return_moments(batch["q_target"], mask)
 
     def exploration(self, progress: float) -> float:
         """Falls linearly from 1."""
         return anneal(1.0, self.final_exploration, progress / self.exploration_share)
 
     def acting(self, logits: Any, value: Any, exploration: Any) -> tuple[Any, Any]:
-        """The log-probabilities of the epsilon-greedy policy, and the largest Q values. A random action may be best."""
+        """The log-probabilities of the epsilon-greedy policy, and the largest Q values."""
         xp = logits.__array_namespace__()
         actions = logits.shape[-1]
         best = xp.eye(actions, dtype="float32")[logits.argmax(-1)]

@@ -7,6 +7,7 @@ al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice"
 from __future__ import annotations
 
 import contextlib
+import itertools
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -214,7 +215,8 @@ def _styles(drawn: Iterable[Panel]) -> dict[str, tuple[str, str]]:
     for panel in drawn:
         for curve in panel.curves:
             runs.setdefault(curve.label, []).append(curve.runs)
-    return {label: (_name(label, runs[label]), color) for label, color in zip(runs, _cycle(), strict=False)}
+    colors = itertools.cycle(COLORS)
+    return {label: (_name(label, found), next(colors)) for label, found in runs.items()}
 
 
 def _name(label: str, runs: Sequence[int]) -> str:
@@ -245,11 +247,6 @@ def _draw_panel(axes: Any, panel: Panel, width: int, styles: Mapping[str, tuple[
     if panel.x != "seconds":
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.grid(color="#000000", alpha=0.12, linewidth=0.6)
-
-
-def _cycle() -> Iterable[str]:
-    while True:
-        yield from COLORS
 
 
 def _x_axis(panel: Panel) -> tuple[float, str]:

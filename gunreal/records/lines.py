@@ -57,13 +57,6 @@ class MetricsWriter:
             self._try(sink.add, line)
         return line
 
-    def final(self, line: Mapping[str, Any], weights_sha256: str, stopped_by: str) -> dict[str, Any]:
-        """Appends the last line of the run and returns it as it was written.
-
-        `stopped_by` is the reason for its end: "steps", "callback", "SIGINT", "SIGTERM", "SIGHUP" or "error".
-        """
-        return self.write({**line, "weights_sha256": weights_sha256, "stopped_by": stopped_by})
-
     def close(self) -> None:
         """Closes the files and the tracker."""
         for sink in self._sinks:
@@ -71,12 +64,6 @@ class MetricsWriter:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-    def __enter__(self) -> MetricsWriter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _try(self, action: Any, *args: Any) -> None:
         try:

@@ -208,14 +208,6 @@ class RunMetrics:
             self._lag_max, self._last, self._last_counts = None, now, dict(self._counts)
         return line
 
-    def updated(self, batch: int, *, grad_norm: float, learning_rate: float) -> None:
-        """Records an update with `batch` agent steps, whose gradients others have computed."""
-        with self._lock:
-            self._counts["updates"] += 1
-            self._means["batch_train"].add(batch)
-            self._means["grad_norm"].add(grad_norm)
-            self._latest["learning_rate"] = learning_rate
-
     def take(self) -> dict[str, Any]:
         """What has been counted since the last call, for `add` in another process. It takes the place of `snapshot`."""
         with self._lock:

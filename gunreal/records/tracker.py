@@ -9,22 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gunreal.config.packages import is_installed
 from gunreal.config.schema import Config, ConfigError
 
 _FOLDER, _ID = "wandb", "gunreal-id.txt"
 _EVALUATED = ("eval_score_mean", "eval_score_std", "eval_length_mean")  # by the step of the evaluated weights
-
-
-def check(config: Config) -> None:
-    """Raises ConfigError if the tracker's package is missing."""
-    if config.track == "wandb" and not is_installed("wandb"):
-        raise ConfigError('--track wandb needs the package wandb; run pip install "gunreal[wandb]"')
-
-
-def open_tracker(config: Config, run_dir: Path) -> Tracker | None:
-    """The tracker of a run, or None for `--track off`. Raises ConfigError if it cannot be reached or has no account."""
-    return Tracker(config, run_dir) if config.track == "wandb" else None
 
 
 class Tracker:

@@ -49,17 +49,6 @@ def own(pid: int, proc: Path = Path("/proc")) -> int:
     return rollup["Pss"] - rollup.get("Pss_Shmem", 0)
 
 
-def allocated(pid: int, proc: Path = Path("/proc")) -> int:
-    """Number of bytes that a process has allocated for itself, without files and shared memory. 0 if it has ended.
-
-    Unlike `own`, the result does not depend on which other processes have mapped the same libraries.
-    """
-    try:
-        return _rollup(pid, proc)["Anonymous"]
-    except OSError:
-        return _resident(pid)[0]
-
-
 def unwritten(fds: Iterable[int]) -> int:
     """Number of bytes of shared memory files that have no page yet. `in_use` can still grow by this amount."""
     stats = [os.fstat(fd) for fd in fds]

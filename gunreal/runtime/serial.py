@@ -85,7 +85,7 @@ class SerialRunner(SystemRunner):
         waiting = [(member.process, agent, first) for member, agent, first in system.batcher.waiting]
         replies = [member.wake.get(1024, 0) for member in self.members]
         for member, records in zip(self.members, replies, strict=True):
-            queues.put(member.wake.write_fd, records)
+            member.wake.put(records)
         blob = lockstep.pack(
             {
                 "workers": [member.worker.get_state() for member in self.members],
@@ -117,5 +117,5 @@ class SerialRunner(SystemRunner):
                     raise unfit(system.resumed, f"{name} has another shape")
                 array[...] = ring
             member.worker.set_state(worker)
-            queues.put(member.wake.write_fd, replies)
+            member.wake.put(replies)
         system.batcher.add(saved["waiting"])

@@ -18,7 +18,7 @@ from gunreal.config.warning import warn
 from gunreal.records import checkpoint
 from gunreal.records.display import Display
 from gunreal.records.lines import MetricsWriter
-from gunreal.records.tracker import open_tracker
+from gunreal.records.tracker import Tracker
 from gunreal.runtime.base import Runner
 from gunreal.runtime.evaluation import Evaluation
 
@@ -49,7 +49,8 @@ class Training:
         self._not_saved: NotSaved | None = None  # the error of the last checkpoint
         self._display: Display | None = None
         self._evaluation: Evaluation | None = None
-        self._writer = MetricsWriter(run_dir, self.status.metrics.step, open_tracker(self._used, run_dir))
+        tracker = Tracker(self._used, run_dir) if self._used.track == "wandb" else None
+        self._writer = MetricsWriter(run_dir, self.status.metrics.step, tracker)
 
     def run(self) -> None:
         """Trains until the run is stopped, and closes everything. Raises the error that has ended it."""
@@ -156,8 +157,8 @@ class Training:
         now, lines = self.runner.snapshot(), []
         while self._evaluation and self._evaluation.left() > 1:
             lines.append(self._writer.write(now | self._scores()))
-        last = now | self._scores()
-        lines.append(self._writer.final(last, self.runner.weights_sha256(), self.status.stopped_by))
+        end = {"weights_sha256": self.runner.weights_sha256(), "stopped_by": self.status.stopped_by}
+        lines.append(self._writer.write(now | self._scores() | end))
         for line in lines:
             self._report(line)
 

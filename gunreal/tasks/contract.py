@@ -84,7 +84,7 @@ def check_task(
         recorded_fields([task], spec)
         _check_sampling(task, spec)
         _check_learning(task, spec, network)
-        recurrent = spec._replace(state=_STATE, vectors=_VECTORS)
+        recurrent = spec._replace(state=_STATE, vectors=_VECTORS if spec.bonus_steps == 1 else 0)
         if network is None and spec.is_image and not spec.state and _fits(task, recurrent):
             _check_learning(task, recurrent)
     except ConfigError as error:  # of one of its methods

@@ -56,10 +56,7 @@ class ActionConditionedPredictor(layers.Layer):
         return {"frames": frames, "predictions": predictions}
 
     def _step(self, action: Any, state: Any) -> Any:
-        """One step of a GRU (Cho et al. 2014) whose reset gate acts after the recurrent product.
-
-        Keras's own GRU has a random state, which a head must not have.
-        """
+        """One step of a GRU (Cho et al. 2014) whose reset gate acts after the recurrent product."""
         inputs = ops.split(ops.matmul(action, self.action_kernel) + self.bias, 3, axis=-1)
         update, reset, recurrent = ops.split(ops.matmul(state, self.recurrent_kernel), 3, axis=-1)
         update, reset = ops.sigmoid(inputs[0] + update), ops.sigmoid(inputs[1] + reset)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gunreal.config.plugins import option
 from gunreal.experience.replay import TERMINATED, Replay, steps_until
 from gunreal.experience.returns import n_step_returns
 from gunreal.experience.sequences import Sequences, pad, uniform_sequences
@@ -41,14 +42,8 @@ class FeatureControl(AuxiliaryTask):
 
     name = "fc"
     weight: float = 0.1
-    discount: float = 0.9
-    reward: str = "activation"
-
-    def check(self, spec: Spec) -> None:
-        if not 0 <= self.discount < 1:
-            raise ValueError(f"fc.discount is {self.discount}: choose a value from 0 to 1, below 1")
-        if self.reward not in REWARDS:
-            raise ValueError(f"fc.reward is {self.reward!r}: choose {' or '.join(REWARDS)}")
+    discount: float = option(0.9, low=0, below=1)
+    reward: str = option("activation", choices=REWARDS)
 
     @staticmethod
     def bootstrap(outputs: Mapping[str, Any]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from gunreal.config.plugins import option
 from gunreal.experience.replay import Replay
 from gunreal.experience.sequences import Sequences, pad
 from gunreal.experience.spec import Spec
@@ -21,7 +22,7 @@ class FuturePrediction(AuxiliaryTask):
     """
 
     steps: int = 8
-    units: int = 128
+    units: int = option(128, low=1)
 
     def check(self, spec: Spec) -> None:
         if spec.t_max < 2:
@@ -30,8 +31,6 @@ class FuturePrediction(AuxiliaryTask):
             raise ValueError(
                 f"{self.name}.steps is {self.steps}: choose a value from 1 to {spec.t_max - 1}, below t_max"
             )
-        if self.units < 1:
-            raise ValueError(f"{self.name}.units is {self.units}: choose 1 or more")
 
     def targets(self, replay: Replay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
         """The actions to condition the predictions on: "action" int32 `[N, t_max]`."""

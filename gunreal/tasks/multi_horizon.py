@@ -57,7 +57,7 @@ class MultiHorizon(AuxiliaryTask):
         """Mean of `0.5 ((R_t - V(s_t)) / deviation)^2` over steps and discounts.
 
         The deviation is the standard deviation of the batch's returns of the same discount, or a tenth of their mean if
-        that is larger.
+        that is larger, and at least 0.1.
         """
         from keras import ops
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gunreal.config.plugins import option
 from gunreal.experience.replay import Replay
 from gunreal.experience.returns import n_step_returns
 from gunreal.experience.sequences import Sequences, pad
@@ -39,7 +40,7 @@ class PixelControl(AuxiliaryTask):
 
     name = "pc"
     weight: float = 0.01
-    discount: float = 0.9
+    discount: float = option(0.9, low=0, high=1)
     cell: int = 0
 
     def check(self, spec: Spec) -> None:
@@ -48,8 +49,6 @@ class PixelControl(AuxiliaryTask):
                 f"pc needs image observations (uint8, channel x height x width), but these are {spec.dtype} "
                 f"{'x'.join(map(str, spec.frame))}: leave pc out of the tasks"
             )
-        if not 0 <= self.discount <= 1:
-            raise ValueError(f"pc.discount is {self.discount}: choose a value from 0 to 1")
         height, width = spec.frame[1:]
         largest = min(height, width) // 4  # the head's deconvolution needs at least 4x4 cells
         if largest < 1:

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from gunreal.config.plugins import option
 from gunreal.experience.replay import Replay
 from gunreal.experience.sequences import Sequences, pad
-from gunreal.experience.spec import Spec
 from gunreal.tasks.value_replay import ValueReplay
 
 
@@ -27,11 +27,7 @@ class SelfImitation(ValueReplay):
 
     name = "sil"
     weight: float = 0.1
-    value_weight: float = 0.01
-
-    def check(self, spec: Spec) -> None:
-        if self.value_weight < 0:
-            raise ValueError(f"sil.value_weight is {self.value_weight}: choose 0 or more")
+    value_weight: float = option(0.01, low=0)
 
     def targets(self, replay: Replay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
         """The "returns" of value replay, and "action" int32 `[N, t_max]`."""

@@ -18,8 +18,8 @@ class SelfPrediction(FuturePrediction):
     same direction as the projection of the features found at that step.
 
     Targets come from the present network and pass no gradient on. This is the variant of SPR whose target network is
-    the network itself (tau = 0), because heads have no untrained weights for a moving average. Targets are
-    standardized over the batch instead, which keeps the features from collapsing to a constant.
+    the network itself (tau = 0). Targets are standardized over the batch, which keeps the features from collapsing to a
+    constant. `gunreal_representations.spr:Spr` in the examples has moving averages and shifted views instead.
 
     Options:
       weight: weight of the loss, which is 1 for unrelated and 0 for perfect predictions.

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from gunreal.config.plugins import option
 from gunreal.experience.replay import TERMINATED, Replay
 from gunreal.experience.returns import n_step_returns
 from gunreal.experience.sequences import Sequences
@@ -27,11 +28,7 @@ class TerminalPrediction(AuxiliaryTask):
 
     name = "tp"
     weight: float = 0.5
-    discount: float = 0.98
-
-    def check(self, spec: Spec) -> None:
-        if not 0 <= self.discount < 1:
-            raise ValueError(f"tp.discount is {self.discount}: choose a value from 0 to 1, below 1")
+    discount: float = option(0.98, low=0, below=1)
 
     @staticmethod
     def bootstrap(outputs: Any) -> Any:

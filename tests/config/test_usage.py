@@ -3,11 +3,11 @@ from __future__ import annotations
 import re
 
 from gunreal.config import usage
-from gunreal.config.schema import FIELDS
+from gunreal.config.schema import FIELDS, GROUPS, Learner, Tasks
 
 
 def test_every_field_is_in_one_section():
-    found = [name for names in usage.sections().values() for name in names]
+    found = [name for names in GROUPS.values() for name in names]
     assert found == list(FIELDS) == list(dict.fromkeys(found))
 
 
@@ -20,9 +20,9 @@ def test_all_flags_are_in_their_sections():
     assert text.startswith("usage: gunreal train [--flag value] ...\n")
     parts = re.split(r"^(\w+):\n", text, flags=re.M)[1:]
     shown = {title: re.findall(r"^  --(\w+)", part, re.M) for title, part in zip(parts[::2], parts[1::2], strict=True)}
-    assert list(shown) == ["Files", *usage.sections(), "Help"]
-    assert shown["Tasks"][-1] == "task_weight" and shown["Tasks"][:-1] == usage.sections()["Tasks"]
-    assert shown["Learner"] == usage.sections()["Learner"]
+    assert list(shown) == ["Files", *(group.__name__ for group in GROUPS), "Help"]
+    assert shown["Tasks"][-1] == "task_weight" and shown["Tasks"][:-1] == GROUPS[Tasks]
+    assert shown["Learner"] == GROUPS[Learner]
 
 
 def test_the_short_help_is_short():

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import time
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -119,10 +120,10 @@ def test_what_another_process_takes_is_added_once():
 
 
 def test_lines_are_written_at_once_and_nan_is_null(tmp_path):
-    with MetricsWriter(tmp_path) as writer:
+    with closing(MetricsWriter(tmp_path)) as writer:
         writer.write({"step": 1, "a": math.nan, "b": np.float32(0.5), "c": None, "d": -math.inf, "e": np.int64(3)})
         assert read(tmp_path / FILE) == [{"step": 1, "a": None, "b": 0.5, "c": None, "d": None, "e": 3}]
-        writer.final({"step": 2}, "00ff", "steps")
+        writer.write({"step": 2, "weights_sha256": "00ff", "stopped_by": "steps"})
     assert read(tmp_path / FILE)[1] == {"step": 2, "weights_sha256": "00ff", "stopped_by": "steps"}
 
 
@@ -137,19 +138,19 @@ def test_a_torn_last_line_is_left_out(tmp_path):
 
 
 def test_a_resumed_run_drops_lines_of_later_steps(tmp_path):
-    with MetricsWriter(tmp_path) as writer:
+    with closing(MetricsWriter(tmp_path)) as writer:
         for step in (10, 20, 30):
             writer.write({"step": step})
     with open(tmp_path / FILE, "a") as file:
         file.write('{"step": 4')
-    with MetricsWriter(tmp_path, step=20) as writer:
+    with closing(MetricsWriter(tmp_path, step=20)) as writer:
         writer.write({"step": 25})
     assert [line["step"] for line in read(tmp_path / FILE)] == [10, 20, 25]
     assert not list(tmp_path.glob("*.tmp"))
 
 
 def test_lines_are_dropped_at_once_or_not_at_all(tmp_path, monkeypatch):
-    with MetricsWriter(tmp_path) as writer:
+    with closing(MetricsWriter(tmp_path)) as writer:
         for step in (10, 20):
             writer.write({"step": step})
 

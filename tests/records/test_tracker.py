@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from contextlib import closing
 from importlib.machinery import ModuleSpec
 from types import SimpleNamespace
 
@@ -59,7 +60,7 @@ def stub(offline, monkeypatch):
 
 def test_a_run_in_offline_mode(offline, tmp_path):
     """The package's own files appear in the run's folder, and hold the values."""
-    with MetricsWriter(tmp_path, 0, tracker.open_tracker(TRACKED, tmp_path)) as writer:
+    with closing(MetricsWriter(tmp_path, 0, tracker.Tracker(TRACKED, tmp_path))) as writer:
         writer.write({"step": 10, "score_mean": 12345.678, "wait_ms": None})
     (file,) = (tmp_path / "wandb").glob("offline-run-*/run-*.wandb")
     # Its service may write a little later.
@@ -67,7 +68,7 @@ def test_a_run_in_offline_mode(offline, tmp_path):
 
 
 def test_tracked_values(stub, tmp_path):
-    opened = tracker.open_tracker(TRACKED, tmp_path)
+    opened = tracker.Tracker(TRACKED, tmp_path)
     (given,) = stub.given
     assert given["project"] == "gunreal" and given["name"] == tmp_path.name and given["config"]["entropy"] == 0.5
     at, *evaluated = KEYS
@@ -77,9 +78,8 @@ def test_tracked_values(stub, tmp_path):
     opened.close()
     opened.close()
     assert stub.run.finished == 1
-    tracker.open_tracker(TRACKED, tmp_path)  # as after a resume
+    tracker.Tracker(TRACKED, tmp_path)  # as after a resume
     assert stub.given[1]["id"] == given["id"] and given["resume"] == "allow"
-    assert tracker.open_tracker(Config(), tmp_path) is None
 
 
 def test_a_line_that_cannot_be_sent_is_reported_and_the_run_goes_on(stub, tmp_path, monkeypatch, capsys):
@@ -89,7 +89,7 @@ def test_a_line_that_cannot_be_sent_is_reported_and_the_run_goes_on(stub, tmp_pa
         raise wandb.Error("the run was deleted")
 
     monkeypatch.setattr(stub.run, "log", refuse)
-    with MetricsWriter(tmp_path, 0, tracker.open_tracker(TRACKED, tmp_path)) as writer:
+    with closing(MetricsWriter(tmp_path, 0, tracker.Tracker(TRACKED, tmp_path))) as writer:
         for step in (1, 2):
             writer.write({"step": step})
     warning = capsys.readouterr().err
@@ -104,7 +104,7 @@ def test_a_refusal_is_one_line_and_leaves_nothing(offline, tmp_path, monkeypatch
 
     monkeypatch.setattr(wandb, "init", refuse)
     with pytest.raises(ConfigError, match=r"^--track wandb: api_key not configured \(no-tty\); run wandb login, or"):
-        tracker.open_tracker(TRACKED, tmp_path)
+        tracker.Tracker(TRACKED, tmp_path)
     assert not any(tmp_path.iterdir())
 
 

@@ -6,6 +6,7 @@ import pytest
 from gradients import reached
 from rings import draws, episodes, make_segment, targets
 
+from gunreal.config.schema import ConfigError
 from gunreal.experience.spec import Spec
 from gunreal.experience.synthetic import synthetic_segment
 from gunreal.tasks.contrastive import Contrastive
@@ -13,6 +14,7 @@ from gunreal.tasks.depth_prediction import DepthPrediction
 from gunreal.tasks.feature_control import FeatureControl
 from gunreal.tasks.multi_horizon import MultiHorizon
 from gunreal.tasks.pixel_control import PixelControl
+from gunreal.tasks.registry import load_tasks
 from gunreal.tasks.reward_prediction import RewardPrediction
 from gunreal.tasks.self_imitation import SelfImitation
 from gunreal.tasks.self_prediction import SelfPrediction
@@ -82,7 +84,6 @@ def test_targets_of_tasks_that_predict_later_steps_are_the_actions(task):
         (PixelControl(), ATARI._replace(frame=(1, 3, 84)), "pc needs frames of 4x4 pixels or more, but these are 3x84"),
         (PixelControl(cell=4), ATARI._replace(frame=(1, 12, 84)), "pc.cell is 4: .*choose 1 to 3 for frames of 12x84"),
         (PixelControl(cell=-1), ATARI, "pc.cell is -1: leave it out, or choose 1 to 21"),
-        (PixelControl(discount=1.5), ATARI, "pc.discount is 1.5"),
         (DepthPrediction(), VECTOR, "depth needs image observations and a uint8 map 'depth'.* float32 3: leave depth"),
         (DepthPrediction(rows=19), IMAGES, "depth.rows is 19: choose 1 to 18 for frames of 36x36 pixels"),
         (DepthPrediction(columns=0), IMAGES, "depth.columns is 0: choose 1 to 36"),
@@ -90,14 +91,9 @@ def test_targets_of_tasks_that_predict_later_steps_are_the_actions(task):
         (DepthPrediction(edges=(5, 5)), IMAGES, r"depth.edges is \[5, 5\]"),
         (DepthPrediction(edges=(0, 5)), IMAGES, "depth.edges"),
         (DepthPrediction(edges=(5, 256)), IMAGES, "depth.edges"),
-        (FeatureControl(discount=1), VECTOR, "fc.discount is 1: choose a value from 0 to 1, below 1"),
-        (FeatureControl(reward="novelty"), VECTOR, "fc.reward is 'novelty': choose activation or change"),
         (MultiHorizon(discounts=()), VECTOR, r"mh.discounts is \[\]: choose one or more values from 0 to 1, below 1"),
         (MultiHorizon(discounts=(1.0,)), VECTOR, r"mh.discounts is \[1.0\]"),
         (MultiHorizon(discounts=(0.9, -0.1)), VECTOR, r"mh.discounts is \[0.9, -0.1\]"),
-        (SelfImitation(value_weight=-1.0), IMAGES, "sil.value_weight is -1.0: choose 0 or more"),
-        (TerminalPrediction(discount=1.0), VECTOR, "tp.discount is 1.0: choose a value from 0 to 1, below 1"),
-        (TerminalPrediction(discount=-0.1), VECTOR, "tp.discount is -0.1: choose a value from 0 to 1, below 1"),
         *(
             (make(**options), VECTOR._replace(t_max=t_max), rf"^{make.name}{message}")
             for make, steps in ((Contrastive, 8), (SelfPrediction, 5))
@@ -105,7 +101,6 @@ def test_targets_of_tasks_that_predict_later_steps_are_the_actions(task):
                 (1, {}, " predicts later steps of a sequence: raise t_max to 2 or more"),
                 (5, {}, rf"\.steps is {steps}: choose a value from 1 to 4, below t_max"),
                 (20, {"steps": 0}, r"\.steps is 0: choose a value from 1 to 19"),
-                (20, {"units": 0}, r"\.units is 0: choose 1 or more"),
             ]
         ),
     ],
@@ -113,6 +108,25 @@ def test_targets_of_tasks_that_predict_later_steps_are_the_actions(task):
 def test_the_check_names_the_fix(task, spec, message):
     with pytest.raises(ValueError, match=message):
         task.check(spec)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("pc.discount", 1.5, "at least 0 and at most 1"),
+        ("fc.discount", 1.0, "at least 0 and below 1"),
+        ("fc.reward", "novelty", "one of activation, change"),
+        ("sil.value_weight", -1.0, "at least 0"),
+        ("tp.discount", -0.1, "at least 0 and below 1"),
+        ("cpc.units", 0, "at least 1"),
+    ],
+)
+def test_options_have_limits(name, value, rule):
+    task, option = name.split(".")
+    with pytest.raises(ConfigError, match=f"^{name} is {value!r}, but must be {rule}"):
+        load_tasks([task], {task: {option: value}})
+    with pytest.raises(ConfigError, match=f"^{option} is {value!r}, but must be {rule}"):
+        check_task(type(*load_tasks([task])), VECTOR, **{option: value})
 
 
 def test_the_defaults_are_the_papers():

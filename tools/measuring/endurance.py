@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import statistics
@@ -14,7 +15,6 @@ import psutil
 from common.command_line import say
 
 from gunreal.config.schema import Config
-from gunreal.runtime import ram
 from gunreal.runtime.parallel import ParallelRunner
 from gunreal.runtime.system import System
 from measuring import measure
@@ -59,9 +59,9 @@ class Watch:
 
     def _look(self, run: ParallelRunner, now: float) -> None:
         look = {"minutes": (now - self._start) / 60, "steps": self._system.metrics.step, **run.counts._asdict()}
-        look |= {"server": ram.allocated(os.getpid()), "total": run.memory_in_use()}
+        look |= {"server": _own(os.getpid()), "total": run.memory_in_use()}
         started = [remote.popen.pid for remote in run.remotes() if now - remote.started > _ALIVE]
-        look["agent"] = statistics.median(map(ram.allocated, started)) if started else None
+        look["agent"] = statistics.median(map(_own, started)) if started else None
         self.looks.append(look)
         if len(self.looks) % 6 == 1:
             sizes = ", ".join(f"{name} {(look[name] or 0) / 2**20:,.0f} MiB" for name in ("server", "agent", "total"))
@@ -106,3 +106,10 @@ def soak(config: Config, minutes: float) -> dict[str, Any]:
     left += [f"process {child.pid}" for child in psutil.Process().children(recursive=True) if child not in others]
     spreads = {name: spread(watch.looks, name) for name in ("server", "agent")}
     return {"looks": watch.looks, "spread": spreads, "groups": watch.groups, "left": left}
+
+
+def _own(pid: int) -> int:
+    """Number of bytes that a process shares with no other. 0 if it has ended."""
+    with contextlib.suppress(psutil.Error):
+        return int(psutil.Process(pid).memory_full_info().uss)
+    return 0

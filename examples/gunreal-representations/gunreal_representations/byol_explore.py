@@ -13,7 +13,7 @@ class ByolExplore(FuturePrediction):
     """A recurrent model starts from "hidden" features, follows the actions, and predicts averaged "conv" features.
 
     The paper also rewards the error of the predictions of an observation, which were made at the steps before it. This
-    task gives no reward, because `bonus` gets one step, and not all of these.
+    task gives no reward, because a bonus depends on at most two observations.
     """
 
     name = "byol_explore"
