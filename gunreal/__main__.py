@@ -17,6 +17,7 @@ from gunreal import __version__
 from gunreal.config.process import set_up
 from gunreal.config.schema import ConfigError, close_match
 from gunreal.config.warning import warn
+from gunreal.envs.step import AgentFailure
 
 LISTS = {
     "tasks": "List auxiliary tasks, their options, and whether they fit an environment",
@@ -44,7 +45,7 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command. Returns its exit code: 0 for success, 2 for invalid input, 130 if interrupted."""
+    """Runs the command. Returns its exit code, which the page Commands explains."""
     path, *words = argv or sys.argv
     set_up()
     program = "python -m gunreal" if Path(path).name == "__main__.py" else "gunreal"
@@ -57,9 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     command, *rest = words
     try:
         return _run(command, [f"{program} {command}", *rest])
-    except ConfigError as error:
+    except (ConfigError, AgentFailure) as error:
         warn(str(error))
-        return 2
+        return 2 if isinstance(error, ConfigError) else 1
     except KeyboardInterrupt:  # such as while modules are imported
         warn("interrupted")
         return 130

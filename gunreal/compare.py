@@ -14,16 +14,14 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gunreal.config import folders, units
-from gunreal.config.arguments import Arguments
+from gunreal.config import folders
+from gunreal.config.arguments import Arguments, count
 from gunreal.config.schema import Config, ConfigError, close_match
 from gunreal.config.sweeps import short
-from gunreal.config.warning import warn
 from gunreal.plot import SEED, group
 from gunreal.records import comparison, curves
 
@@ -139,25 +137,19 @@ def _table(rows: Sequence[Sequence[str]], markdown: bool) -> str:
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command. Returns the exit code: 0 for success, 2 for invalid input."""
-    argv = argv or ["python -m gunreal.compare", *sys.argv[1:]]
-    try:
-        options = _parser(argv[0]).parse_args(argv[1:])
-        steps = units.parse_count(options.steps) if options.steps else None
-        groups = settings(options.runs, options.logdir)
-        if first := options.reference:
-            if first not in groups:
-                hint = close_match(first, groups) or f"; it is one of {', '.join(groups)}"
-                raise ConfigError(f"no setting is called {first}{hint}")
-            groups = {first: groups.pop(first), **groups}
-        results = comparison.compare(groups, options.score, steps)
-        if options.plot:
-            curves.check_matplotlib()
-            curves.draw(comparison.panels(groups, steps), options.plot, note=_NOTE)
-    except (ConfigError, OSError, ValueError) as error:  # matplotlib raises ValueError for an unknown picture format
-        warn(str(error))
-        return 2
+def main(argv: Sequence[str]) -> int:
+    """Runs the command. Returns the exit code."""
+    options = _parser(argv[0]).parse_args(argv[1:])
+    groups = settings(options.runs, options.logdir)
+    if first := options.reference:
+        if first not in groups:
+            hint = close_match(first, groups) or f"; it is one of {', '.join(groups)}"
+            raise ConfigError(f"no setting is called {first}{hint}")
+        groups = {first: groups.pop(first), **groups}
+    results = comparison.compare(groups, options.score, options.steps)
+    if options.plot:
+        curves.check_matplotlib()
+        curves.draw(comparison.panels(groups, options.steps), options.plot, note=_NOTE)
     print(json.dumps(results, indent=1) if options.json else text(results, options.markdown), flush=True)
     return 0
 
@@ -175,13 +167,9 @@ def _parser(program: str) -> Arguments:
     add("--logdir", default=Config.logdir, help=f"folder of runs (default: {Config.logdir})")
     add("--reference", metavar="LABEL", help="setting that the others are compared with (default: the first one)")
     add("--score", type=float, metavar="X", help="show the steps and minutes to this mean score of 100 episodes")
-    add("--steps", metavar="N", help="compare after this many agent steps instead of at the ends of the runs")
+    add("--steps", type=count, metavar="N", help="compare after so many agent steps, not at the ends of the runs")
     add("--plot", type=Path, metavar="FILE", help="picture of the learning curves to write")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a JSON object instead of a table")
     form.add_argument("--markdown", action="store_true", help="print Markdown instead of a table")
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -20,98 +20,60 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from absl import flags
-
 from gunreal.acting.episodes import MAX_STEPS, play, summarize
 from gunreal.config import folders
-from gunreal.config.flags import read
-from gunreal.config.schema import FIELDS, Config, ConfigError
+from gunreal.config.arguments import Arguments, at_least
+from gunreal.config.schema import FIELDS, ConfigError
 from gunreal.config.warning import warn
-from gunreal.envs.step import AgentFailure
 from gunreal.records.recordings import Writer
 from gunreal.records.video import NotWritten, Recorder
 from gunreal.run import Run, load
 
 
-def _define() -> flags.FlagValues:
-    values = flags.FlagValues()
-    common: dict[str, Any] = {"flag_values": values}
-    protocols = FIELDS["protocol"].metadata["choices"]
-    flags.DEFINE_integer("episodes", 30, "Number of episodes to play", lower_bound=1, **common)
-    flags.DEFINE_string("checkpoint", "newest", "Checkpoint to load: newest, best, a step, or a path", **common)
-    flags.DEFINE_enum(
-        "policy",
-        "sample",
-        ["sample", "argmax"],
-        "Choice of actions, drawn from the policy (sample) or the most probable ones (argmax)",
-        **common,
-    )
-    flags.DEFINE_enum("protocol", None, protocols, "Atari protocol (default: the run's own)", **common)
-    flags.DEFINE_integer("seed", 1, "Random seed of the episodes", lower_bound=0, **common)
-    flags.DEFINE_integer("max_steps", MAX_STEPS, "Maximum episode length in agent steps", lower_bound=1, **common)
-    flags.DEFINE_string("video", None, "Name of an .mp4 file for a video of the first episode", **common)
-    flags.DEFINE_string("record", None, "Folder of a new data set with the episodes, in Minari's format", **common)
-    flags.DEFINE_boolean("json", False, "Output as one JSON object", **common)
-    flags.DEFINE_string("logdir", Config.logdir, "Folder of runs, used if RUN is a name", **common)
-    flags.DEFINE_boolean("help", False, "Show this help and exit", **common)
-    values.set_gnu_getopt(True)
-    return values
+def _parser(program: str) -> Arguments:
+    parser = Arguments(program, "Plays episodes with the policy of a run, and reports their scores.")
+    parser.add_run(policy=True)
+    add, protocols = parser.add_argument, FIELDS["protocol"].metadata["choices"]
+    add("--episodes", type=at_least(1), default=30, metavar="N", help="number of episodes to play (default: 30)")
+    add("--protocol", choices=protocols, help="Atari protocol (default: the run's own)")
+    add("--seed", type=at_least(0), default=1, metavar="N", help="random seed of the episodes (default: 1)")
+    longest = f"maximum episode length in agent steps (default: {MAX_STEPS})"
+    add("--max_steps", type=at_least(1), default=MAX_STEPS, metavar="N", help=longest)
+    add("--video", metavar="FILE.mp4", help="name of a file for a video of the first episode")
+    add("--record", metavar="FOLDER", help="folder of a new data set with the episodes, in Minari's format")
+    add("--json", action="store_true", help="print a JSON object instead of a table")
+    return parser
 
 
-def _parse(argv: Sequence[str]) -> tuple[str, flags.FlagValues]:
-    """The name of the run and the flags."""
-    values = _define()
-    rest = read(values, argv, list(values))
-    if values.help:
-        print(_usage(argv[0], values))
-        raise SystemExit(0)
-    if len(rest) != 1:
-        raise ConfigError(f"give one run, as in `gunreal evaluate runs/NAME`; got {len(rest)}")
-    return rest[0], values
-
-
-def _usage(program: str, values: flags.FlagValues) -> str:
-    lines = [f"usage: {program} RUN [--flag value] ...", "", "  RUN: a run's folder, or its name", ""]
-    for name in sorted(values):
-        default = values[name].default
-        shown = f" (default {default})" if default not in (None, False) else ""
-        lines.append(f"  --{name:<12} {values[name].help}{shown}")
-    return "\n".join(lines)
-
-
-def _open(name: str, values: flags.FlagValues) -> Run:
+def _open(options: Any) -> Run:
     """The run, with the configuration to evaluate it with."""
-    folder = folders.find(name, values.logdir)
-    run = load(folder, values.checkpoint)
-    if values.protocol:
+    run = load(folders.find(options.run, options.logdir), options.checkpoint)
+    if options.protocol:
         if not run.config.env.startswith("ALE/"):
             raise ConfigError(f"--protocol applies to Atari games only, not to {run.config.env}; leave it out")
-        run.config = dataclasses.replace(run.config, protocol=values.protocol)
+        run.config = dataclasses.replace(run.config, protocol=options.protocol)
     return run
 
 
-def evaluate(name: str, values: flags.FlagValues) -> tuple[dict[str, Any], NotWritten | None]:
+def evaluate(options: Any) -> tuple[dict[str, Any], NotWritten | None]:
     """Plays the episodes. Returns the dict that `--json` prints, and why there is no video, if there should be one."""
-    try:
-        run = _open(name, values)
-        about = {"run": str(run.path), "env": run.config.env, "checkpoint": str(run.checkpoint), "step": run.step}
-    except FileNotFoundError as error:  # of a checkpoint; one that an environment raises is a failure of its own
-        raise ConfigError(str(error)) from error
-    about |= {"policy": values.policy, "protocol": run.config.protocol, "seed": values.seed}
+    run = _open(options)
+    about = {"run": str(run.path), "env": run.config.env, "checkpoint": str(run.checkpoint), "step": run.step}
+    about |= {"policy": options.policy, "protocol": run.config.protocol, "seed": options.seed}
     # Both reject a bad path before anything slow starts.
-    recorder = Recorder(values.video, run) if values.video else None
-    writer = Writer(values.record, run.spec, run.config.env) if values.record else None
-    learner, sample = run.actor_critic, values.policy == "sample"
-    options: dict[str, Any] = {"seed": values.seed, "sample": sample, "max_steps": values.max_steps}
+    recorder = Recorder(options.video, run) if options.video else None
+    writer = Writer(options.record, run.spec, run.config.env) if options.record else None
+    learner, sample = run.actor_critic, options.policy == "sample"
+    how: dict[str, Any] = {"seed": options.seed, "sample": sample, "max_steps": options.max_steps}
     played, failure = [], None
     try:
         with recorder or contextlib.nullcontext(), writer or contextlib.nullcontext():
-            options |= {"watch": recorder, "keep": writer.step if writer else None}
-            for episode in play(learner, run.config, run.spec, values.episodes, **options):
+            how |= {"watch": recorder, "keep": writer.step if writer else None}
+            for episode in play(learner, run.config, run.spec, options.episodes, **how):
                 played.append(episode)
                 if writer:
                     writer.end(episode)
-                _show_progress(len(played), values.episodes)
+                _show_progress(len(played), options.episodes)
     except NotWritten as error:
         failure = error
     return about | summarize(played), failure
@@ -178,30 +140,17 @@ def _flush(stdout: TextIO | None) -> None:
         library.fflush(ctypes.c_void_p.in_dll(library, "stdout"))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command. Returns the exit code: 0 for success, 2 for invalid input, 130 if interrupted.
-
-    It is 1 if the environment fails or the video could not be written.
-    """
-    try:
-        name, values = _parse(argv or ["python -m gunreal.evaluate", *sys.argv[1:]])
-        with _prints_to_stderr() if values.json else contextlib.nullcontext():
-            result, failure = evaluate(name, values)
-    except (ConfigError, AgentFailure) as error:
-        warn(str(error))
-        return 2 if isinstance(error, ConfigError) else 1
-    except KeyboardInterrupt:
-        return 130
-    print(json.dumps(result) if values.json else _table(result))
+def main(argv: Sequence[str]) -> int:
+    """Runs the command. Returns the exit code, 1 if the video could not be written."""
+    options = _parser(argv[0]).parse_args(argv[1:])
+    with _prints_to_stderr() if options.json else contextlib.nullcontext():
+        result, failure = evaluate(options)
+    print(json.dumps(result) if options.json else _table(result))
     if failure:
         warn(str(failure))
         return 1
-    if values.video and not values.json:
-        print(f"video of the first episode: {values.video}")
-    if values.record and not values.json:
-        print(f"recording of all episodes: {values.record}")
+    if options.video and not options.json:
+        print(f"video of the first episode: {options.video}")
+    if options.record and not options.json:
+        print(f"recording of all episodes: {options.record}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

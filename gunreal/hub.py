@@ -18,14 +18,12 @@ import numpy as np
 
 from gunreal.acting.episodes import Episode, play, summarize
 from gunreal.config import folders
-from gunreal.config.arguments import Arguments
+from gunreal.config.arguments import Arguments, at_least
 from gunreal.config.checks import check
 from gunreal.config.files import save
 from gunreal.config.packages import package
 from gunreal.config.schema import Config, ConfigError
 from gunreal.config.values import one_line
-from gunreal.config.warning import warn
-from gunreal.envs.step import AgentFailure
 from gunreal.records import card, checkpoint, curves, interface, metrics
 from gunreal.run import Run, load
 
@@ -160,34 +158,21 @@ def describe(folder: Path, source: str) -> None:
 
 
 def main(command: str, argv: Sequence[str]) -> int:
-    """Runs "push" or "pull". Returns the exit code: 0 for success, 1 if the environment fails. Raises ConfigError."""
-    try:
-        print(_push(argv) if command == "push" else _pull(argv))
-    except FileNotFoundError as error:  # of a checkpoint
-        raise ConfigError(str(error)) from error
-    except AgentFailure as error:
-        warn(str(error))
-        return 1
+    """Runs "push" or "pull". Returns the exit code."""
+    print(_push(argv) if command == "push" else _pull(argv))
     return 0
 
 
 def push_arguments(program: str) -> Arguments:
     """The command line of `gunreal push`."""
     parser = Arguments(program, _PUSH)
+    parser.add_run(policy=True)
     add = parser.add_argument
-    add("run", metavar="RUN", help="a run's folder, or its name")
     add("repo_id", metavar="USER/NAME", help="repository, which is created if it does not exist")
-    add("--checkpoint", default="newest", help="newest, best, a step, or a path (default: newest)")
-    add("--episodes", type=int, default=30, help="number of episodes to play for the card's scores (default: 30)")
-    add(
-        "--policy",
-        default="sample",
-        choices=("sample", "argmax"),
-        help="choice of actions in these episodes, as in gunreal evaluate (default: sample)",
-    )
+    episodes = "number of episodes to play for the card's scores (default: 30)"
+    add("--episodes", type=at_least(1), default=30, metavar="N", help=episodes)
     add("--private", action="store_true", help="make a new repository private")
     add("--out", type=Path, metavar="FOLDER", help="write the files to this new folder, and upload nothing")
-    add("--logdir", default=Config.logdir, help=f"folder of runs (default: {Config.logdir})")
     return parser
 
 
@@ -206,8 +191,6 @@ def pull_arguments(program: str) -> Arguments:
 def _push(argv: Sequence[str]) -> str:
     """Returns the address of the repository, or the folder that was written."""
     given = push_arguments(argv[0]).parse_args(argv[1:])
-    if given.episodes < 1:
-        raise ConfigError(f"--episodes is {given.episodes}, but must be at least 1")
     run = load(folders.find(given.run, given.logdir), given.checkpoint)
     options: dict[str, Any] = {"episodes": given.episodes, "sample": given.policy == "sample"}
     if not given.out:

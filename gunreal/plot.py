@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from glob import iglob
 from pathlib import Path
@@ -19,7 +18,6 @@ from pathlib import Path
 from gunreal.config import folders
 from gunreal.config.arguments import Arguments
 from gunreal.config.schema import ConfigError
-from gunreal.config.warning import warn
 from gunreal.records import curves
 
 SEED = r"([-_]s|[-_]seed|_)\d{1,3}$"
@@ -95,21 +93,16 @@ def _matches(glob: str, logdir: str) -> list[Path]:
     raise ConfigError(f"no run matches {glob!r}, from here or in {logdir}; quote it, and check --logdir")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command. Returns the exit code: 0 for success, 2 for invalid input."""
-    argv = argv or ["python -m gunreal.plot", *sys.argv[1:]]
-    try:
-        options = _parser(argv[0]).parse_args(argv[1:])
-        curves.check_smoothing(options.smooth)
-        curves.check_matplotlib()
-        groups = group(options.runs, options.logdir, options.group)
-        keys = options.x or f"{curves.steps_of(options.y)},seconds"
-        drawn = curves.panels(groups, [(x, options.y) for x in keys.split(",")], options.smooth)
-        note = f"Line: {curves.STATISTIC}." if any(len(paths) > 1 for paths in groups.values()) else ""
-        curves.draw(drawn, options.out, options.title, note, options.smooth)
-    except (ConfigError, OSError, ValueError) as error:  # matplotlib raises ValueError for an unknown picture format
-        warn(str(error))
-        return 2
+def main(argv: Sequence[str]) -> int:
+    """Runs the command. Returns the exit code."""
+    options = _parser(argv[0]).parse_args(argv[1:])
+    curves.check_smoothing(options.smooth)
+    curves.check_matplotlib()
+    groups = group(options.runs, options.logdir, options.group)
+    keys = options.x or f"{curves.steps_of(options.y)},seconds"
+    drawn = curves.panels(groups, [(x, options.y) for x in keys.split(",")], options.smooth)
+    note = f"Line: {curves.STATISTIC}." if any(len(paths) > 1 for paths in groups.values()) else ""
+    curves.draw(drawn, options.out, options.title, note, options.smooth)
     print(options.out)
     return 0
 
@@ -137,7 +130,3 @@ def _parser(program: str) -> Arguments:
     add("--title", default="", help="title of the picture (default: none)")
     add("--out", type=Path, default=Path("curves.png"), help="picture to write (default: curves.png)")
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 from gunreal.config import folders
 from gunreal.config.arguments import Arguments
 from gunreal.config.schema import Config, ConfigError
-from gunreal.config.warning import warn
 from gunreal.records import metrics
 
 _COLUMNS = ("run", "env", "tasks", "seed", "step", "steps", "minutes", "score", "state")
@@ -88,15 +86,10 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command. Returns the exit code: 0 for success, 2 for invalid input."""
-    argv = argv or ["python -m gunreal.runs", *sys.argv[1:]]
-    try:
-        options = _parser(argv[0]).parse_args(argv[1:])
-        rows = table(options.logdir)
-    except ConfigError as error:
-        warn(str(error))
-        return 2
+def main(argv: Sequence[str]) -> int:
+    """Runs the command. Returns the exit code."""
+    options = _parser(argv[0]).parse_args(argv[1:])
+    rows = table(options.logdir)
     print(json.dumps(rows, indent=1) if options.json else _text(rows), flush=True)
     return 0
 
@@ -106,7 +99,3 @@ def _parser(program: str) -> Arguments:
     parser.add_argument("--logdir", default=Config.logdir, help=f"folder of runs (default: {Config.logdir})")
     parser.add_argument("--json", action="store_true", help="print a list of JSON objects instead of a table")
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -198,14 +198,9 @@ def run(sweep: Sweep) -> int:
     return 1 if failed else 0
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0 for success, 1 if a run failed, 2 for invalid input, 130 if stopped."""
-    argv = argv or ["python -m gunreal.sweep", *sys.argv[1:]]
-    try:
-        return run(_parse(argv))
-    except ConfigError as error:
-        warn(str(error))
-        return 2
+def main(argv: Sequence[str]) -> int:
+    """Returns the exit code: 0 for success, 1 if a run failed, 130 if stopped."""
+    return run(_parse(argv))
 
 
 def _parse(argv: Sequence[str]) -> Sweep:
@@ -232,7 +227,3 @@ def _parser(program: str) -> Arguments:
     add("--minutes", type=float, metavar="N", help="training time after which a run ends (default: none)")
     add("--episodes", type=int, metavar="N", help="number of episodes of an evaluation after each run (default: none)")
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

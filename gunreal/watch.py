@@ -12,7 +12,6 @@ import errno
 import json
 import math
 import os
-import sys
 import threading
 import webbrowser
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,11 +24,9 @@ import numpy as np
 
 from gunreal.acting.session import Session
 from gunreal.config import folders
-from gunreal.config.arguments import Arguments
-from gunreal.config.schema import Config, ConfigError
-from gunreal.config.warning import warn
+from gunreal.config.arguments import Arguments, at_least
+from gunreal.config.schema import ConfigError
 from gunreal.envs.apart import opener
-from gunreal.envs.step import AgentFailure
 from gunreal.learning.devices import ON_CPU
 from gunreal.records import checkpoint
 from gunreal.records.pictures import colors, data_url, heat
@@ -85,7 +82,7 @@ class Player:
     def _follow(self) -> None:
         newest = checkpoint.newest_step(self._run.path) if self._follows else self._newest
         if newest != self._newest:
-            with contextlib.suppress(FileNotFoundError):  # it has been removed meanwhile
+            with contextlib.suppress(checkpoint.NoCheckpoint):  # it has been removed meanwhile
                 saved = checkpoint.load(self._run.path)
                 self._run.learner.set_weights(saved.learned())
                 self._newest, self._step, self._number = newest, saved.step, self._number + 1
@@ -212,13 +209,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _watch(options: Any) -> None:
     os.environ |= ON_CPU
-    if options.seed < 0:
-        raise ConfigError(f"--seed is {options.seed}; use 0 or more")
-    try:
-        run = load(folders.find(options.run, options.logdir), options.checkpoint)
-        trained = run.step
-    except FileNotFoundError as error:
-        raise ConfigError(str(error)) from error
+    run = load(folders.find(options.run, options.logdir), options.checkpoint)
+    trained = run.step
     with Server(options.port) as server, opener(run.config) as open_envs:
         sample, tasks = options.policy == "sample", run.tasks if run.learner.network.tasks else ()
         session = Session(run.learner, run.config, run.spec, tasks, open_envs, options.seed, sample)
@@ -233,34 +225,17 @@ def _watch(options: Any) -> None:
             raise server.failure
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command. Returns the exit code: 0 once it is ended by Ctrl-C, 2 for invalid input.
-
-    It is 1 if the environment fails, and 130 if it is interrupted before the page is there.
-    """
-    argv = argv or ["python -m gunreal.watch", *sys.argv[1:]]
-    try:
-        _watch(_parser(argv[0]).parse_args(argv[1:]))
-    except (ConfigError, AgentFailure) as error:
-        warn(str(error))
-        return 2 if isinstance(error, ConfigError) else 1
-    except KeyboardInterrupt:
-        return 130
+def main(argv: Sequence[str]) -> int:
+    """Runs the command. Returns the exit code, 0 once it is ended by Ctrl-C."""
+    _watch(_parser(argv[0]).parse_args(argv[1:]))
     return 0
 
 
 def _parser(program: str) -> Arguments:
     parser = Arguments(program, "Opens a page in the browser that plays a run and shows what its network sees.")
     add = parser.add_argument
-    add("run", metavar="RUN", help="a run's folder, or its name")
-    add("--checkpoint", default="newest", help="newest, also while the run is trained; best, a step or a path")
-    add("--policy", choices=("sample", "argmax"), default="sample", help="as in gunreal evaluate (default: sample)")
-    add("--seed", type=int, default=1, help="random seed of the episodes (default: 1)")
+    parser.add_run(policy=True)
+    add("--seed", type=at_least(0), default=1, metavar="N", help="random seed of the episodes (default: 1)")
     add("--port", type=int, default=_PORT, help=f"port of the page; 0 takes any that is free (default: {_PORT})")
     add("--no-browser", dest="browser", action="store_false", help="only print the address of the page")
-    add("--logdir", default=Config.logdir, help=f"folder of runs, used if RUN is a name (default: {Config.logdir})")
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

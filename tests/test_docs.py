@@ -49,6 +49,7 @@ TINY = {
 }
 PLUGINS = {name for kind in (TASK, NETWORK, OBJECTIVE) for name in plugins.available(kind)}
 PARSERS = {
+    "evaluate": evaluate._parser,
     "plot": plot._parser,
     "compare": compare_parser,
     "watch": watch._parser,
@@ -153,8 +154,6 @@ def check_command(words: list[str], folder: Path) -> None:
             check_train(rest, folder)
         case ["gunreal", "resume", run, *rest]:
             check_train(["--resume", run, *rest], folder)
-        case ["gunreal", "evaluate", *_]:
-            evaluate._parse(words[1:])
         case ["gunreal", "sweep", *_]:
             sweep._parse(words[1:])
         case ["gunreal", command, *rest] if command in PARSERS:

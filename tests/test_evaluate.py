@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from trained import catch_run
 
+from gunreal.__main__ import main
 from gunreal.acting.episodes import Episode, play
 from gunreal.config.files import load, save
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.make import describe
-from gunreal.evaluate import main, summarize
+from gunreal.evaluate import summarize
 
 TENS = Config(env="trained:Tens-v0")
 
@@ -28,7 +29,7 @@ def folder(tmp_path_factory):
 
 
 def command(*argv):
-    return main(["evaluate", *map(str, argv)])
+    return main(["gunreal", "evaluate", *map(str, argv)])
 
 
 def test_summary():

@@ -112,7 +112,7 @@ def test_the_files_of_an_upload_may_be_looked_at_first(run, repositories, tmp_pa
         ("push {run} catch", "'catch' lacks the user of the repository; write USER/catch"),
         ("push {run} me/c!", "Hugging Face Hub: Repo id must use alphanumeric chars"),
         ("push {run} me/catch", "the Hub needs an access token; log in with hf auth login"),
-        ("push {run} me/catch --episodes 0", "--episodes is 0, but must be at least 1"),
+        ("push {run} me/catch --episodes 0", "argument --episodes: 0 is below 1"),
         ("push {run} me/catch --checkpoint 7", "no checkpoint 7; available: "),
         ("push {run} me/catch --out {run}", "choose another --out"),
         ("pull catch", "write USER/catch"),

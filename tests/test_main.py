@@ -36,10 +36,9 @@ def test_help_names_the_command_as_it_was_called(capsys, name):
     assert capsys.readouterr().out.startswith(f"usage: gunreal {name}")
 
 
-@pytest.mark.parametrize("module", ["gunreal.train", "gunreal.evaluate"])
-def test_help_of_the_modules(module):
-    done = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith(f"usage: python -m {module} ")
+def test_help_of_the_module():
+    done = subprocess.run([sys.executable, "-m", "gunreal.train", "--help"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("usage: python -m gunreal.train ")
 
 
 @pytest.mark.parametrize("words", [["--help"], ["-h"], ["--helpfull"], ["catch", "--help"], ["catch", "--helpfull"]])

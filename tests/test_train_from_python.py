@@ -60,7 +60,7 @@ def test_an_environment_and_a_task_from_python(tmp_path, monkeypatch):
     assert run.config.env == "of_mine:make" and run.config.tasks == ("of_mine:Mine",)
     assert run.tasks[0].weight == 0.5 and run.metrics[-1]["episodes"] > 0
     assert gunreal.resume(run, steps=400, show=False).step >= 400
-    command = [sys.executable, "-m", "gunreal.evaluate", "mine", "--episodes", "2", "--json"]
+    command = [sys.executable, "-m", "gunreal", "evaluate", "mine", "--episodes", "2", "--json"]
     played = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     assert played["lengths"] == [4, 4]  # steps of a fall through 5 rows
 

@@ -11,11 +11,12 @@ import pytest
 from trained import catch_run
 
 import gunreal
+from gunreal.__main__ import main
 from gunreal.acting.session import Session
 from gunreal.envs.apart import opener
 from gunreal.envs.step import AgentFailure
 from gunreal.records import checkpoint
-from gunreal.watch import Player, Server, main
+from gunreal.watch import Player, Server
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +103,7 @@ def test_it_goes_on_with_a_newer_checkpoint(server, folder):
 
 
 def command(*argv):
-    return main(["watch", *map(str, argv)])
+    return main(["gunreal", "watch", *map(str, argv)])
 
 
 @pytest.fixture
@@ -140,7 +141,7 @@ def test_what_cannot_be_watched(folder, ending, tmp_path, capsys):
             ((folder, "--port", port), f"port {port} is in use; choose another one with --port"),
             ((folder, "--port", 99_999), "port 99999 cannot be used"),
             ((folder, "--policy", "best"), "invalid choice: 'best'"),
-            ((folder, "--seed", "-1"), "--seed is -1; use 0 or more"),
+            ((folder, "--seed", "-1"), "argument --seed: -1 is below 0"),
         ):
             assert command(*argv) == 2
             output = capsys.readouterr()

@@ -164,31 +164,20 @@ def _parse_float(text: str) -> float:
         raise ValueError(f"{text!r} is not a number") from None
 
 
-def read(values: flags.FlagValues, argv: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Sets `values` from a command line and returns the arguments that are not flags. `-h` is read as `--help`.
-
-    Raises:
-      ConfigError: absl rejects the command line. For an unknown flag the message suggests the closest of `known`.
-    """
-    try:
-        return values(["--help" if word == "-h" else word for word in argv])[1:]
-    except flags.UnrecognizedFlagError as error:
-        hint = close_match(f"--{error.flagname}", [f"--{name}" for name in known])
-        hint = hint or f"; use --{'helpfull' if 'helpfull' in values else 'help'} to list all flags"
-        raise ConfigError(f"unknown flag --{error.flagname}{hint}") from error
-    except flags.Error as error:
-        if "Non-boolean" in str(error):
-            raise ConfigError(f"{str(error).split(': ')[0]}: give true or false, or no value") from error
-        message = re.sub(r"invalid literal for int\(\) with base 10: (.*)", r"\1 is not a whole number", str(error))
-        raise ConfigError(message) from error
-    except ValueError as error:  # absl's for `--noserial=true`
-        raise ConfigError(f"{error}; leave out the value") from error
-
-
 def _parse(argv: Sequence[str]) -> dict[str, Any]:
     """The values of the given flags, by name. Repeated tables are merged."""
     values = _define()
-    rest = read(values, argv, [*FIELDS, *_OTHERS])
+    try:
+        rest = values(["--help" if word == "-h" else word for word in argv])[1:]
+    except flags.UnrecognizedFlagError as error:
+        hint = close_match(f"--{error.flagname}", [f"--{name}" for name in (*FIELDS, *_OTHERS)])
+        raise ConfigError(f"unknown flag --{error.flagname}{hint or '; use --helpfull to list all flags'}") from error
+    except flags.Error as error:
+        boolean = "Non-boolean" in str(error)
+        message = f"{str(error).split(': ')[0]}: give true or false, or no value" if boolean else str(error)
+        raise ConfigError(message) from error
+    except ValueError as error:  # absl's for `--noserial=true`
+        raise ConfigError(f"{error}; leave out the value") from error
     if rest:
         raise ConfigError(f"unexpected argument {rest[0]!r}; {_fix(rest[0], argv, values)}")
     found = {name: values[name].value for name in [*FIELDS, *_OTHERS] if values[name].present}

@@ -88,9 +88,7 @@ def writing(run_dir: str | Path) -> Iterator[None]:
 
 def unwritable(run_dir: str | Path, error: OSError) -> ConfigError:
     """The error for the folder of a run, or for a file in it, that cannot be written."""
-    return ConfigError(
-        f"cannot write to {error.filename or run_dir}: {error.strerror or error}; {remedy(run_dir, error)}"
-    )
+    return ConfigError(f"cannot write to {error.filename or run_dir}: {error.strerror}; {remedy(run_dir, error)}")
 
 
 def remedy(run_dir: str | Path, error: OSError) -> str:

@@ -24,6 +24,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from gunreal.config.schema import ConfigError
 from gunreal.config.values import one_line
 from gunreal.config.warning import warn
 
@@ -34,6 +35,10 @@ DEVICE = "device"  # start of the names of what a device run saves besides the l
 _NOT_LEARNED = ("ring", DEVICE)  # a serial run saves its rings
 _SHA256 = "sha256"
 _DAMAGED = (OSError, EOFError, KeyError, ValueError, RuntimeError, struct.error, zipfile.BadZipFile, zlib.error)
+
+
+class NoCheckpoint(ConfigError, FileNotFoundError):
+    """There is no intact checkpoint. The message is one line."""
 
 
 class Checkpoint(NamedTuple):
@@ -123,7 +128,7 @@ def load(run_dir: str | Path, which: str | int | Path = "newest") -> Checkpoint:
         files with a warning on stderr.
 
     Raises:
-      FileNotFoundError: there is no intact checkpoint. The message is one line.
+      NoCheckpoint: there is no intact checkpoint.
     """
     if which == "newest":
         best = Path(run_dir) / "checkpoints" / _BEST
@@ -134,13 +139,13 @@ def load(run_dir: str | Path, which: str | int | Path = "newest") -> Checkpoint:
             except _DAMAGED as error:
                 warn(f"{path} is damaged ({error}); trying another one")
         if files:
-            raise FileNotFoundError(f"{run_dir} has no readable checkpoint; start a new run")
-        raise FileNotFoundError(f"{run_dir} has no checkpoint yet; wait for the first one, or resume the run")
+            raise NoCheckpoint(f"{run_dir} has no readable checkpoint; start a new run")
+        raise NoCheckpoint(f"{run_dir} has no checkpoint yet; wait for the first one, or resume the run")
     path = find(run_dir, which)
     try:
         return _read(path)
     except _DAMAGED as error:
-        raise FileNotFoundError(f"{path} is damaged ({error}); {_listed(run_dir)}") from error
+        raise NoCheckpoint(f"{path} is damaged ({error}); {_listed(run_dir)}") from error
 
 
 def newest_step(run_dir: str | Path) -> int:
@@ -152,13 +157,13 @@ def find(run_dir: str | Path, which: str | int | Path) -> Path:
     """The file of a checkpoint: "best", a step, the name of one of the run's checkpoints, or a path.
 
     Raises:
-      FileNotFoundError: there is no such file. The message is one line.
+      NoCheckpoint: there is no such file.
     """
     folder, name = Path(run_dir) / "checkpoints", str(which)
     inside = _path(folder, int(name)) if name.isdecimal() else folder / (_BEST if name == "best" else name)
     path = inside if name == "best" or os.path.isfile(inside) else Path(name)
     if not os.path.isfile(path):  # unlike Path.is_file, it accepts a name that is too long
-        raise FileNotFoundError(one_line(f"no checkpoint {path}; {_listed(run_dir)}"))
+        raise NoCheckpoint(one_line(f"no checkpoint {path}; {_listed(run_dir)}"))
     return path
 
 

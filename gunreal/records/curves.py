@@ -175,7 +175,7 @@ def draw(drawn: Sequence[Panel], out: Path, title: str = "", note: str = "", wid
       OSError: writing fails, such as on a full disk.
     """
     if not out.suffix:  # matplotlib would append one, and the caller would report another file
-        raise ValueError(f"{str(out)!r} has no suffix, which names the format of the picture; write FILE.png")
+        raise ConfigError(f"{str(out)!r} has no suffix, which names the format of the picture; write FILE.png")
     check_writable(out, "the picture ")
     columns = len(drawn)
     size = (8 if columns == 1 else 6 * columns, 5)  # inches
@@ -206,7 +206,10 @@ def picture(columns: int, size: tuple[float, float], out: Path, note: str = "") 
         if note:
             below = textwrap.fill(note, int(14.5 * size[0]), break_on_hyphens=False)
             figure.supxlabel(below, fontsize=8, color="#444444", x=0.01, ha="left")
-        figure.savefig(out, dpi=150)
+        try:
+            figure.savefig(out, dpi=150)
+        except (OSError, ValueError) as error:  # such as of an unknown format
+            raise ConfigError(str(error)) from error
 
 
 def _styles(drawn: Iterable[Panel]) -> dict[str, tuple[str, str]]:

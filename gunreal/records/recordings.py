@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 
 from gunreal.acting.episodes import Episode, Transition
-from gunreal.config.folders import writing
+from gunreal.config.folders import remedy
 from gunreal.config.packages import is_installed
 from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Past, Read, Replay, observations, past
@@ -48,8 +48,10 @@ class Writer:
         from minari.dataset.minari_storage import MinariStorage
 
         spec = self._spec
-        with writing(self._path.parent):
+        try:
             self._folder = tempfile.TemporaryDirectory(prefix=".gunreal-recording-", dir=self._path.parent)
+        except OSError as error:
+            raise ConfigError(self._refusal(error)) from error
         self._made = Path(self._folder.name, "made")
         self._made.mkdir()
         low, high = (0, 255) if spec.dtype == "uint8" else (-np.inf, np.inf)
@@ -84,13 +86,21 @@ class Writer:
             terminations=[step.terminated for step in steps],
             truncations=truncated,
         )
-        with writing(self._path.parent):
+        try:
             self._storage.update_episodes([buffer])
+        except OSError as error:
+            raise ConfigError(self._refusal(error)) from error
 
     def __exit__(self, kind: object, *_: object) -> None:
-        with self._folder, writing(self._path.parent):
+        with self._folder:
             if kind is None:
-                os.replace(self._made, self._path)
+                try:
+                    os.replace(self._made, self._path)
+                except OSError as error:
+                    raise ConfigError(self._refusal(error)) from error
+
+    def _refusal(self, error: OSError) -> str:
+        return f"cannot write the recording {self._path}: {error}; {remedy(self._path.parent, error)}"
 
 
 class Recording:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gunreal.config.folders import unwritable, writing
+from gunreal.config.folders import remedy
 from gunreal.config.packages import package
 from gunreal.config.schema import Config, ConfigError
 from gunreal.experience.replay import Past
@@ -69,8 +69,10 @@ class Recorder:
         import imageio_ffmpeg
 
         fps = _agent_steps_per_second(self._run.config)
-        with writing(self._path.parent):
+        try:
             self._folder = tempfile.TemporaryDirectory(prefix=".gunreal-video-", dir=self._path.parent)
+        except OSError as error:
+            raise ConfigError(self._refusal(error)) from error
         self._written = Path(self._folder.name, "video.mp4")
         self._writer = imageio_ffmpeg.write_frames(str(self._written), self.size, fps=fps, macro_block_size=2)
         self._writer.send(None)
@@ -85,7 +87,10 @@ class Recorder:
                 try:
                     os.replace(self._written, self._path)
                 except OSError as error:
-                    raise NotWritten(str(unwritable(self._path.parent, error))) from error
+                    raise NotWritten(self._refusal(error)) from error
+
+    def _refusal(self, error: OSError) -> str:
+        return f"cannot write the video {self._path}: {error.strerror}; {remedy(self._path.parent, error)}"
 
     def __call__(self, observation: np.ndarray, score: float, past: Past | None = None) -> None:
         """Adds a picture for an observation `[*spec.observation]` and the past of a recurrent network."""

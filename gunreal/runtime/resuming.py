@@ -22,10 +22,7 @@ def start(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:
         _refuse_lost(run_dir)
         warn(f"{run_dir} has no checkpoint yet: it starts at step 0")
         return None
-    try:
-        resumed = checkpoint.load(run_dir)
-    except FileNotFoundError as error:
-        raise ConfigError(str(error)) from error
+    resumed = checkpoint.load(run_dir)
     if resumed.step >= config.steps:
         taken = f"{resumed.step:,} of {config.steps:,} steps"
         raise ConfigError(f"{run_dir} has already taken {taken}; raise the budget with --steps")

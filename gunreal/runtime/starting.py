@@ -54,7 +54,7 @@ def load(config: Config) -> checkpoint.Checkpoint:
         if path.is_file():
             return checkpoint.load(path.parent.parent if path.parent.name == "checkpoints" else path.parent, path)
         return checkpoint.load(path)
-    except FileNotFoundError as error:
+    except checkpoint.NoCheckpoint as error:
         raise ConfigError(f"init: {error}") from error
 
 

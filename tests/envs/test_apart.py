@@ -14,12 +14,12 @@ import pytest
 import side_effects
 from wording import MEAN
 
+from gunreal.__main__ import main as command
 from gunreal.config import warning
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.apart import examine, opener
 from gunreal.envs.make import describe, look
 from gunreal.envs.step import AgentFailure
-from gunreal.evaluate import main as evaluate
 from gunreal.train import main, train
 
 
@@ -143,7 +143,7 @@ def test_a_serial_run_whose_environment_fails_is_one_line_and_keeps_its_weights(
 def test_an_evaluation_whose_environment_fails_is_one_line(capsys, tmp_path):
     options = {"agents": 2, "steps": 60, "runner": "serial", "logdir": str(tmp_path)}
     run = train(config("Breaking", env_args={"at": 300}, **options), show=False)
-    code = evaluate(["evaluate", str(run.path), "--episodes", "2000"])
+    code = command(["gunreal", "evaluate", str(run.path), "--episodes", "2000"])
     err = capsys.readouterr().err
     assert code == 1 and "Traceback" not in err
     assert "side_effects:Breaking failed: RuntimeError: the emulator is on fire (" in err

@@ -10,8 +10,8 @@ from cloning import Cloning
 from trained import catch_run
 
 import gunreal
+from gunreal.__main__ import main
 from gunreal.acting.episodes import Episode, Transition
-from gunreal.evaluate import main as evaluate
 from gunreal.experience.replay import FIRST, RESET, TERMINATED
 from gunreal.experience.sequences import uniform_sequences
 from gunreal.experience.spec import Spec
@@ -27,7 +27,7 @@ def recorded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recorded")
     data = folder / "demos"
     with contextlib.chdir(folder):
-        assert evaluate(["evaluate", str(catch_run(folder)), "--episodes", "5", "--record", data.name]) == 0
+        assert main(["gunreal", "evaluate", str(catch_run(folder)), "--episodes", "5", "--record", data.name]) == 0
     return data
 
 
@@ -106,4 +106,4 @@ def test_mistakes_are_named_before_the_start(tmp_path, recorded, capsys):
     assert "its observations are uint8 [1, 84, 84] instead of float32 [4]" in refused("--task", data, env="CartPole-v1")
     assert not (tmp_path / "runs").exists()
     words = [str(recorded.parent / "catch"), "--record", str(recorded)]
-    assert evaluate(["evaluate", *words]) == 2 and "exists already" in capsys.readouterr().err
+    assert main(["gunreal", "evaluate", *words]) == 2 and "exists already" in capsys.readouterr().err
