@@ -48,8 +48,7 @@ class Run:
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of `metrics.jsonl`, oldest first. The page Metrics describes their keys."""
-        file = self.path / metrics.FILE
-        return metrics.read(file) if file.exists() else []
+        return metrics.lines(self.path)
 
     @cached_property
     def tasks(self) -> tuple[AuxiliaryTask, ...]:

@@ -37,14 +37,10 @@ def table(logdir: str) -> list[dict[str, Any]]:
 
 
 def _row(run_dir: Path) -> dict[str, Any]:
-    file = run_dir / metrics.FILE
     try:
-        config = folders.saved_config(run_dir)
-        lines = metrics.read(file) if file.exists() else []
-    except ValueError as error:
+        config, lines = folders.saved_config(run_dir), metrics.lines(run_dir)
+    except ConfigError as error:
         return {"run": run_dir.name, "state": str(error)}
-    except OSError as error:
-        return {"run": run_dir.name, "state": f"{file} cannot be read: {error}"}
     last: dict[str, Any] = lines[-1] if lines else {"step": 0, "seconds": 0.0}
     scores = [line["score_mean"] for line in lines if line.get("score_mean") is not None]
     return {

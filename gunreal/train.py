@@ -237,8 +237,7 @@ def _train(
 
 def _is_unused(run_dir: Path) -> bool:
     """Whether no step was taken."""
-    file = run_dir / metrics.FILE
-    return not (run_dir / "checkpoints").exists() and not (file.exists() and any(x["step"] for x in metrics.read(file)))
+    return not (run_dir / "checkpoints").exists() and not any(line["step"] for line in metrics.lines(run_dir))
 
 
 def make_runner(

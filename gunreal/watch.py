@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import math
 import os
 import threading
 import webbrowser
@@ -29,6 +28,7 @@ from gunreal.config.schema import ConfigError
 from gunreal.envs.apart import opener
 from gunreal.learning.devices import ON_CPU
 from gunreal.records import checkpoint
+from gunreal.records.lines import finite
 from gunreal.records.pictures import colors, data_url, heat
 from gunreal.run import Run, load
 
@@ -97,7 +97,7 @@ class Player:
             "frame": {"image": data_url(colors(frame))} if frame.ndim == 3 else self._picture("", "", frame),
             "start": start,
             "curves": {
-                name: [_finite(value) for value in curve[start : start + _CURVE]]
+                name: [finite(value) for value in curve[start : start + _CURVE]]
                 for name, curve in view["curves"].items()
             },
             "shown": {
@@ -122,11 +122,7 @@ class Player:
 
 
 def _bars(numbers: Iterable[tuple[Any, Any]]) -> list[tuple[str, float | None]]:
-    return [(str(label), _finite(number)) for label, number in numbers]
-
-
-def _finite(number: Any) -> float | None:
-    return float(number) if math.isfinite(number) else None  # JSON has no other numbers
+    return [(str(label), finite(number)) for label, number in numbers]
 
 
 class Server(ThreadingHTTPServer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from keras import ops
@@ -37,6 +38,13 @@ def masks_ahead(mask: Any, steps: int) -> list[Any]:
     for ahead in range(1, steps + 1):
         masks.append(masks[-1][:, :-1] * mask[:, ahead:])
     return masks[1:]
+
+
+def mean_ahead(errors: Sequence[Any], mask: Any) -> Any:
+    """Mean error of predictions 1, 2, ... steps ahead, float32 `[B, T - ahead]` each, over those within an episode."""
+    masks = masks_ahead(mask, len(errors))
+    total = sum(ops.sum(kept * error) for kept, error in zip(masks, errors, strict=True))
+    return total / ops.maximum(sum(map(ops.sum, masks)), 1.0)
 
 
 def unit(x: Any, least: float) -> Any:

@@ -65,7 +65,7 @@ def read(run_dir: Path, steps: int | None = None) -> Run:
       ConfigError: it has no score yet, is shorter than `steps`, or its files are damaged.
     """
     config = folders.saved_config(run_dir)
-    every = curves.lines(run_dir)
+    every = metrics.lines(run_dir)
     lines = [line for line in every if line.get("score_mean") is not None and line["step"] <= (steps or math.inf)]
     if not lines:
         raise ConfigError(f"{run_dir} has no score yet; wait for its first episodes to end, or leave it out")

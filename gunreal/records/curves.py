@@ -70,16 +70,6 @@ class Panel(NamedTuple):
     title: str = ""
 
 
-def lines(run_dir: Path) -> list[dict[str, Any]]:
-    """The lines of metrics of a run. Raises ConfigError if they cannot be read."""
-    try:
-        return metrics.read(run_dir / metrics.FILE)
-    except OSError as error:
-        raise ConfigError(f"{run_dir / metrics.FILE} cannot be read: {error}") from error
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
-
-
 def read(run_dir: Path, x: str, y: str, width: int = 1) -> Curve:
     """The smoothed curve of a run. Lines of metrics in which a value is null are left out.
 
@@ -91,7 +81,7 @@ def read(run_dir: Path, x: str, y: str, width: int = 1) -> Curve:
     Raises:
       ConfigError: the run has no such values.
     """
-    found = lines(run_dir)
+    found = metrics.lines(run_dir)
     points = [(line[x], line[y]) for line in found if line.get(x) is not None and line.get(y) is not None]
     if not points:
         known = ", ".join(sorted({key for line in found for key, value in line.items() if value is not None}))

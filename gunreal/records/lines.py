@@ -14,7 +14,6 @@ import numpy as np
 
 from gunreal.config import files
 from gunreal.config.folders import unwritable
-from gunreal.config.schema import ConfigError
 from gunreal.config.warning import warn
 from gunreal.records.metrics import FILE, read
 from gunreal.records.tensorboard import EventFile
@@ -44,14 +43,12 @@ class MetricsWriter:
             self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         except OSError as error:
             raise unwritable(self._run_dir, error) from error
-        except ValueError as error:
-            raise ConfigError(str(error)) from error
         self._sinks: list[EventFile | Tracker] = [EventFile(self._run_dir, step), *([tracker] if tracker else [])]
         self._warned = False
 
     def write(self, line: Mapping[str, Any]) -> dict[str, Any]:
         """Appends one line, writes its numbers to TensorBoard and to the tracker, and returns it as it was written."""
-        line = {name: _finite(value) for name, value in line.items()}
+        line = {name: finite(value) for name, value in line.items()}
         self._try(self._append, json.dumps(line))
         for sink in self._sinks:
             self._try(sink.add, line)
@@ -94,7 +91,7 @@ def _rewind(path: Path, step: int) -> None:
     files.replace(path, "".join(json.dumps(line) + "\n" for line in kept))
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """Converts `value` for JSON: NumPy scalars to numbers, NaN and infinities to None."""
     value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -56,6 +56,7 @@ from typing import Any
 
 import numpy as np
 
+from gunreal.config.schema import ConfigError
 from gunreal.config.values import is_number
 from gunreal.config.warning import warn
 from gunreal.records.mean import Mean
@@ -250,11 +251,20 @@ def first_reach(lines: Iterable[Mapping[str, Any]], score: float, key: str) -> A
     return next((line[key] for line in counted if line["score_mean"] >= score), None)
 
 
+def lines(run_dir: str | Path) -> list[dict[str, Any]]:
+    """The lines of a run, none before its first one. Raises ConfigError if they are damaged or cannot be read."""
+    file = Path(run_dir) / FILE
+    try:
+        return read(file) if file.exists() else []
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error}") from error
+
+
 def read(path: str | Path) -> list[dict[str, Any]]:
     """Reads the lines of a `metrics.jsonl`, oldest first. An incomplete last line is left out.
 
     Raises:
-      ValueError: another line is not valid JSON, or has no step that is a number. The message names the file and line.
+      ConfigError: another line is not valid JSON, or has no step that is a number. The message names the file and line.
     """
     lines = []
     texts = Path(path).read_text(encoding="utf-8", errors="replace").split("\n")
@@ -272,6 +282,6 @@ def read(path: str | Path) -> list[dict[str, Any]]:
         elif not is_number(line["step"]):
             wrong = f"has the step {line['step']!r}, which is not a number"
         if wrong:
-            raise ValueError(f"{path} is damaged: line {number} {wrong}; remove that line")
+            raise ConfigError(f"{path} is damaged: line {number} {wrong}; remove that line")
         lines.append(line)
     return lines

@@ -46,7 +46,7 @@ class Evaluation:
         self._runner, self._run_dir, self._config = runner, run_dir, runner.status.config
         self._folder = run_dir / _FOLDER
         shutil.rmtree(self._folder, ignore_errors=True)  # left by a run that was killed
-        self._step = _last_evaluated(run_dir / metrics.FILE)  # the newest weights that need no evaluation
+        self._step = _last_evaluated(run_dir)  # the newest weights that need no evaluation
         self._since, self._next = time.monotonic(), self._multiple_after(self._step)
         self._popen: subprocess.Popen[bytes] | None = None
         self._scores: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
@@ -165,10 +165,9 @@ class Evaluation:
         self._found.append(dict(zip(KEYS, (self._step, *json.loads(result)), strict=True)))
 
 
-def _last_evaluated(file: Path) -> int:
-    """The step of the last evaluation in a file of metrics, or 0."""
-    lines = metrics.read(file) if file.exists() else []
-    return max((line["eval_step"] for line in lines if line.get("eval_step")), default=0)
+def _last_evaluated(run_dir: Path) -> int:
+    """The step of the last evaluation of a run, or 0."""
+    return max((line["eval_step"] for line in metrics.lines(run_dir) if line.get("eval_step")), default=0)
 
 
 def _end(file: IO[bytes]) -> str:

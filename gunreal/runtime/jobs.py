@@ -101,8 +101,6 @@ class Job:
                 self._read = changed, metrics.read(file)
         except OSError:
             return []
-        except ValueError as error:
-            raise ConfigError(str(error)) from error
         return self._read[1]
 
     def _trained(self) -> bool:

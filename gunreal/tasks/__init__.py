@@ -1,6 +1,6 @@
 """Auxiliary tasks: the base class, helpers for writing tasks, and the built-in tasks in one file each.
 
-Import `masked_mean` and `masks_ahead` inside `loss`, because they load Keras and agent processes must not.
+Import `masked_mean`, `masks_ahead` and `mean_ahead` inside `loss`. They load Keras, which agent processes must not do.
 FIRST, TERMINATED, TRUNCATED and RESET are the bits of `replay.get("flags", ...)`.
 """
 
@@ -23,16 +23,16 @@ from gunreal.experience.spec import RecordedField, Spec
 from gunreal.learning.task import AuxiliaryTask
 
 if TYPE_CHECKING:
-    from gunreal.learning.losses import masked_mean, masks_ahead
+    from gunreal.learning.losses import masked_mean, masks_ahead, mean_ahead
 
 __all__ = ["AuxiliaryTask", "RecordedField", "Replay", "Sequences", "Spec", "choose", "clip_rewards", "masked_mean"]
-__all__ += ["masks_ahead", "n_step_returns", "pad", "prioritized_sequences", "steps_until", "uniform_sequences"]
-__all__ += ["WeightedSequences"]
+__all__ += ["masks_ahead", "mean_ahead", "n_step_returns", "pad", "prioritized_sequences", "steps_until"]
+__all__ += ["WeightedSequences", "uniform_sequences"]
 __all__ += ["DRAWS", "FIRST", "RESET", "TERMINATED", "TRUNCATED"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in ("masked_mean", "masks_ahead"):
+    if name not in ("masked_mean", "masks_ahead", "mean_ahead"):
         raise AttributeError(f"module 'gunreal.tasks' has no attribute {name!r}")
     from gunreal.learning import losses
 

@@ -52,16 +52,13 @@ class Contrastive(FuturePrediction):
         """
         from keras import ops
 
-        from gunreal.learning.losses import masks_ahead
+        from gunreal.learning.losses import mean_ahead
 
         frames, mask = outputs["frames"], batch["mask"]
         candidates = ops.reshape(frames, (-1, frames.shape[-1]))
         absent = (ops.reshape(mask, (-1,)) - 1) * 1e9
-        total, count = 0.0, 0.0
-        ahead_masks = masks_ahead(mask, self.steps)
-        for ahead, (counts, predictions) in enumerate(zip(ahead_masks, outputs["predictions"], strict=True), 1):
+        errors = []
+        for ahead, predictions in enumerate(outputs["predictions"], 1):
             scores = ops.matmul(predictions, ops.transpose(candidates)) + absent
-            score = ops.sum(predictions * frames[:, ahead:], axis=-1)
-            total += ops.sum(counts * (ops.logsumexp(scores, axis=-1) - score))
-            count += ops.sum(counts)
-        return total / ops.maximum(count, 1.0)
+            errors.append(ops.logsumexp(scores, axis=-1) - ops.sum(predictions * frames[:, ahead:], axis=-1))
+        return mean_ahead(errors, mask)

@@ -41,12 +41,7 @@ class SelfPrediction(FuturePrediction):
         """Mean of one minus the cosine of a prediction and its target, over all predictions within an episode."""
         from keras import ops
 
-        from gunreal.learning.losses import masks_ahead
+        from gunreal.learning.losses import mean_ahead
 
-        total, count = 0.0, 0.0
-        masks = masks_ahead(batch["mask"], self.steps)
-        for ahead, (mask, predictions) in enumerate(zip(masks, outputs["predictions"], strict=True), 1):
-            cosine = ops.sum(predictions * outputs["targets"][:, ahead:], axis=-1)
-            total += ops.sum(mask * (1 - cosine))
-            count += ops.sum(mask)
-        return total / ops.maximum(count, 1.0)
+        targets, found = outputs["targets"], enumerate(outputs["predictions"], 1)
+        return mean_ahead([1 - ops.sum(x * targets[:, ahead:], axis=-1) for ahead, x in found], batch["mask"])

@@ -71,11 +71,7 @@ def mean_cosine(targets, predictions, mask):
     """
     from keras import ops
 
-    from gunreal.tasks import masks_ahead
+    from gunreal.tasks import mean_ahead
 
-    targets, total, count = ops.normalize(targets, axis=-1), 0.0, 0.0
-    masks = masks_ahead(mask, len(predictions))
-    for ahead, (kept, found) in enumerate(zip(masks, predictions, strict=True), 1):
-        cosine = ops.sum(ops.normalize(found, axis=-1) * targets[:, ahead:], axis=-1)
-        total, count = total + ops.sum(kept * cosine), count + ops.sum(kept)
-    return total / ops.maximum(count, 1.0)
+    targets, found = ops.normalize(targets, axis=-1), enumerate(predictions, 1)
+    return mean_ahead([ops.sum(ops.normalize(x, axis=-1) * targets[:, ahead:], axis=-1) for ahead, x in found], mask)
