@@ -84,10 +84,10 @@ def test_a_verdict_depends_on_the_options_of_the_task():
     config = Config(env="gunreal/Catch-v0", tasks=("pc",), task={"pc": {"cell": 50}})
     found = paragraphs(listing.tasks(config))
     assert re.search(r"\n  does not fit: pc.cell is 50: leave it out, or choose 1 to 21", found["pc"])
-    config = Config(env="gunreal/Catch-v0", network="lstm")
+    config = Config(env="recall:Recall", env_args={"told": True})
     found = paragraphs(listing.tasks(config, ["liking:Pairs"]))
     assert "\n  does not fit: task 'pairs' has a bonus of two observations, which does not work with" in found["pairs"]
-    assert found["vr"].endswith("\n  fits gunreal/Catch-v0")
+    assert found["vr"].endswith("\n  fits recall:Recall")
 
 
 def test_a_broken_plug_in_does_not_hide_the_others(monkeypatch):

@@ -30,6 +30,7 @@ from measuring import namespaces
 from gunreal.cluster.compression import Packer
 from gunreal.cluster.coordinator import Coordinator
 from gunreal.cluster.flat import bounds
+from gunreal.cluster.model import Rules
 from gunreal.cluster.node import Answer, Assignment, Description
 from gunreal.config.checks import check
 from gunreal.config.resolve import resolved
@@ -56,16 +57,18 @@ class Sleeper:
         arrays = ("weights/w", "optimizer/mean/w", "optimizer/square/w")
         state = {name: np.zeros(settings["weights"], np.float32) for name in arrays}
         state |= {"optimizer/updates": np.array(0), "version": np.array(0)}
-        return Description(state, {}, os.getpid())
+        return Description(state, Rules({}, {}, [], {}), os.getpid())
 
-    def gradient(self, version: int, now: Any, statistics: np.ndarray, *weights: np.ndarray) -> tuple[Any, ...]:
+    def gradient(
+        self, version: int, now: Any, untrained: dict[str, np.ndarray], *weights: np.ndarray
+    ) -> tuple[Any, ...]:
         """Sleeps for the time of a gradient."""
         start = time.monotonic()
         packed = self._packer.pack(self._gradient)
         self._metrics.acted(BATCH)
         time.sleep(max(0.0, self._seconds * float(self._rng.lognormal(0, SPREAD)) - (time.monotonic() - start)))
-        seconds, nothing = time.monotonic() - start, np.zeros(0, np.float32)
-        answer = Answer(True, nothing, BATCH, seconds, packed.nbytes, self._metrics.take())
+        seconds = time.monotonic() - start
+        answer = Answer(True, {}, BATCH, seconds, packed.nbytes, self._metrics.take())
         return answer, *(packed[part] for part in bounds(len(packed), len(weights)))
 
     def gauges(self) -> None:

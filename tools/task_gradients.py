@@ -79,11 +79,9 @@ class Probe:
         return _compute(learner, batch, *now)
 
     def _apart(self, learner: Learner, batch: Mapping[str, Any], *now: Any) -> dict[str, np.ndarray]:
-        state = learner.get_state()
-        arrays = [array for name, array in state.items() if name != "version" and not name.startswith("optimizer/")]
-        gradients = {}
+        state, gradients = learner.get_state(), {}
         for part, one in self._learners.items():
-            one.assign(arrays, learner.version)
+            one.assign(state, learner.version)
             values = zip(one.network.names, _compute(one, batch, *now).values, strict=True)
             shared = [np.asarray(value).ravel() for name, value in values if name.startswith("torso/")]
             gradients[part] = np.concatenate(shared)

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +41,9 @@ def test_trains(tmp_path, runner):
     )
     flags += " --objective gunreal_ppg:Ppg --objective_args batches=2,minibatches=2"
     command = [sys.executable, "-m", "gunreal", "train", *flags.split()]
-    subprocess.run(command, check=True, cwd=Path(__file__).parent)
+    here = Path(__file__).parent
+    environment = os.environ | {"PYTHONPATH": str(here.parent / "gunreal-representations")}
+    subprocess.run(command, check=True, cwd=here, env=environment)
     lines = metrics.read(tmp_path / "run" / metrics.FILE)
     assert all(np.isfinite(line["phase_loss_clone"]) for line in lines[-1:])
     # Two updates with each batch, and after every second batch six passes over two batches of two minibatches.

@@ -171,11 +171,14 @@ def expect_plugin(
     expect(issubclass(cls, base), f"the class does not inherit from gunreal.{base.__name__}")
     expect(not (lost := lost_option(cls, base)), lost)
     made: Any = plugin(**options) if isinstance(plugin, type) else plugin
-    for field in dataclasses.fields(made):
-        check_limits(field.name, getattr(made, field.name), field)
     name, other = getattr(made, "name", None), f" other than {', '.join(reserved)}" if reserved else ""
     usable = isinstance(name, str) and name.isidentifier() and name not in reserved
     expect(usable, f"name is {name!r}: choose an identifier{other}")
+    try:
+        for field in dataclasses.fields(made):
+            check_limits(f"{name}.{field.name}", getattr(made, field.name), field)
+    except ConfigError as error:
+        raise AssertionError(str(error)) from error
     return made
 
 

@@ -143,7 +143,7 @@ def test_a_coordinator_is_killed_two_nodes_go_on_ctrl_c_ends_them_and_one_machin
     assert all(np.isfinite(array).all() for array in before.state.values()) and len(line["weights_sha256"]) == 64
     assert int(before.state["version"]) == int(before.state["optimizer/updates"]) == line["updates"] > updates
     assert before.step > killed.step
-    names = ("average/rich/torso/fc1/kernel", "state/rich/mean", "state/rich/shift")
+    names = ("average/rich/torso/fc2/kernel", "state/rich/mean", "state/rich/shift")
     assert [np.array_equal(before.state[name], killed.state[name]) for name in names] == [False, False, True]
     with Training(tmp_path, "--resume", "run", "--steps", before.step + 400, "--runner", "parallel") as resumed:
         assert resumed.end() == 0, resumed.stderr

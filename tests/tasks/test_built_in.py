@@ -125,7 +125,7 @@ def test_options_have_limits(name, value, rule):
     task, option = name.split(".")
     with pytest.raises(ConfigError, match=f"^{name} is {value!r}, but must be {rule}"):
         load_tasks([task], {task: {option: value}})
-    with pytest.raises(ConfigError, match=f"^{option} is {value!r}, but must be {rule}"):
+    with pytest.raises(AssertionError, match=f"^{name} is {value!r}, but must be {rule}"):
         check_task(type(*load_tasks([task])), VECTOR, **{option: value})
 
 
