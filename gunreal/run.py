@@ -275,8 +275,8 @@ class Run:
           The path. In a notebook, `IPython.display.Image(run.plot())` shows it.
 
         Raises:
-          ConfigError: the package or the values are missing, `smooth` is even or below 1, or `path` is not writable.
-          OSError, ValueError: the picture cannot be written, or its format is unknown.
+          ConfigError: the package or the values are missing, `smooth` is even or below 1, or `path` is not writable or
+            has an unknown format.
         """
         from gunreal.records import curves
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from gunreal.cluster.compression import Packer
 from gunreal.cluster.model import Rows
+from gunreal.cluster.moments import named
 from gunreal.config.derived import Rates
 from gunreal.learning.learner import Learner
 from gunreal.learning.normalizer import Moments
@@ -105,7 +106,7 @@ class Exchange:
         found: dict[str, np.ndarray] = {}
         for name, new in moments.items():
             if isinstance(new, Moments):
-                found |= {f"statistics/{name}/{part}": np.asarray(x) for part, x in zip(new._fields, new, strict=True)}
+                found |= named(name, new)
             else:
                 difference = np.asarray(new, np.float64) - self._untrained[name]
                 found[name] = np.asarray(difference, np.float32)

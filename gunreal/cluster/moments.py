@@ -55,8 +55,7 @@ class Untrained:
             for each in found[1:]:
                 batch = merge(batch, _moments(each, name), math.inf, np)
             new = merge(known, batch, limits.most, np)
-            for part, array in zip(Moments._fields, new, strict=True):
-                arrays[f"statistics/{name}/{part}"] = np.asarray(array, np.float32)
+            arrays |= named(name, new)
             if layer := _VALUE_LAYERS.get(name):
                 kernel, bias = (self._weights.places[f"weights/{layer}/{part}"] for part in ("kernel", "bias"))
                 rescalings.append(Rescaling(kernel, bias, known, new, limits.least))
@@ -66,6 +65,11 @@ class Untrained:
         self._changing |= states
         self.arrays = arrays
         return rescalings
+
+
+def named(name: str, found: Moments) -> dict[str, np.ndarray]:
+    """The parts of the moments `name`, float32, by the names of `Network.untrained`."""
+    return {f"statistics/{name}/{part}": np.asarray(x, np.float32) for part, x in found._asdict().items()}
 
 
 def _moments(arrays: Arrays, name: str) -> Moments:

@@ -201,7 +201,7 @@ class Learner:
     def assign(self, arrays: Mapping[str, np.ndarray], version: int) -> None:
         """Replaces all that `get_state` has by what others have trained, but for the optimizer's state."""
         with self._lock:
-            self._write([arrays[name] for name in self._state_names() if not name.startswith("optimizer/")])
+            self._write([arrays[name] for name in self._learned_names()])
             self.version = version
 
     def get_state(self) -> dict[str, np.ndarray]:
@@ -235,7 +235,7 @@ class Learner:
           ValueError: as `set_state`.
         """
         with self._lock:
-            names = self._state_names()[: len(self._variables) + len(self._untrained)]
+            names = self._learned_names()
             known = {name: state[name] for name in [*names, "version"] if name in state}
             self.check(known, dict(zip(names, self._read(), strict=False)))
             self._write([np.asarray(state[name]) for name in names])
@@ -249,9 +249,12 @@ class Learner:
                 digest.update(np.asarray(array).tobytes())
         return digest.hexdigest()
 
+    def _learned_names(self) -> list[str]:
+        """Those of the state without the optimizer's."""
+        return [*(f"weights/{name}" for name in self.network.names), *self.network.untrained]
+
     def _state_names(self) -> list[str]:
-        weights = [f"weights/{name}" for name in self.network.names]
-        return [*weights, *self.network.untrained, *self._slots]
+        return [*self._learned_names(), *self._slots]
 
     @staticmethod
     def check(state: Mapping[str, np.ndarray], own: Mapping[str, Any]) -> None:

@@ -31,10 +31,8 @@ class ActorCritic(Objective):
 
         scale, mask = outputs["scale"], batch["mask"]
         policy, returns = self.policy_loss(outputs, batch)
-        value, found = (
-            losses.value_loss(outputs["value"] / scale, returns / scale, mask),
-            losses.return_moments(returns, mask),
-        )
+        value = losses.value_loss(outputs["value"] / scale, returns / scale, mask)
+        found = losses.return_moments(returns, mask)
         if "bonus_value" in outputs:
             given = {name.removeprefix("bonus_"): x for name, x in batch.items() if name.startswith("bonus_")}
             own, scale = outputs["bonus_value"], outputs["bonus_scale"]

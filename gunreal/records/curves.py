@@ -160,9 +160,7 @@ def draw(drawn: Sequence[Panel], out: Path, title: str = "", note: str = "", wid
       width: width of the moving mean with which the curves were smoothed. The label of the axis states it.
 
     Raises:
-      ConfigError: the picture cannot be written, as in `check_writable`.
-      ValueError: the picture format is missing or unknown.
-      OSError: writing fails, such as on a full disk.
+      ConfigError: its format is missing or unknown, or it cannot be written.
     """
     if not out.suffix:  # matplotlib would append one, and the caller would report another file
         raise ConfigError(f"{str(out)!r} has no suffix, which names the format of the picture; write FILE.png")
