@@ -1,7 +1,7 @@
 """The speed experiments of Distributed BA3C (Adamski et al. 2018), which `reproduce.py` measures and extrapolates.
 
-Nodes sleep instead of computing, so that all of them fit on one machine. The figure with learning curves is in
-`papers.py`.
+Nodes sleep instead of computing, so that all of them fit on one machine. The figure with learning curves is the
+sweep `ba3c-fig3`.
 """
 
 from __future__ import annotations
