@@ -13,7 +13,6 @@ are human-normalized. With fewer than five seeds, the verdict is "undecided" unl
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from gunreal.config import folders
 from gunreal.config.arguments import Arguments, count
 from gunreal.config.schema import Config, ConfigError, close_match
 from gunreal.config.sweeps import short
-from gunreal.plot import SEED, group
+from gunreal.plot import group
 from gunreal.records import comparison, curves
 
 _NOTE = "Line: interquartile mean over runs; band: its 95 % stratified bootstrap interval."
@@ -59,10 +58,11 @@ def settings(names: Sequence[str], logdir: str = Config.logdir) -> dict[str, lis
     """The folders of runs, by the label of their setting. Raises ConfigError if a run does not exist."""
     every = [run for name in names for run in _runs(name, logdir)]
     found: dict[str, list[Path]] = {}
-    for title, paths in group(every, logdir).items():
-        label = re.sub(SEED, "", title)  # that of a single seed
+    for title, paths in group(every, logdir, keep=False).items():
+        folder, slash, label = title.rpartition("/")  # of runs of several folders
         for path in paths:
-            found.setdefault(label.removeprefix(short(folders.saved_config(path).env) + "-"), []).append(path)
+            setting = label.removeprefix(short(folders.saved_config(path).env) + "-")
+            found.setdefault(folder + slash + setting, []).append(path)
     return found
 
 

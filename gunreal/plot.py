@@ -20,15 +20,16 @@ from gunreal.config.arguments import Arguments
 from gunreal.config.schema import ConfigError
 from gunreal.records import curves
 
-SEED = r"([-_]s|[-_]seed|_)\d{1,3}$"
+SEED = r"([-_](s|seed)\d+|_\d{1,3})$"
 
 
-def group(names: Sequence[str], logdir: str = "runs", suffix: str = SEED) -> dict[str, list[Path]]:
+def group(names: Sequence[str], logdir: str = "runs", suffix: str = SEED, keep: bool = True) -> dict[str, list[Path]]:
     """The folders of runs, by the label under which they are drawn as one curve.
 
     Args:
       names: runs, or LABEL=GLOB.
       suffix: regular expression. Names that are equal without its match are one group. Empty does not group.
+      keep: whether the label of a single run keeps the match.
 
     Raises:
       ConfigError: a run does not exist, or `suffix` is not a regular expression.
@@ -53,7 +54,7 @@ def group(names: Sequence[str], logdir: str = "runs", suffix: str = SEED) -> dic
     titled: dict[str, list[Path]] = {}
     for (parent, label), paths in groups.items():
         parents = [other for other, same in groups if same == label and other]
-        alone = len(paths) == 1 and (None, label) not in groups
+        alone = keep and len(paths) == 1 and (None, label) not in groups
         title = full[parent, label] if parent and alone else label
         if parent and len(parents) > 1:
             title = f"{_distinct(parent, parents)}/{title}"

@@ -186,13 +186,16 @@ def run(sweep: Sweep) -> int:
         warn("stopped; run the same command again to continue")
         return 130
     failed = [job for job in jobs if scheduler.states[job.name] == "failed"]
-    groups: dict[str, list[Path]] = {}
+    groups: dict[str, list[Path]] = {job.planned.setting: [] for job in jobs}  # the first one is the reference
     for job in jobs:
         if job.next() is None:
-            groups.setdefault(job.planned.setting, []).append(job.path)
-    if groups:
+            groups[job.planned.setting].append(job.path)
+    if groups := {setting: paths for setting, paths in groups.items() if paths}:
         score = sweep.score if math.isfinite(sweep.score) else None
-        print(text(comparison.compare(groups, score=score)))
+        try:
+            print(text(comparison.compare(groups, score=score)))
+        except ConfigError as error:  # such as a run without a score
+            warn(str(error))
     for job in failed:
         warn(f"{job.name} failed; see {job.log}. The same command tries it again")
     return 1 if failed else 0
@@ -206,6 +209,8 @@ def main(argv: Sequence[str]) -> int:
 def _parse(argv: Sequence[str]) -> Sweep:
     parser = _parser(argv[0])
     options, rest = parser.parse_known_args(argv[1:])
+    if rest and argv[1].startswith("-"):  # its value would be the file
+        raise ConfigError(f"name the file first, as in {argv[0]} FILE {argv[1]} ...")
     given = flags.settings([argv[0], *rest]) if rest else {}
     own = {name: getattr(options, name) for name in ("seeds", "parallel", "score", "minutes", "episodes")}
     lists = {"only": options.settings, "envs": options.envs}

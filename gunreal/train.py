@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from gunreal.config import files, flags, folders, plugins
+from gunreal.config import flags, folders, plugins
 from gunreal.config.checks import check, check_images
 from gunreal.config.objective import load_objective
 from gunreal.config.resolve import as_given, chosen
@@ -144,8 +144,8 @@ def train(config: Config, *, show: bool = True, on_metrics: OnMetrics | None = N
       config: configuration of the run.
       show: whether to show progress on standard output.
       on_metrics: function that is called with each line of metrics, a dict, in the main thread. If it returns True, the
-        run stops as after Ctrl-C. It writes a checkpoint and a last line, with which the function is called, too. Other
-        return values have no effect. An exception ends the run and is raised.
+        run stops. It writes a checkpoint, waits for its evaluations, and writes a last line, with which the function is
+        called, too. Other return values have no effect. An exception ends the run and is raised.
 
     Returns:
       The run, as returned by `gunreal.load`.
@@ -222,7 +222,7 @@ def _train(
                     on_error.pop_all()  # the run closes its runner
                     on_error.callback(training.close)
                     with folders.writing(run_dir):  # only now, because a refused resume changes nothing
-                        files.save(saved, run_dir / folders.CONFIG, chosen(saved, here))
+                        folders.save_config(saved, run_dir, chosen(saved, here))
                         saved_interface.save(run_dir, spec, raw)
                     resuming.warn_without_update(config, resumed)
                     on_error.pop_all()

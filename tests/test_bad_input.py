@@ -11,6 +11,7 @@ from wording import MEAN
 from gunreal.__main__ import main as command
 from gunreal.train import main as train
 
+CARTPOLE = "--env CartPole-v1"
 TOML = {
     "key.toml": 'env = "CartPole-v1"\nlearnin_rate = 0.1\n',
     "tiny.toml": 'env = "gunreal/Catch-v0"\n[settings.base]\n[settings.vr]\ntasks = ["vr"]\n',
@@ -30,9 +31,21 @@ class Strict(AuxiliaryTask):
     def __post_init__(self):
         if self.units % 2:
             raise ValueError(f"units is {self.units}; choose an even number")
-"""
+""",
+    "phasic_plugin.py": """
+import dataclasses
+from gunreal.config.objective import Phase
+from gunreal.objectives.ppo import Ppo
+
+@dataclasses.dataclass(frozen=True)
+class Phasic(Ppo):
+    name = "phasic"
+
+    def phase(self):
+        return Phase(2, 1)
+""",
 }
-CARTPOLE = "--env CartPole-v1"
+PHASIC = "--objective phasic_plugin:Phasic"
 CATCH = "--env gunreal/Catch-v0"
 LARGE = f"{CATCH} --observation rgb --frame_size 256 --agents 8 --memory_limit 2GiB"
 
@@ -55,6 +68,10 @@ BAD = [  # flags of `gunreal train`, and what the line has to say
     (f"{CARTPOLE} --emulator own", "emulator has no effect on CartPole-v1; leave it out or choose an Atari game"),
     (f"{CARTPOLE} --frame_size 64", "frame_size has no effect on CartPole-v1, which has no images; leave it out"),
     (f"{CARTPOLE} --scheduler_seconds 5", "scheduler_seconds has no effect without the scheduler; leave it out or add"),
+    (f"{CARTPOLE} {PHASIC} --trainers 2", "phasic has a further phase of updates, for one trainer on one node"),
+    (f"{CARTPOLE} {PHASIC} --scheduler queue", "for one trainer on one node; leave out more, and --scheduler"),
+    (f"{CARTPOLE} --runner cluster --sync off --quorum 0.5", "quorum has no effect with --sync off; leave it out or"),
+    (f"{CARTPOLE} --runner cluster --warmup 9", "warmup has no effect without --rate_scaling; leave it out or add"),
     (f"{CARTPOLE} --replay_fill full", "replay_fill has no effect without tasks; leave it out or add --tasks"),
     (f"{CARTPOLE} --tasks rp --t_max 1 --replay_size 2", "is below the 3 steps of a sequence of task 'rp'; use"),
     (f"{CARTPOLE} --logdir a_file/runs", "choose another folder with --logdir"),
@@ -83,6 +100,7 @@ OTHERS = [  # of other commands; {run} has been trained, and {runs} is a folder 
     ("doctor --seconds -1", "--seconds is -1, but must be from 0 to 3600"),
     ("runs extra", "unrecognized arguments: extra; use --help to list all arguments"),
     ("sweep tiny.toml --steps 0", "steps is 0"),
+    ("sweep --steps 300 tiny.toml", "name the file first, as in gunreal sweep FILE --steps ..."),
     ("sweep tiny.toml --sedes 3", "unknown flag --sedes"),
     ("sweep tiny.toml --seed 3", "write seeds = 3"),
     ("sweep tiny.toml --resume x", "--resume cannot be used here"),

@@ -103,6 +103,7 @@ def begun(tmp_path, monkeypatch):
         (("hidden = 16", "hidden = 8"), "has hidden 16, not 8"),
         (("hidden = 16", ""), "has hidden 16, not 256"),
         (("agents = 4", "agents = 4\ndiscount = 0.5"), "has discount 0.99, not 0.5"),
+        (("agents = 4", "agents = 8"), "has agents 4, not 8"),
     ],
 )
 def test_other_settings_in_the_same_folder_are_refused(begun, capsys, change, message):

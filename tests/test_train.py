@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import types
 from contextlib import nullcontext
 
 import pytest
@@ -14,6 +15,7 @@ from trained import short_run
 from wording import MEAN
 
 import gunreal
+from gunreal.acting import pool
 from gunreal.config import folders
 from gunreal.config.files import save
 from gunreal.config.schema import Config
@@ -81,16 +83,32 @@ def full(*_, **__):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_full_disk_at_the_start_is_one_line(tmp_path, monkeypatch, capfd):
+@pytest.mark.parametrize(("files", "fix"), [(0, "choose another folder with"), (1, "free some space in")])
+def test_a_full_disk_at_the_start_is_one_line(tmp_path, monkeypatch, capfd, files, fix):
     """The name of the run is free afterward."""
+    written, replace = [], os.replace
+
+    def fill(*paths):
+        written.append(paths)
+        (full if len(written) > files else replace)(*paths)
+
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(os, "replace", full)
-    monkeypatch.setattr(folders, "save", lambda *_: None)
+    monkeypatch.setattr(os, "replace", fill)
     assert main(["train", *CARTPOLE.split(), "--name", "new"]) == 2
     err = capfd.readouterr().err
-    run_dir = tmp_path / "runs" / "new"
-    assert err == f"gunreal: cannot write to {run_dir}: No space left on device; free some space in {run_dir}\n"
-    assert not run_dir.exists()
+    assert err.startswith("gunreal: cannot write to ") and f"No space left on device; {fix}" in err
+    assert err.count("\n") == 1 and not (tmp_path / "runs" / "new").exists()
+
+
+def test_an_agent_process_that_cannot_be_started_is_one_line(tmp_path, monkeypatch, capfd):
+    def refuse(*_, **__):
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pool, "subprocess", types.SimpleNamespace(Popen=refuse, PIPE=None))
+    assert main(["train", "--env", "gunreal/Catch-v0", "--agents", "2", "--name", "new"]) == 1
+    line = capfd.readouterr().err.splitlines()[-1]
+    assert line.startswith("gunreal: cannot start an agent process: [Errno 11]") and "use fewer --agents" in line
 
 
 def test_an_environment_that_hangs_before_the_start_is_named(monkeypatch):

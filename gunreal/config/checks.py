@@ -47,6 +47,10 @@ BELONGING = {
     ),
     "device": Belonging(lambda config: config.runner == "device", "in {runner} runs", "use --runner device"),
     "cluster": Belonging(lambda config: config.runner == "cluster", "in {runner} runs", "use --runner cluster"),
+    "rounds": Belonging(lambda config: config.sync == "on", "with --sync off", "use --sync on"),
+    "scaling": Belonging(
+        lambda config: config.rate_scaling != "off", "without --rate_scaling", "add --rate_scaling sqrt"
+    ),
     "evaluations": Belonging(_evaluates, "without evaluations", "add --eval_steps"),
     "tasks": Belonging(lambda config: config.tasks, "without tasks", "add --tasks"),
     "scheduler": Belonging(lambda config: config.scheduler != "off", "without the scheduler", "add --scheduler queue"),
@@ -179,9 +183,10 @@ def _check_learner(config: Config) -> None:
     objective = load_objective(config)
     if objective.replays and config.runner != "device":
         raise ConfigError(f"{objective.name} runs on devices only; add --runner device or use --objective ppo")
-    if objective.phase() and (config.trainers > 1 or config.runner == "cluster"):
+    if objective.phase() and (config.trainers > 1 or config.scheduler != "off" or config.runner == "cluster"):
         raise ConfigError(
-            f"{objective.name} has a further phase of updates, for one trainer on one node; leave out more"
+            f"{objective.name} has a further phase of updates, for one trainer on one node; leave out more, and "
+            "--scheduler, which adds some"
         )
     try:
         objective.check(config)

@@ -24,14 +24,24 @@ from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, type
 CONFIG = "config.toml"
 ZOO = "zoo:"  # begins the name of a trained agent of the package gunreal-zoo
 
+# Fields that may differ between runs of the same setting: what is saved, and what suits the machine.
+INCIDENTAL = frozenset(
+    (
+        "checkpoint_minutes",
+        "keep_checkpoints",
+        "metrics_seconds",
+        "track",
+        "eval_steps",
+        "eval_minutes",
+        "eval_episodes",
+    )
+    + ("agents_per_process", "predictors", "max_batch", "env_timeout", "devices", "address", "node_timeout")
+    + OF_MACHINE
+)
 # Fields that may change when a run is resumed. All others define the environment, the network or the learning.
 # The weights of the tasks may change, too. The runner may change between those in `_SAME_CHECKPOINTS`.
-CHANGEABLE = frozenset(
-    ("steps", "runner", "checkpoint_minutes", "keep_checkpoints", "metrics_seconds", "track")
-    + ("eval_steps", "eval_minutes", "eval_episodes")
-    + ("agents", "agents_per_process", "predictors", "trainers", "scheduler", "scheduler_seconds")
-    + ("max_batch", "env_timeout", "devices", "address", "quorum", "gradient_dtype", "node_timeout")
-    + OF_MACHINE
+CHANGEABLE = INCIDENTAL | frozenset(
+    ("steps", "runner", "agents", "trainers", "scheduler", "scheduler_seconds", "quorum", "gradient_dtype")
 )
 _SAME_CHECKPOINTS = {"parallel", "cluster"}
 
@@ -39,6 +49,17 @@ _SAME_CHECKPOINTS = {"parallel", "cluster"}
 def saved_config(run_dir: str | Path) -> Config:
     """The configuration saved in a run's folder. Raises ConfigError as `gunreal.config.files.load_saved` does."""
     return load_saved(Path(run_dir) / CONFIG)
+
+
+def save_config(config: Config, run_dir: Path, used: Mapping[str, Any] | None = None) -> None:
+    """Saves the configuration of a run as `gunreal.config.files.save` does.
+
+    The file keeps the time at which the run was begun, by which `runs` sorts.
+    """
+    file = run_dir / CONFIG
+    begun = file.stat().st_mtime_ns
+    save(config, file, used)
+    os.utime(file, ns=(begun, begun))
 
 
 def prepare_run_dir(config: Config) -> Path:
@@ -56,7 +77,12 @@ def prepare_run_dir(config: Config) -> Path:
     try:
         path = _make(config)
         _claim(path)
-        save(dataclasses.replace(config, name=path.name), path / CONFIG)
+        try:
+            save_config(dataclasses.replace(config, name=path.name), path)
+        except BaseException:  # so that the name can be used again
+            (path / CONFIG).unlink()
+            path.rmdir()
+            raise
     except OSError as error:
         where = error.filename or config.logdir
         too_long = error.errno == errno.ENAMETOOLONG

@@ -97,12 +97,16 @@ class Cluster(Settings):
     )
     reducers: int = field(AUTO, "Number of parameter servers. auto means as many as suit the network", low=1, high=64)
     quorum: float = field(
-        0.9, "Share of the nodes whose gradients a round waits for. Below 1, a deadline also ends it", above=0, high=1
+        0.9,
+        "Share of the nodes whose gradients a round waits for. Below 1, a deadline also ends it",
+        above=0,
+        high=1,
+        of=("rounds",),
     )
     rate_scaling: str = field(
         "off", "Growth of the learning rate with the number of nodes", choices=("off", "sqrt", "linear")
     )
-    warmup: int = field(0, "Agent steps until rate_scaling has its full effect", low=0)
+    warmup: int = field(0, "Agent steps until rate_scaling has its full effect", low=0, of=("scaling",))
     sync: str = field(
         "on", "Synchronous updates: on, or off (each gradient is applied on arrival)", choices=("on", "off")
     )

@@ -166,6 +166,7 @@ def _planned(settings: Mapping[str, dict[str, Any]], own: Mapping[str, Any], whe
                 name = f"{short(env)}-{setting}-s{seed}" if env else f"{setting}-s{seed}"
                 runs.append(Planned(setting, given | {"env": env} if env else dict(given)))
                 runs[-1].given.update(seed=seed, name=name, logdir=str(folder))
+                runs[-1].given.setdefault("steps", Config.steps)  # a resumed run would keep an earlier budget
     names = [run.given["name"] for run in runs]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:

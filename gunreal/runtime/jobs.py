@@ -84,7 +84,7 @@ class Job:
         if not self.file.is_file():
             raise ConfigError(f"{self.path} is not a run of this sweep; remove it, or choose another --name")
         before, now = Config(**files.load(self.file)), self.planned.config
-        for key in sorted(FIELDS.keys() - folders.CHANGEABLE - {"logdir"}):
+        for key in sorted(FIELDS.keys() - folders.INCIDENTAL - {"logdir", "steps"}):
             old, new = getattr(before, key), getattr(now, key)
             if old != new:
                 fix = "change it back, remove the run, or choose another --name"
@@ -104,10 +104,8 @@ class Job:
         return self._read[1]
 
     def _trained(self) -> bool:
-        """Whether the run has ended at the end of its steps, its score or its time, or after its last checkpoint."""
-        last = self.lines()[-1] if self.lines() else {}
-        whole = last.get("stopped_by") == "steps" and last["step"] >= self.steps
-        return self.over() or whole or checkpoint.newest_step(self.path) >= self.steps
+        """Whether the run has ended at its score or its time, or the weights of its last step are saved."""
+        return self.over() or checkpoint.newest_step(self.path) >= self.steps
 
     def over(self) -> bool:
         """Whether the run has reached its score or its time."""
@@ -193,18 +191,13 @@ class Scheduler:
         if command is None:  # another process has finished it
             self._ended(job, "finished")
             return
-        files.write(job.planned.given, job.file)
+        try:
+            files.write(job.planned.given, job.file)
+            self._children[job] = _started(job, command), command
+        except OSError as error:
+            self._ended(job, "failed", f": {error}")
+            return
         self._say(f"{job.name}: {command.does}")
-        with contextlib.ExitStack() as opened:
-            log = opened.enter_context(open(job.log, "ab"))
-            child = subprocess.Popen(
-                [sys.executable, "-ISc", _LAUNCH, str(os.getpid()), *command.words],
-                stdin=subprocess.DEVNULL,
-                stdout=opened.enter_context(open(_temporary(command.out), "wb")) if command.out else log,
-                stderr=log,
-                start_new_session=True,  # it gets Ctrl-C from here only; a second signal would abort a checkpoint
-            )
-        self._children[job] = child, command
         self.states[job.name] = command.does
 
     def _end(self) -> None:
@@ -239,6 +232,18 @@ class Scheduler:
     def _ended(self, job: Job, state: str, why: str = "") -> None:
         self.states[job.name] = state
         self._say(f"{job.name}: {state}{why}")
+
+
+def _started(job: Job, command: Command) -> subprocess.Popen[bytes]:
+    with contextlib.ExitStack() as opened:
+        log = opened.enter_context(open(job.log, "ab"))
+        return subprocess.Popen(
+            [sys.executable, "-ISc", _LAUNCH, str(os.getpid()), *command.words],
+            stdin=subprocess.DEVNULL,
+            stdout=opened.enter_context(open(_temporary(command.out), "wb")) if command.out else log,
+            stderr=log,
+            start_new_session=True,  # it gets Ctrl-C from here only; a second signal would abort a checkpoint
+        )
 
 
 def _temporary(out: Path) -> Path:

@@ -119,7 +119,12 @@ class ParallelRunner(SystemRunner):
 
     def _start_process(self, failures: int = 0) -> None:
         system = self.system
-        remote = Remote(system.pool.next_process(), system.config, system.layout, system.outbox, failures)
+        try:
+            remote = Remote(system.pool.next_process(), system.config, system.layout, system.outbox, failures)
+        except OSError as error:  # such as a limit of processes
+            raise AgentFailure(
+                f"cannot start an agent process: {error}; use fewer --agents, or raise the limit"
+            ) from error
         system.pool.add(remote)
         remote.start()
 

@@ -33,6 +33,7 @@ class SerialRunner(SystemRunner):
         ]
         for member in self.members:
             system.pool.add(member)
+        self._is_whole = False  # whether the agents are between two rounds
 
     def run(self, tick: Callable[[], None]) -> None:
         """Runs until the system is stopped. `tick` is called between rounds, about ten times per second."""
@@ -43,12 +44,14 @@ class SerialRunner(SystemRunner):
             for member in self.members:
                 member.start()
             self._serve()
-        last = 0.0
+        self._is_whole, last = True, 0.0
         while not system.stopped_by:
+            self._is_whole = False
             for member in self.members:
                 member.step()
             self._serve()
             system.drain_episodes()
+            self._is_whole = True
             if time.monotonic() - last >= 0.1:
                 last = time.monotonic()
                 tick()
@@ -77,7 +80,7 @@ class SerialRunner(SystemRunner):
         After an error in mid-round, the agents cannot be saved.
         """
         system, found = self.system, super().contents()
-        if system.failure:
+        if not self._is_whole:
             return found._replace(goes_on=False)
         base = system.predictors["base"]
         assert isinstance(base, BasePredictor)

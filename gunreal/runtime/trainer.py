@@ -162,7 +162,8 @@ class Batcher:
         for task in self._tasks:
             out = outs[task.name]
             if recording := self._recordings.get(task.name):
-                rng = np.random.default_rng([self._seed, member.process, int(firsts[0]), seeds.RECORDINGS])
+                agent = member.process * segment.layout.agents + int(agents[0])
+                rng = np.random.default_rng([self._seed, agent, int(firsts[0]), seeds.RECORDINGS])
                 part[task.name], past = _recorded(task, recording, spec, len(agents) * task.per_rollout, rng, out)
                 part[task.name] |= _past(past)
                 continue

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gunreal.config import files, folders
+from gunreal.config import folders
 from gunreal.config.resolve import chosen
 from gunreal.config.schema import Config
 from gunreal.config.warning import warn
@@ -120,7 +120,7 @@ class Training:
         self._not_saved = None
         try:
             if config is not self._used:  # a cluster chooses some settings when its machines are known
-                files.save(self._given, self.run_dir / folders.CONFIG, chosen(self._given, config))
+                folders.save_config(self._given, self.run_dir, chosen(self._given, config))
                 self._used = config
             checkpoint.save(
                 self.run_dir,

@@ -60,6 +60,13 @@ def test_of_runs_that_start_at_once_one_gets_the_name(tmp_path):
         assert folders.saved_config(path).seed == seed
 
 
+def test_a_resumed_run_keeps_its_place_among_the_others(tmp_path):
+    first, second = (folders.prepare_run_dir(Config(logdir=str(tmp_path), name=name)) for name in ("b", "a"))
+    os.utime(first / folders.CONFIG, (1, 1))
+    folders.save_config(folders.resume_config(first, {"steps": 5}), first)
+    assert folders.runs(tmp_path) == [first, second] and folders.saved_config(first).steps == 5
+
+
 def test_a_logdir_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     for name in ("", "mine"):

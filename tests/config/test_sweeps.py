@@ -51,6 +51,7 @@ def test_one_environment_is_not_in_the_names(load):
     sweep = load('seeds = [3, 7]\nname = "other"\nlogdir = "there"\nenv = "gunreal/Catch-v0"\n')
     assert names(sweep) == ["base-s3", "base-s7"] and sweep.folder == Path("there/other")
     assert {run.config.env for run in sweep.runs} == {"gunreal/Catch-v0"}
+    assert sweep.runs[0].given["steps"] == Config.steps  # a run with fewer steps goes on
 
 
 def test_options_of_a_task_are_for_the_settings_that_have_it(load):

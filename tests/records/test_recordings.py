@@ -79,8 +79,15 @@ def ones(tmp_path_factory):
     return path
 
 
-def test_behavior_is_cloned_beside_the_reward(tmp_path, ones):
-    """The actions of the recording become the most probable ones, and the run repeats exactly."""
+def test_behavior_is_cloned_beside_the_reward(tmp_path, ones, monkeypatch):
+    """The actions of the recording become the most probable ones, and the run repeats exactly.
+
+    Each batch, here of half of the agents, has sequences of its own.
+    """
+    drawn, sample = [], Cloning.sample
+    monkeypatch.setattr(
+        Cloning, "sample", lambda task, replay, draws: drawn.append(draws) or sample(task, replay, draws)
+    )
 
     def train(name):
         config = gunreal.Config(
@@ -91,6 +98,7 @@ def test_behavior_is_cloned_beside_the_reward(tmp_path, ones):
         return gunreal.train(config, show=False).metrics
 
     lines = train("one")
+    assert len({draws.tobytes() for draws in drawn}) == len(drawn) > 10
     assert [line["bc_right"] for line in lines if line.get("bc_right") is not None][-1] > 0.9
     assert train("two")[-1]["weights_sha256"] == lines[-1]["weights_sha256"]
 

@@ -35,6 +35,10 @@ if what == "waits":
     leave(100, None)
     time.sleep(60)
 leave(1001, "steps")
+if what == "loses":
+    sys.exit("gunreal: the disk is full")
+(path / "checkpoints").mkdir()
+(path / "checkpoints" / "step_000000001001.npz").touch()
 """
 
 
@@ -66,6 +70,18 @@ def test_it_goes_on_after_a_failure(tmp_path):
     assert "a: failed with exit code 1: gunreal: no such luck" in said
     again, _ = run([Fake(tmp_path / "a"), Fake(tmp_path / "b")])
     assert again.states == {"a": "finished", "b": "finished"}
+
+
+def test_a_run_without_its_last_weights_has_failed(tmp_path):
+    scheduler, said = run([job := Fake(tmp_path / "a", "loses")])
+    assert scheduler.states == {"a": "failed"} and said[-1].endswith("exit code 1: gunreal: the disk is full")
+    assert job.next()
+
+
+def test_a_process_that_cannot_be_started_is_a_failure(tmp_path):
+    (tmp_path / "a.log").mkdir()
+    scheduler, said = run([Fake(tmp_path / "a"), Fake(tmp_path / "b")])
+    assert scheduler.states == {"a": "failed", "b": "finished"} and "Is a directory" in said[0]
 
 
 @pytest.mark.parametrize("limits", [{"score": 1.5}, {"minutes": 2 / 60}])
