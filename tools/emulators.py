@@ -20,7 +20,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from common.command_line import Parser, check_positive
+from common.command_line import Parser, check_positive, check_writable
 from emulation.bench import bench
 from emulation.memories import UNCOMPARED, compare_rules
 from emulation.verify import compare, compare_long, verify, verify_modes, verify_rules
@@ -51,7 +51,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
             way.add_argument("--modes", action="store_true", help="all supported modes and all difficulties")
             way.add_argument("--long", action="store_true", help="without input for 110,000 frames, and held actions")
             way.add_argument("--rules", type=int, metavar="N", help="N mutated memories for the rules of each game")
-            command.add_argument("--json", type=Path, metavar="FILE", help="adds results to FILE, and skips its games")
+            command.add_argument(
+                "--json", type=Path, metavar="FILE", help="adds results to FILE, and skips games that were equal"
+            )
         else:
             command.add_argument(
                 "--rounds", type=int, default=3, help="number of measurements of each emulator (default: 3)"
@@ -62,6 +64,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         check_positive("rounds", options.rounds)
     elif options.rules is not None:
         check_positive("rules", options.rules)
+    if options.command == "verify":
+        if options.json and (options.modes or options.rules):
+            raise ConfigError("--json has no effect with --modes and --rules; leave it out")
+        check_writable(options.json)
     if options.seed < 0:
         raise ConfigError(f"--seed is {options.seed}, but must not be negative")
     return options
@@ -78,7 +84,10 @@ def main(arguments: list[str] | None = None) -> int:
             return verify_modes(names, options.frames, options.seed)
         if options.rules:
             return verify_rules(names, partial(compare_rules, count=options.rules, seed=options.seed), UNCOMPARED)
-        play, how = partial(compare, frames=options.frames, seed=options.seed), f"over {options.frames} frames"
+        play, how = (
+            partial(compare, frames=options.frames, seed=options.seed),
+            f"over {options.frames} frames of seed {options.seed}",
+        )
         if options.long:
             play, how = compare_long, "over 110,000 frames without input and 90,000 of held actions"
         return verify(names, play, how, refused() if options.games == "all" else {}, options.json)

@@ -31,8 +31,8 @@ class EmulatorUnavailable(RuntimeError):
 
 
 def source_hash(*others: str) -> str:
-    """Returns 16 hexadecimal digits that depend on the source, the compiler flags and `others`."""
-    digest = hashlib.sha256(" ".join((*FLAGS, *SHARED, *others)).encode())
+    """Returns 16 hexadecimal digits that depend on the source, the platform, the compiler flags and `others`."""
+    digest = hashlib.sha256(" ".join((sysconfig.get_platform(), *FLAGS, *SHARED, *others)).encode())
     for path in sorted(SOURCE.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
@@ -200,7 +200,7 @@ def library() -> ctypes.CDLL:
         ("console_ram", pointer, pointer),
         ("console_player", pointer, pointer),
         ("console_screen", pointer, pointer),
-        ("vector_new", pointer, pointer, pointer, pointer, integer, integer, integer),
+        ("vector_new", pointer, pointer, pointer, pointer, integer, integer),
         ("vector_free", None, pointer),
         ("vector_send", None, pointer, pointer, pointer, pointer, pointer),
         ("vector_recv", None, pointer),

@@ -36,7 +36,7 @@ class Results(NamedTuple):
 
 
 class _Outputs(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in (*Results._fields, "ram")]
+    _fields_ = [(name, ctypes.c_void_p) for name in Results._fields]
 
 
 def check_actions(actions: Any, n: int) -> None:
@@ -64,7 +64,7 @@ class CpuEngine:
         self._actions = [np.pad(game.actions, (0, most - len(game.actions))) for game in games]  # NOOP, as on a GPU
         self._handles = [
             self._library.atari_vector_new(game.loaded.handle, ctypes.byref(game.protocol), game.palette.ctypes.data,
-                                           int(n), num_threads, 1)
+                                           int(n), num_threads)
             for game, n in zip(games, np.diff(self._starts), strict=True)
         ]  # fmt: skip
         # The games must exist as long as the consoles. At the end of the process, its memory is freed anyway.
@@ -105,7 +105,7 @@ class CpuEngine:
         for handle, first in zip(self._handles, self._starts, strict=False):
             inputs = [None if a is None else a[first:].ctypes.data for a in (actions, reset, seeds)]
             addresses: list[int] = [a[first:].ctypes.data for a in results]
-            self._library.atari_vector_send(handle, *inputs, ctypes.byref(_Outputs(*addresses, None)))
+            self._library.atari_vector_send(handle, *inputs, ctypes.byref(_Outputs(*addresses)))
 
     def finish(self) -> Results:
         """Returns the results of a step."""

@@ -56,7 +56,7 @@ class AtariEnv(gymnasium.Env, gymnasium.utils.EzPickle):
         max_num_frames_per_episode: int | None = None,
         render_mode: str | None = None,
     ):
-        options = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        options = {name: value for name, value in dict(locals()).items() if name not in ("self", "__class__")}
         gymnasium.utils.EzPickle.__init__(self, **options)
         if obs_type not in _OBSERVATIONS:
             raise Error(f"obs_type is {obs_type!r}, but must be rgb, grayscale or ram")

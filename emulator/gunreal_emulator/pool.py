@@ -29,7 +29,7 @@ class PoolSettings(ctypes.Structure):
 
 
 _ARRAYS = {"frames": np.uint8, "last": np.uint8, "reward": np.int32, "terminated": bool, "truncated": bool,
-           "restarted": bool, "env_id": np.int32, "lives": np.int32, "frame_number": np.int32,
+           "restarted": bool, "over": bool, "env_id": np.int32, "lives": np.int32, "frame_number": np.int32,
            "episode_frame_number": np.int32}  # fmt: skip
 _INFO = ("env_id", "lives", "frame_number", "episode_frame_number")
 
@@ -168,10 +168,14 @@ class Pool(Native):
             frames["last"] = aligned((n, *self._shape))
         arrays = {name: np.empty(n, dtype) for name, dtype in _ARRAYS.items() if dtype is not np.uint8} | frames
         addresses = {name: array.ctypes.data for name, array in arrays.items()}
-        self._library.atari_pool_recv(self._handle, ctypes.byref(_Outputs(**addresses)))
+        arrays["env_id"][:] = -1
+        try:
+            self._library.atari_pool_recv(self._handle, ctypes.byref(_Outputs(**addresses)))
+        finally:  # Ctrl-C is an exception after the call, which has taken the batch
+            if arrays["env_id"][0] >= 0:
+                self._ids = arrays["env_id"].copy()
+                self._over[self._ids] = arrays["over"]
         info = {name: arrays[name] for name in _INFO}
-        self._ids, ended = info["env_id"].copy(), arrays["terminated"] | arrays["truncated"]
-        self._over[self._ids] = ended
         if (restarted := arrays["restarted"]).any():
             arrays["last"][~restarted] = 0
             info["final_obs"] = arrays["last"]

@@ -178,8 +178,8 @@ class VectorAtari(Native, gymnasium.vector.VectorEnv):
         """Completes a step and returns observation, reward, terminated, truncated and info."""
         if not self._waiting:
             raise RuntimeError("recv() was called without send(); call send() first")
-        self._waiting = False
         frames, reward, terminated, truncated, lives, episode_frames = self._engine.finish()
+        self._waiting = False  # only now: after Ctrl-C, some consoles may still play
         return frames, reward, terminated, truncated, {"lives": lives, "episode_frame_number": episode_frames}
 
     @alone
@@ -195,6 +195,7 @@ class VectorAtari(Native, gymnasium.vector.VectorEnv):
     def screen(self, k: int) -> np.ndarray:
         """Returns the last drawn frame of console `k` as palette indices, uint8 `[height, 160]`."""
         self._check(reset=True)
+        check_whole("k", k, 0, self.num_envs - 1)
         return self._engine.pictures(k)[self._engine.players()[k, player_offset("buffer")]]
 
     @alone

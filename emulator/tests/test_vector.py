@@ -164,6 +164,14 @@ def test_bad_arguments_are_one_line(change):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("k", [-1, 2])
+def test_a_screen_is_that_of_a_console(device, k):
+    env = VectorAtari("pong", 2, device)
+    env.reset(seed=1)
+    with pytest.raises(ValueError, match=f"k is {k}, but must be"):
+        env.screen(k)
+
+
 def test_consoles_that_cannot_be_used_say_why(device):
     env = VectorAtari("pong", 2, device)
     for use in (env.ram, env.save, env.render, lambda: env.step(np.zeros(2, int))):

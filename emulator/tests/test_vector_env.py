@@ -1,6 +1,9 @@
 """`AtariVectorEnv` side by side with ale-py's."""
 
 import inspect
+import os
+import signal
+import threading
 
 import gymnasium
 import numpy as np
@@ -115,6 +118,40 @@ def test_without_automatic_resets_an_episode_that_is_over_needs_a_mask():
     _, info = env.reset(options={"reset_mask": terminated})
     assert (info["lives"][terminated] == 5).all()
     assert not env.step(np.zeros(2, int))[2][terminated].any()
+
+
+def test_without_automatic_resets_each_episode_that_is_over_needs_one():
+    env = AtariVectorEnv("pong", 2, autoreset_mode="Disabled", max_num_frames_per_episode=8, num_threads=1)
+    env.reset(seed=0)
+    while not env.step(np.zeros(2, int))[3].all():
+        pass
+    env.reset(options={"reset_mask": np.array([True, False])})
+    with pytest.raises(RuntimeError, match=r"episodes of \[1\] are over"):
+        env.step(np.zeros(2, int))
+
+
+def test_a_lost_life_that_is_only_reported_needs_no_reset():
+    env = AtariVectorEnv("breakout", 1, autoreset_mode="Disabled", life_loss_info=True)
+    _, info = env.reset(seed=0)
+    while info["lives"][0] > 3:
+        _, _, _, _, info = env.step(np.ones(1, int))  # FIRE
+
+
+def test_the_largest_limit_of_frames_is_none():
+    env = AtariVectorEnv("breakout", 1, max_num_frames_per_episode=2**31 - 1)
+    env.reset(seed=0)
+    assert not any(env.step(np.zeros(1, int))[3] for _ in range(5))
+
+
+def test_a_step_that_ctrl_c_has_interrupted_is_lost():
+    env = AtariVectorEnv("pong", 2, frameskip=1000)
+    env.reset(seed=0)
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        while True:
+            env.step(np.zeros(2, int))
+    env.step(np.zeros(2, int))
 
 
 @pytest.mark.parametrize(

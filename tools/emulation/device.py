@@ -46,7 +46,7 @@ def compare(games: Sequence[str], consoles: int, steps: int, device: str) -> dic
 
     def play(number: int, what: str) -> None:
         for step in range(number):
-            actions = rng.integers(18, size=cpu.num_envs)
+            actions = rng.integers(cpu.single_action_space.n, size=cpu.num_envs)
             results = [env.step(actions)[:4] for env in (cpu, other)]
             _note(found, consoles, f"{what} {step}", results)
             counts["ends"] += int((results[0][2] | results[0][3]).sum())

@@ -173,11 +173,13 @@ def verify(
 ) -> int:
     """Prints a table of `games` and of the refused games. Returns 1 if a game differs, else 0.
 
-    Each result becomes a line of JSON in `file`. The games that it already holds are not played again.
+    Each result becomes a line of JSON in `file`. Games that were equal there, `how` they were played, are not played
+    again.
     """
     print("| game | result | frames | game overs | rewards | lives lost |\n|---|---|---|---|---|---|", flush=True)
-    lines = file.read_text().splitlines() if file and file.exists() else []
-    done, failed = {(result := Result(**json.loads(line))).game: result for line in lines}, 0
+    lines = [json.loads(line) for line in (file.read_text().splitlines() if file and file.exists() else [])]
+    done = {line["game"]: Result(**line) for line in lines if line.pop("how") == how and not line["difference"]}
+    failed = 0
     for game in games:
         result = done.get(game) or play(game)
         failed += bool(result.difference)
@@ -185,7 +187,7 @@ def verify(
               f"{result.lives_lost} |", flush=True)  # fmt: skip
         if file and game not in done:
             with file.open("a") as out:
-                out.write(json.dumps(result._asdict(), default=int) + "\n")
+                out.write(json.dumps({"how": how, **result._asdict()}, default=int) + "\n")
     for game, why in refused.items():
         print(f"| {game} | not supported: {why} | | | | |")
     print(f"\n{len(games) - failed} of {len(games)} games equal {how}", flush=True)

@@ -236,7 +236,7 @@ def measure(experiment: LoadExperiment, path: Path, seconds: float, rounds: int,
                 say(f"{where}: {type(error).__name__}: {error}".splitlines()[0])
                 continue
             saved.save(path, [entry for entry in known.values() if entry["rows"]])
-            say(f"{where}: {4 * entry['rows'][-1]['steps']:,.0f} frames/s")
+            say(f"{where}: {entry['rows'][-1]['steps']:,.0f} agent steps/s")
     return len(failed)
 
 

@@ -219,10 +219,9 @@ Player* atari_console_player(Console* c) { return &c->player; }
 const uint8_t* atari_console_screen(Console* c) { return c->screen(); }
 
 // Null without enough memory or threads.
-Vector* atari_vector_new(const OwnedGame* g, const Protocol* protocol, const uint8_t* palette, int n, int threads,
-                         int autoreset) {
+Vector* atari_vector_new(const OwnedGame* g, const Protocol* protocol, const uint8_t* palette, int n, int threads) {
   try {
-    return new Vector(g->game, *protocol, palette, g->start, n, threads, autoreset != 0);
+    return new Vector(g->game, *protocol, palette, g->start, n, threads);
   } catch (...) {
     return nullptr;
   }

@@ -11,8 +11,7 @@ constexpr int32_t kPaddleLow = 27450, kPaddleStep = 23000;  // resistances
 
 ATARI_INLINE uint32_t joystick(uint32_t action) {
   // NOOP FIRE UP RIGHT LEFT DOWN UPRIGHT UPLEFT DOWNRIGHT DOWNLEFT, then with FIRE: UP RIGHT LEFT DOWN UPRIGHT ...
-  constexpr uint64_t directions = 0x0000'0000'0000'0000ull | 0ull << 0 | 0ull << 4 | uint64_t(kUp) << 8 |
-                                  uint64_t(kRight) << 12 | uint64_t(kLeft) << 16 | uint64_t(kDown) << 20 |
+  constexpr uint64_t directions = uint64_t(kUp) << 8 | uint64_t(kRight) << 12 | uint64_t(kLeft) << 16 | uint64_t(kDown) << 20 |
                                   uint64_t(kUp | kRight) << 24 | uint64_t(kUp | kLeft) << 28 |
                                   uint64_t(kDown | kRight) << 32 | uint64_t(kDown | kLeft) << 36;
   if (action >= 18) return 0;

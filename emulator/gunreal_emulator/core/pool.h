@@ -30,7 +30,7 @@ struct PoolSettings {
 struct PoolOutputs {
   uint8_t *frames, *last;  // [batch, stack, height, width (, 3)]; observations, and those before a reset in the same step
   int32_t* reward;
-  uint8_t *terminated, *truncated, *restarted;  // `restarted`: reset in the same step
+  uint8_t *terminated, *truncated, *restarted, *over;  // `restarted`: reset in the same step; `over`: to be reset
   int32_t *ids, *lives, *total_frames, *episode_frames;
 };
 
@@ -238,7 +238,8 @@ class Pool {
     }
     std::fill(seat.stack.begin(), seat.stack.end(), uint8_t(0));
     // Frames before the first step do not count.
-    if (settings_.protocol.max_frames) seat.protocol.max_frames = settings_.protocol.max_frames + p.frames;
+    const int64_t limit = int64_t(settings_.protocol.max_frames) + p.frames;
+    if (settings_.protocol.max_frames) seat.protocol.max_frames = int32_t(std::min<int64_t>(limit, INT32_MAX));
     look(seat, nullptr, tools);
     seat.over = false;
   }
@@ -330,6 +331,7 @@ class Pool {
     out.terminated[k] = seat.terminated;
     out.truncated[k] = seat.truncated;
     out.restarted[k] = seat.restarted;
+    out.over[k] = seat.over;
     out.ids[k] = id;
     out.lives[k] = seat.player.variables[kLives];
     out.total_frames[k] = seat.earlier_frames + seat.player.frames;

@@ -18,7 +18,6 @@ struct Outputs {
   uint8_t *terminated, *truncated;
   int32_t* lives;
   int32_t* episode_frames;
-  uint8_t* ram;          // [n, 128]
 };
 
 // The state and the pictures with which the first episode of a console starts.
@@ -95,10 +94,8 @@ class Eye {
 
 class Vector {
  public:
-  Vector(const Game& game, const Protocol& protocol, const uint8_t* palette, const Start& start, int n, int threads,
-         bool autoreset)
-      : game_(game), protocol_(protocol), start_(start), n_(n), autoreset_(autoreset), players_(n, start.player),
-        palette_(palette, palette + 768) {
+  Vector(const Game& game, const Protocol& protocol, const uint8_t* palette, const Start& start, int n, int threads)
+      : game_(game), protocol_(protocol), start_(start), n_(n), players_(n, start.player), palette_(palette, palette + 768) {
     const size_t bytes = start.screens.size();
     screens_.resize(bytes * n);
     for (int k = 0; k < n; k++) players_[k].done = 1;
@@ -181,28 +178,26 @@ class Vector {
     if (reset_ && reset_[k]) {
       new_episode(p, game_, protocol_, start_.player, start_.screens.data(), screens, true, uint64_t(seeds_[k]));
     } else if (!actions_) {  // a reset of others
-    } else if (p.done && autoreset_) {
+    } else if (p.done) {
       new_episode(p, game_, protocol_, start_.player, start_.screens.data(), screens, false, 0);
     } else {
       before = advance(p, game_, protocol_, uint32_t(actions_[k]), screens, eye.spare(), reward);
       truncated = end_step(p, protocol_);
     }
-    if (out_.frames && protocol_.channels) {
+    if (protocol_.channels) {
       eye.look(screens + p.s.buffer * half, before, out_.frames + size_t(k) * protocol_.channels * protocol_.height * protocol_.width);
     }
-    if (out_.reward) out_.reward[k] = reward;
-    if (out_.terminated) out_.terminated[k] = p.variables[kOver] != 0;
-    if (out_.truncated) out_.truncated[k] = truncated;
-    if (out_.lives) out_.lives[k] = p.variables[kLives];
-    if (out_.episode_frames) out_.episode_frames[k] = p.frames;
-    if (out_.ram) std::memcpy(out_.ram + k * 128, p.s.riot.ram, 128);
+    out_.reward[k] = reward;
+    out_.terminated[k] = p.variables[kOver] != 0;
+    out_.truncated[k] = truncated;
+    out_.lives[k] = p.variables[kLives];
+    out_.episode_frames[k] = p.frames;
   }
 
   const Game& game_;
   const Protocol protocol_;
   const Start& start_;
   const int n_;
-  const bool autoreset_;
   std::vector<Player> players_;
   std::vector<uint8_t> screens_, palette_;
   std::vector<Eye> eyes_;
