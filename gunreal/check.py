@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,8 +63,6 @@ def _kind(name: str) -> tuple[plugins.Kind, Any]:
     for kind, check in ((NETWORK, check_network), (OBJECTIVE, check_objective)):
         if name in plugins.available(kind):
             return kind, check
-        if ":" in name:
-            with contextlib.suppress(ConfigError):  # it is of another kind, or the same is found out about a task
-                plugins.load_class(kind, name)
-                return kind, check
+        if ":" in name and plugins.is_of(kind, name):
+            return kind, check
     return TASK, check_task

@@ -1,6 +1,7 @@
 """Runs on the Hugging Face Hub: `gunreal.push_to_hub`, `gunreal.load_from_hub`, `gunreal push` and `gunreal pull`.
 
-An upload contains numbers, text and a picture only: no pickles, no code, no replay, and no path of this machine.
+An upload contains numbers, text and a picture only: no pickles, no code and no replay. It does not name the folders of
+this machine, but for those in options of environments and tasks.
 """
 
 from __future__ import annotations
@@ -132,8 +133,7 @@ def store(run: Run, folder: Path, policy: Mapping[str, np.ndarray] | None = None
 
     The state `policy`, if it is given, takes the place of the checkpoint's. It does not count as the best one.
     """
-    own = {name: getattr(Config, name) for name in card.PRIVATE if name != "name"}
-    config = dataclasses.replace(run.config, **own)
+    config = _of_nobody(run.config)
     save(config, folder / folders.CONFIG)
     for name in (interface.FILE, metrics.FILE):
         if (run.path / name).exists():
@@ -144,6 +144,11 @@ def store(run: Run, folder: Path, policy: Mapping[str, np.ndarray] | None = None
     checkpoint.save(folder, saved.step, state, extra, score=best)
     with contextlib.suppress(ConfigError):  # no episode had ended by a line of metrics
         run.plot(folder / card.CURVE)
+
+
+def _of_nobody(config: Config) -> Config:
+    """The configuration without the folders, machines and accounts of whoever has trained the run."""
+    return dataclasses.replace(config, **{name: getattr(Config, name) for name in card.PRIVATE if name != "name"})
 
 
 def score(folder: Path, source: str, played: Iterable[Episode]) -> None:
@@ -225,6 +230,7 @@ def _pull(argv: Sequence[str]) -> str:
                 target = copy / file.relative_to(source)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file, target)  # what a link in the cache points to
+            save(_of_nobody(folders.saved_config(copy)), copy / folders.CONFIG)
             copy.rename(path)
     return str(path)
 

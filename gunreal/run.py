@@ -90,7 +90,12 @@ class Run:
             longer installed.
           FileNotFoundError: there is no intact checkpoint.
         """
-        return self._restored(self.tasks, Learner.set_state) if self._saved.is_whole() else self.actor_critic
+        return self._restored(self.heads, Learner.set_state) if self._saved.is_whole() else self.actor_critic
+
+    @cached_property
+    def heads(self) -> tuple[AuxiliaryTask, ...]:
+        """The tasks whose heads `learner` has. Raises ConfigError and FileNotFoundError as `learner` does."""
+        return self.tasks if self._saved.is_whole() else ()
 
     @cached_property
     def actor_critic(self) -> Learner:

@@ -178,7 +178,8 @@ class _Handler(BaseHTTPRequestHandler):
         length = max(0, min(int(self.headers.get("Content-Length", 0)), 1000))
         order = json.loads(self.rfile.read(length))
         what, action = order["do"], order.get("action")
-        if what not in _ORDERS or action not in (None, *range(self.server.player.num_actions)):
+        known = action is None or (type(action) is int and 0 <= action < self.server.player.num_actions)
+        if what not in _ORDERS or not known:
             raise ValueError(f"no order {what!r} with action {action!r}")
         return what, action, order.get("known", -1)
 
@@ -208,8 +209,8 @@ def _watch(options: Any) -> None:
     run = load(folders.find(options.run, options.logdir), options.checkpoint)
     trained = run.step
     with Server(options.port) as server, opener(run.config) as open_envs:
-        sample, tasks = options.policy == "sample", run.tasks if run.learner.network.tasks else ()
-        session = Session(run.learner, run.config, run.spec, tasks, open_envs, options.seed, sample)
+        sample = options.policy == "sample"
+        session = Session(run.learner, run.config, run.spec, run.heads, open_envs, options.seed, sample)
         server.player = Player(run, session, options.checkpoint == "newest")
         with contextlib.closing(server.player), contextlib.suppress(KeyboardInterrupt):
             url = f"http://{_HOST}:{server.server_address[1]}/"

@@ -3,6 +3,7 @@
 import pytest
 
 from gunreal import check
+from gunreal.config.schema import ConfigError
 from gunreal.tasks.value_replay import ValueReplay
 from gunreal.testing import check_task
 
@@ -35,6 +36,11 @@ def test_what_keeps_its_contract(capsys, words, kind):
 def test_a_broken_rule_is_one_line(capsys, name, line):
     assert run(name) == 1
     assert capsys.readouterr().err == f"gunreal: {name}: {line}\n"
+
+
+def test_a_class_that_cannot_be_loaded_is_called_what_it_is():
+    with pytest.raises(ConfigError, match="^network 'networks:Unannotated': .* no effect"):
+        run("networks:Unannotated")
 
 
 def test_a_task_with_a_network_of_ones_own():

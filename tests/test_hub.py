@@ -194,6 +194,16 @@ def test_a_run_that_names_modules_has_to_be_trusted(repositories, named):
     assert gunreal.load_from_hub("you/maze", trust=True).config == Config(**named)
 
 
+def test_a_pulled_run_names_no_machine_of_its_author(repositories, tmp_path, monkeypatch):
+    (repositories / "you" / "far").mkdir(parents=True)
+    theirs = {"address": "host:6379", "init": "/theirs", "track": "wandb"}
+    save(Config(runner="cluster", **theirs), repositories / "you" / "far" / "config.toml")
+    monkeypatch.chdir(tmp_path)
+    assert command(["gunreal", "pull", "you/far"]) == 0
+    config = load(tmp_path / "runs" / "far" / "config.toml")
+    assert {name: config[name] for name in theirs} == {"address": "", "init": "", "track": "off"}
+
+
 def refusal(status):
     response = SimpleNamespace(headers={}, request=None, status_code=status)
     return errors.HfHubHTTPError(f"{status} Error.\n\nRefused", response=response)

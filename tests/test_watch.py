@@ -70,7 +70,10 @@ def test_the_page_and_its_orders(server):
     assert (back["step"], back["newest"], back["action"], back["frame"]) == (0, 1, 2, first["frame"])
 
 
-@pytest.mark.parametrize("order", [{"do": "close"}, {"do": "step", "action": 3}, {"do": ["step"]}, [], {}, "{", "9"])
+@pytest.mark.parametrize(
+    "order",
+    [{"do": "close"}, {"do": "step", "action": 3}, {"do": "step", "action": 1.0}, {"do": ["step"]}, [], {}, "{", "9"],
+)
 def test_other_orders_are_refused(server, order):
     assert ask(server, "POST", "/do", order)[0] == 400
     assert ask(server, path="/watch.py")[0] == ask(server, path="/../setup.cfg")[0] == 404

@@ -25,6 +25,7 @@ from gunreal.train import prepare
 
 pytest.importorskip("huggingface_hub")
 pytest.importorskip("matplotlib")
+pytest.importorskip("imageio_ffmpeg")
 
 
 def test_an_evaluation_has_the_score_of_the_card(capsys):
@@ -80,7 +81,8 @@ def test_a_run_that_is_added_is_a_policy_in_half_precision(agents, tmp_path, tmp
         kinds = {saved[name].dtype for name in saved.files if name.startswith("weights/")}
         assert kinds == {np.dtype("float16")} and not any("optimizer" in name or "pc/" in name for name in saved.files)
     assert run.evaluate(4).tolist() == card.read(agents / "small").scores["scores"]
-    assert run.learner.network.tasks == () and run.config.tasks == ("pc",)
+    assert run.learner.network.tasks == run.heads == () and run.config.tasks == ("pc",)
+    assert run.video(tmp_path / "small.mp4", max_steps=2).exists()
     with pytest.raises(gunreal.ConfigError, match="start a new run with --init"):
         gunreal.resume("zoo:small", steps=800, show=False)
     assert starting.load(gunreal.Config(init="zoo:small")).step == run.step

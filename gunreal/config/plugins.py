@@ -79,16 +79,7 @@ def load_class(kind: Kind, name: str) -> type[Any]:
             known = f"{listed(points)}, or module:Class{close_match(name, points)}"
             raise ConfigError(f"unknown {noun} {name!r}; available: {known}")
         module, _, attribute = points[name].value.partition(":")
-    found = None
-    try:
-        found = importlib.import_module(module)
-        cls = getattr(found, attribute)
-    except Exception as error:  # importing a plug-in's module can raise anything
-        if found is not None:
-            fix = close_match(attribute, vars(found)) or "; correct it"
-        else:
-            fix = f"; {FIND_MODULE}" if is_missing(error, module) else ""
-        raise ConfigError(f"cannot load {noun} {name!r} from {module}:{attribute}: {place(error)}{fix}") from error
+    cls = _imported(noun, name, module, attribute)
     if not (isinstance(cls, type) and issubclass(cls, kind.base)):
         base = f"{kind.base.__module__}.{kind.base.__name__}"
         raise ConfigError(f"{noun} {name!r}: {module}:{attribute} is not a subclass of {base}")
@@ -102,6 +93,25 @@ def load_class(kind: Kind, name: str) -> type[Any]:
     if lost := lost_option(cls, kind.base):
         raise ConfigError(f"{noun} {name!r}: {lost}")
     return cls
+
+
+def is_of(kind: Kind, name: str) -> bool:
+    """Whether "module:Class" is a plug-in of this kind. Raises ConfigError if it cannot be imported."""
+    cls = _imported("class", name, *name.split(":", 1))
+    return isinstance(cls, type) and issubclass(cls, kind.base)
+
+
+def _imported(noun: str, name: str, module: str, attribute: str) -> Any:
+    found = None
+    try:
+        found = importlib.import_module(module)
+        return getattr(found, attribute)
+    except Exception as error:  # importing a plug-in's module can raise anything
+        if found is not None:
+            fix = close_match(attribute, vars(found)) or "; correct it"
+        else:
+            fix = f"; {FIND_MODULE}" if is_missing(error, module) else ""
+        raise ConfigError(f"cannot load {noun} {name!r} from {module}:{attribute}: {place(error)}{fix}") from error
 
 
 def lost_option(cls: type[Any], base: type) -> str:

@@ -115,7 +115,8 @@ def select(backend: str, deterministic: bool = False, threads: int | None = None
 def select_any() -> None:
     """Selects the backend that KERAS_BACKEND names, or one that is installed. Keras may be loaded already."""
     if "keras" not in sys.modules:
-        select(os.environ.get("KERAS_BACKEND") or usable("tensorflow"))
+        named = os.environ.get("KERAS_BACKEND")
+        select(named if named in BACKENDS else usable("tensorflow"))
 
 
 @contextlib.contextmanager

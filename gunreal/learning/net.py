@@ -37,7 +37,8 @@ class Net:
       observations: what the features were computed from, `[B, T, *spec.observation]` of dtype `spec.dtype`,
         or float32 with `--transfer float32`.
       features: function that computes what the head receives, from other observations of this shape. Their units are
-        those of `observations`, and their dtype may be another one. A recurrent network starts from the same past.
+        those of `observations`, and their dtype may be another one. A recurrent network starts from the same past. Not
+        for a bonus of two observations with a recurrent network.
       policy_value: function that computes the policy and the value from "hidden" features, see `Network.policy_value`.
       average: the moving averages, or None for a task without any.
       state: the arrays of the task that gradients do not train, as in `batch["state"]`.

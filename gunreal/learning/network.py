@@ -90,6 +90,7 @@ class Network:
         layers = {f"torso/{name}": layer for name, layer in self.torso.layers.items()}
         for prefix, layer in (layers | self.policy_value.layers).items():
             self._track(prefix, layer)
+        heads.check_stateless("torso", self.torso.model)  # also its layers without weights
         self._averages: dict[str, Average] = {}
         self._states: dict[str, dict[str, Any]] = {}
         for task in self.tasks:

@@ -79,9 +79,9 @@ class Torso:
             flat = self._flat(_checked(architecture.body(image, seed, **given), architecture, "body", _BODY))
             both = flat if given or vector is None else ops.concatenate([flat, vector], axis=-1)
             hidden = _checked(architecture.top(both, seed), architecture, "top", _TOP)
-            self._model = keras.Model([image] if vector is None else [image, vector], [flat, hidden])
-            self.widths = Features(*(int(output.shape[-1]) for output in self._model.outputs))
-            layers = [layer for layer in self._model.layers if layer.weights]
+            self.model = keras.Model([image] if vector is None else [image, vector], [flat, hidden])
+            self.widths = Features(*(int(output.shape[-1]) for output in self.model.outputs))
+            layers = [layer for layer in self.model.layers if layer.weights]
             self._cell = architecture.cell(seed)
             self.recurrent = self._cell is not None
             if self.recurrent:
@@ -108,7 +108,7 @@ class Torso:
         inputs = [(self._fused_input if fused else self._input)(observations)]
         if self._spec.vectors:
             inputs.append(ops.cast(self._normalized(ops.cast(vector, "float32"), "vector"), self._compute))
-        conv, hidden = self._model(inputs)
+        conv, hidden = self.model(inputs)
         return Features(ops.cast(conv, "float32"), ops.cast(hidden, "float32"))
 
     def _flat(self, x: Any) -> Any:

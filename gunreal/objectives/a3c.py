@@ -45,15 +45,19 @@ class A3c(ActorCritic):
         truncated = xp.astype(rollouts.truncated, xp.float32)
         return {name: getattr(rollouts, name) for name in names} | {"truncated": truncated}
 
-    def policy_loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> tuple[Any, Any]:
+    def targets(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> tuple[Any, Any]:
         from gunreal.learning import losses
 
-        logits, value, action = outputs["logits"], outputs["value"], batch["action"]
+        value = outputs["value"]
         if self.correction == "epsilon":
-            returns, advantage = batch["returns"], batch["returns"] - value
-        else:
-            log_rho = losses.log_probability(logits, action) - batch["log_mu"]
-            reward, discount, truncated = batch["reward"], batch["discount"], batch["truncated"]
-            returns, advantage = losses.vtrace(log_rho, reward, discount, truncated, value, batch["value_t"])
-        advantage = advantage / outputs["scale"]
-        return losses.policy_gradient_loss(logits, action, advantage, batch["mask"], self.epsilon()), returns
+            return batch["returns"] - value, batch["returns"]
+        log_rho = losses.log_probability(outputs["logits"], batch["action"]) - batch["log_mu"]
+        reward, discount, truncated = batch["reward"], batch["discount"], batch["truncated"]
+        returns, advantage = losses.vtrace(log_rho, reward, discount, truncated, value, batch["value_t"])
+        return advantage, returns
+
+    def policy_loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Any:
+        from gunreal.learning import losses
+
+        advantage = batch["advantage"] / outputs["scale"]
+        return losses.policy_gradient_loss(outputs["logits"], batch["action"], advantage, batch["mask"], self.epsilon())

@@ -11,15 +11,23 @@ from gunreal.learning.objective import Objective
 
 @dataclasses.dataclass(frozen=True)
 class ActorCritic(Objective):
-    """`policy + value_weight * value - entropy * H(pi)`. Subclasses define the policy's part and the returns.
+    """`policy + value_weight * value - entropy * H(pi)`. Subclasses define `policy_loss`, and may define `targets`.
 
-    For bonuses with a value of their own, the first two are computed once more, and added.
+    With bonuses that have a value of their own, the policy learns from the sum of both advantages.
     """
 
     values_bonuses: ClassVar[bool] = True
 
-    def policy_loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> tuple[Any, Any]:
-        """The loss of the policy, a scalar, and the returns `[B, T]` for the value. See `loss` for the arguments."""
+    def targets(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> tuple[Any, Any]:
+        """The advantages, and the returns for the value, `[B, T]` in units of reward. The arguments are as in `loss`.
+
+        The default is "advantage" and "returns" of the batch. It is called once more for bonuses with a value of their
+        own, with this "value", and with the arrays of the batch for bonuses under the names of those for rewards.
+        """
+        return batch["advantage"], batch["returns"]
+
+    def policy_loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Any:
+        """The loss of the policy, a scalar. The arguments are as in `loss`. "advantage" is that of `targets`."""
         raise NotImplementedError(f"{type(self).__name__} has no policy_loss(self, outputs, batch); define it")
 
     def epsilon(self) -> float:
@@ -30,15 +38,16 @@ class ActorCritic(Objective):
         from gunreal.learning import losses
 
         scale, mask = outputs["scale"], batch["mask"]
-        policy, returns = self.policy_loss(outputs, batch)
+        advantage, returns = self.targets(outputs, batch)
         value = losses.value_loss(outputs["value"] / scale, returns / scale, mask)
         found = losses.return_moments(returns, mask)
         if "bonus_value" in outputs:
             given = {name.removeprefix("bonus_"): x for name, x in batch.items() if name.startswith("bonus_")}
             own, scale = outputs["bonus_value"], outputs["bonus_scale"]
-            more, returns = self.policy_loss({**outputs, "value": own}, {**batch, **given})
-            policy, value = policy + more, value + losses.value_loss(own / scale, returns / scale, mask)
+            more, returns = self.targets({**outputs, "value": own}, {**batch, **given})
+            advantage, value = advantage + more, value + losses.value_loss(own / scale, returns / scale, mask)
             found |= losses.return_moments(returns, mask, "bonus_")
+        policy = self.policy_loss(outputs, {**batch, "advantage": advantage})
         entropy = losses.entropy(outputs["logits"], mask, self.epsilon())
         total = policy + batch["value_weight"] * value - batch["entropy"] * entropy
         return total, found | {

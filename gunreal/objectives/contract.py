@@ -24,7 +24,6 @@ from gunreal.learning.registry import named
 VECTORS = Spec((5,), 1, "float32", num_actions=3, t_max=6)
 _ROLLOUTS = 40
 _SETTINGS = {"learning_rate", "entropy", "min_batch"}
-_METRICS = ("loss_base", "return_mean", "return_deviation")
 
 
 def check_objective(objective: Objective | type[Objective], **options: Any) -> None:
@@ -47,7 +46,8 @@ def check_objective(objective: Objective | type[Objective], **options: Any) -> N
     devices.select_any()
     try:
         _check_inputs(objective)
-        _check_losses(objective, resolved(config))
+        for spec in (VECTORS, VECTORS._replace(bonus=True, bonus_discount=0.9))[: 1 + objective.values_bonuses]:
+            _check_losses(objective, resolved(config), spec)
     except ConfigError as error:  # of one of its methods
         raise AssertionError(str(error)) from error
 
@@ -63,13 +63,13 @@ def _check_settings(objective: Objective, config: Config) -> None:
     expect(whole, f"uses() is {uses!r}: return Uses(epochs, minibatches, overlap) with epochs and minibatches above 0")
 
 
-def _rollouts() -> Rollouts:
+def _rollouts(spec: Spec = VECTORS) -> Rollouts:
     """Random rollouts, which cross the ends of episodes."""
-    segment = synthetic_segment(VECTORS, {}, 20 * VECTORS.t_max)
+    segment = synthetic_segment(spec, {}, 20 * spec.t_max)
     ring, rng = segment.layout.ring, np.random.default_rng(0)
-    steps = rng.integers(VECTORS.t_max, 10 * VECTORS.t_max, (_ROLLOUTS, 1)) + np.arange(VECTORS.t_max)
-    after = {"value": rng.normal(size=_ROLLOUTS).astype(np.float32)}
-    return read_rollouts(VECTORS, lambda name, at: segment.arrays[name][0][at % ring], steps, after)
+    steps = rng.integers(spec.t_max, 10 * spec.t_max, (_ROLLOUTS, 1)) + np.arange(spec.t_max)
+    after = {name: rng.normal(size=_ROLLOUTS).astype(np.float32) for name in ("value", *spec.bonuses)}
+    return read_rollouts(spec, lambda name, at: segment.arrays[name][0][at % ring], steps, after)
 
 
 def _part(objective: Objective, rollouts: Rollouts) -> dict[str, Any]:
@@ -99,19 +99,19 @@ def _check_inputs(objective: Objective) -> None:
         expect(same, f"input {name!r} differs between JAX and NumPy")
 
 
-def _check_losses(objective: Objective, config: Config) -> None:
-    """The losses are finite and ignore masked steps. The gradient of `loss` reaches the policy and the value."""
+def _check_losses(objective: Objective, config: Config, spec: Spec) -> None:
+    """The losses are finite and ignore masked steps. The gradient of `loss` reaches the policy and the values."""
     from gunreal.learning.backend import make_learner
     from gunreal.learning.network import Network
 
-    learner = make_learner(Network(VECTORS, (), named("mlp", hidden=16), seed=1), config)
-    part = _part(objective, _rollouts())
-    shape = *part["mask"].shape, *VECTORS.observation
+    learner = make_learner(Network(spec, (), named("mlp", hidden=16), seed=1), config)
+    part = _part(objective, _rollouts(spec))
+    shape = *part["mask"].shape, *spec.observation
     batch = {"base": part | {"observations": np.random.default_rng(0).normal(size=shape).astype(np.float32)}}
     _check_loss(learner, batch, "loss()")
     gradients = dict(zip(learner.network.names, learner.gradient(batch).values, strict=True))
-    for name in ("policy/kernel", "value/kernel"):
-        expect(np.any(np.asarray(gradients[name])), f"no gradient of loss() reaches {name.partition('/')[0]}")
+    for name in learner.network.policy_value.layers:
+        expect(np.any(np.asarray(gradients[f"{name}/kernel"])), f"no gradient of loss() reaches {name}")
     phase = objective.phase()
     if phase:
         whole = isinstance(phase, Phase) and min(phase) >= 1
@@ -128,13 +128,17 @@ def _check_loss(learner: Any, batch: dict[str, Any], method: str) -> None:
             return metrics
 
     found = loss()
-    missing = [name for name in _METRICS if name not in found]
+    kinds = ("", "bonus_") if learner.network.spec.bonus_discount else ("",)
+    wanted = ["loss_base", *(f"{kind}return_{moment}" for kind in kinds for moment in ("mean", "deviation"))]
+    missing = [name for name in wanted if name not in found]
     expect(not missing, f"the metrics of {method} lack {', '.join(missing)}")
     finite = np.isfinite(list(found.values())).all()
     expect(finite, f"{method} or one of its metrics is not finite: {found}")
     expect(found == loss(), f"{method} differs in a second call for the same batch: do not use random numbers in it")
     hidden = part["mask"] == 0
-    other = {name: np.where(hidden, array[::-1, ::-1], array) for name, array in part.items() if array.ndim == 2}
+    # The returns of bonuses go on through the steps between episodes.
+    steps = {name: array for name, array in part.items() if array.ndim == 2 and not name.startswith("bonus_")}
+    other = {name: np.where(hidden, array[::-1, ::-1], array) for name, array in steps.items()}
     same = np.isclose(found["loss_base"], loss(**{**other, "mask": part["mask"]})["loss_base"], rtol=1e-4)
     expect(same, f"{method} depends on steps whose mask is 0: use masked_mean")
     nothing = loss(mask=np.zeros_like(part["mask"]))

@@ -66,11 +66,11 @@ class Ppo(ActorCritic):
         part = dict(part)
         if "bonus_advantage" in part:
             part["advantage"] = part["advantage"] + part["bonus_advantage"]
-            part["bonus_advantage"] = part["bonus_advantage"] * 0  # which the loss of the sum contains already
+            part["bonus_advantage"] = part["bonus_advantage"] * 0  # which the sum contains already
         return part | {"advantage": normalized(part["advantage"], part["mask"])}
 
-    def policy_loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> tuple[Any, Any]:
+    def policy_loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Any:
         from gunreal.learning import losses
 
         log_rho = losses.log_probability(outputs["logits"], batch["action"]) - batch["log_mu"]
-        return losses.clipped_policy_loss(log_rho, batch["advantage"], batch["mask"], self.clip), batch["returns"]
+        return losses.clipped_policy_loss(log_rho, batch["advantage"], batch["mask"], self.clip)

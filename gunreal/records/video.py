@@ -53,7 +53,7 @@ class Recorder:
                 f"a video needs image observations, but {run.config.env} observes vectors; film what it renders, as "
                 "the page Environments shows"
             )
-        self._pc = next((task for task in run.tasks if isinstance(task, PixelControl)), None)
+        self._pc = next((task for task in run.heads if isinstance(task, PixelControl)), None)
         height, width = spec.frame[1:]
         self._scale = max(1, _SIDE // max(height, width))
         self._panel = tuple(_even(self._scale * side) for side in (height, width))

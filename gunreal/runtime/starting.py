@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gunreal.config import folders
-from gunreal.config.objective import load_objective
+from gunreal.config import folders, plugins
+from gunreal.config.objective import OBJECTIVE, load_objective
 from gunreal.config.schema import Config, ConfigError
 from gunreal.config.warning import warn
 from gunreal.records import checkpoint
@@ -68,15 +68,20 @@ def adopt(
     Raises:
       ConfigError: no layer fits.
     """
-    before = {name: saved.extra["config"][name] for name in ("objective", "objective_args")}
     # The same layer gives the logits of a policy, or Q values.
-    both = [load_objective(each).has_policy for each in (config, dataclasses.replace(config, **before))]
+    before = {name: saved.extra["config"][name] for name in ("objective", "objective_args")}
+    both = [_has_policy(each) for each in (config, dataclasses.replace(config, **before))]
     merged, copied, others = copy_layers(state, saved.learned(), ("weights/policy",) if both[0] != both[1] else ())
     if not copied:
         raise ConfigError(f"init: no layer of {saved.path} fits; use the --network of that run, or leave out init")
     names = dict.fromkeys(head if (head := name.partition("/")[0]) in heads else name for name in others)
     warn(f"starts with the weights of {saved.path}" + (f", except for {', '.join(names)}" if names else ""))
     return merged
+
+
+def _has_policy(config: Config) -> bool:
+    """Whether the run has a policy. Objectives of one's own have one, and need not be here."""
+    return config.objective not in plugins.available(OBJECTIVE) or load_objective(config).has_policy
 
 
 def copy_layers(

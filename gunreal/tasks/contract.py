@@ -169,9 +169,8 @@ def _without_future(segment: Segment, first: int) -> Segment:
     layout, end = segment.layout, int(segment.end[0])
     copy = synthetic_segment(layout.spec, layout.extra, end, seed=1)
     kept = np.arange(max(0, end + 1 - layout.ring), first) % layout.ring
-    for name, array in segment.arrays.items():
-        if array.ndim > 1:
-            copy.arrays[name][:, kept] = array[:, kept]
+    for name in layout.rows():
+        copy.arrays[name][:, kept] = segment.arrays[name][:, kept]
     return copy
 
 

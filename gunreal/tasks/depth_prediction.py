@@ -62,13 +62,7 @@ class DepthPrediction(AuxiliaryTask):
 
     def record(self, spec: Spec) -> dict[str, RecordedField]:
         """Stores the grid points of the depth map, uint8 `[H, W]` with 255 far. At 84x84 these are 64 bytes of 7 kB."""
-        return {"depth": RecordedField("depth", (self.rows, self.columns), "uint8", self.points)}
-
-    def points(self, depth: np.ndarray) -> np.ndarray:
-        """The grid points of depth maps uint8 `[n, H, W]`, which must be at least as large as the grid."""
-        if depth.dtype != np.uint8:
-            raise ConfigError(f"depth needs a uint8 depth map, but this one is {depth.dtype}; scale it to 0..255")
-        return subsample(depth, self.rows, self.columns)
+        return {"depth": RecordedField("depth", (self.rows, self.columns), "uint8", Points(self.rows, self.columns))}
 
     def targets(self, replay: Replay, sequences: Sequences, bootstraps: Any) -> dict[str, Any]:
         """The "band" of each point, int32 `[N, t_max, rows, columns]`. Band 0 is the nearest."""
@@ -96,6 +90,19 @@ class DepthPrediction(AuxiliaryTask):
 
         error = ops.sparse_categorical_crossentropy(batch["band"], outputs, from_logits=True)
         return masked_mean(ops.mean(error, axis=(2, 3)), batch["mask"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Points:
+    """Maps depth maps uint8 `[n, H, W]`, which must be at least as large as the grid, to its points."""
+
+    rows: int
+    columns: int
+
+    def __call__(self, depth: np.ndarray) -> np.ndarray:
+        if depth.dtype != np.uint8:
+            raise ConfigError(f"depth needs a uint8 depth map, but this one is {depth.dtype}; scale it to 0..255")
+        return subsample(depth, self.rows, self.columns)
 
 
 def subsample(depth: np.ndarray, rows: int, columns: int) -> np.ndarray:

@@ -10,8 +10,11 @@ from gunreal.config.fields import AUTO
 from gunreal.config.schema import ConfigError
 from gunreal.learning.task import AuxiliaryTask
 
-# Names of the actor-critic's metrics, of queues and of other entries of a batch. No task may have them.
-_RESERVED = ("base", "bonus", "policy", "value", "total", "train", "observations", "past", AUTO)
+# Names of the actor-critic's metrics and layers, of queues and of other entries of a batch. No task may have them.
+_RESERVED = (
+    *("base", "bonus", "policy", "value", "bonus_value", "torso", "total", "train", AUTO),
+    *("observations", "past", "acted", "old", "now"),
+)
 TASK = plugins.Kind("task", "gunreal.tasks", AuxiliaryTask, _RESERVED)
 
 Options = Mapping[str, Mapping[str, Any]]

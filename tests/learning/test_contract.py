@@ -51,6 +51,7 @@ def test_a_network_that_uses_the_numbers_beside_an_image_itself():
         (networks.NoNumber, r"state\(\) is None"),
         (networks.Miscounted, r"the cell of the strided network has 256 floats of state, but state\(\) is 512"),
         (networks.Normalized, "torso/1 has untrained state"),
+        (networks.Noisy, r"torso has noise \(noise\); leave it out"),
         (networks.Seedless, "networks with different seeds are equal"),
         (networks.Unrepeatable, "two networks with the same seed differ in torso/1/kernel"),
         (networks.Renamed, "names of the weights change"),

@@ -25,6 +25,7 @@ def test_these_keep_the_contract(objective):
         (objectives.NoUses, r"uses\(\) is 3: return Uses"),
         (objectives.NoPhase, r"phase\(\) is 2: return Phase\(batches, epochs\)"),
         (objectives.NoPhaseLoss, r"^phase_loss\(\) failed: NotImplementedError: NoPhaseLoss has no phase_loss"),
+        (objectives.NoBonuses, r"the metrics of phase_loss\(\) lack bonus_return_mean, bonus_return_deviation"),
         (objectives.Replaying, "only the built-in dqn has a program that draws from the replay"),
         (objectives.NoInputs, r"^inputs\(\) failed: NotImplementedError: NoInputs has no inputs\(self, rollouts\)"),
         (objectives.Infinite, "input 'more' is not finite"),

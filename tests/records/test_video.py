@@ -29,7 +29,7 @@ class Fixed:
 def recorder(path, spec, tasks=(), q=None):
     from gunreal.records.video import Recorder
 
-    run = SimpleNamespace(spec=spec, config=Config(), tasks=tasks, learner=Fixed(q), actor_critic=Fixed())
+    run = SimpleNamespace(spec=spec, config=Config(), heads=tasks, learner=Fixed(q), actor_critic=Fixed())
     return Recorder(path, run)
 
 

@@ -102,10 +102,11 @@ def test_a_layer_and_the_moments_with_which_it_has_learned_go_together(field, be
 
 
 @pytest.mark.parametrize(
-    ("before", "objective", "anew"), [("dqn", "ppo", True), ("a3c", "dqn", True), ("a3c", "ppo", False)]
+    ("before", "objective", "anew"),
+    [("dqn", "ppo", True), ("a3c", "dqn", True), ("a3c", "ppo", False), ("nowhere:Mine", "ppo", False)],
 )
 def test_the_policy_of_dqn_is_none_of_an_actor_critic(tmp_path, capsys, before, objective, anew):
-    """Its outputs are Q values."""
+    """Its outputs are Q values. An objective of one's own is not imported."""
     own, source = make_learner(seed=1).get_state(), make_learner(seed=2).get_state()
     saved = checkpoint.load(
         tmp_path, checkpoint.save(tmp_path, 40, source, {"config": {"objective": before, "objective_args": {}}})

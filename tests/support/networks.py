@@ -54,6 +54,11 @@ class Adrift(Compass):
         return super().body(x, seed, None if vector is None else keras.ops.stop_gradient(layers.Dense(2)(vector)))
 
 
+class Noisy(Plain):
+    def body(self, x, seed):
+        return layers.Dropout(0.5, name="noise")(super().body(x, seed))
+
+
 class Seedless(Plain):
     def body(self, x, seed):
         return layers.Conv2D(4, 8, 8, kernel_initializer=keras.initializers.GlorotUniform(7))(x)

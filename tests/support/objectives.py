@@ -32,8 +32,7 @@ class Penalized(Ppo):
         log_rho = losses.log_probability(outputs["logits"], batch["action"]) - batch["log_mu"]
         rho = ops.exp(log_rho)
         divergence = rho - 1 - log_rho
-        loss = losses.masked_mean(self.penalty * divergence - rho * batch["advantage"], batch["mask"])
-        return loss, batch["returns"]
+        return losses.masked_mean(self.penalty * divergence - rho * batch["advantage"], batch["mask"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +40,7 @@ class Phased(Penalized):
     """The same, with a phase after every second batch in which the policy stays as it was."""
 
     name: ClassVar[str] = "phased"
+    values_bonuses: ClassVar[bool] = False
 
     def phase(self):
         return Phase(2, epochs=3)
@@ -104,6 +104,7 @@ define(
     NoUses={"uses": lambda self: 3},
     NoPhase={"phase": lambda self: 2},
     NoPhaseLoss={"phase": lambda self: Phase(2)},
+    NoBonuses={"phase": Phased.phase, "phase_loss": Phased.phase_loss},
     OfNumPyOnly=with_input(lambda reward: np.asarray(reward.tolist(), np.float32)),
     OtherInJax=with_input(lambda reward: reward + isinstance(reward, np.ndarray)),
     Infinite=with_input(lambda reward: reward / 0),

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from liking import Liking, Pairs
+from objectives import Penalized
 from training import Training
 
 from gunreal.config.resolve import resolved
@@ -59,23 +60,39 @@ def test_a_discount_gives_it_a_value_of_its_own_that_does_not_end_with_the_episo
     np.testing.assert_array_equal(Ppo().part(rollouts)["bonus_log_mu"], rollouts.log_mu)
 
 
-@pytest.mark.parametrize("objective", [Ppo(), A3c(), A3c(correction="epsilon")], ids=["ppo", "vtrace", "epsilon"])
-def test_both_values_and_advantages_are_learned_alike(objective):
-    rng = np.random.default_rng(1)
-    segment, agents = synthetic_segment(SPEC._replace(bonus_discount=0.9), {}, 60), np.zeros(4, int)
+@pytest.fixture
+def both():
+    """Random rollouts with bonuses that have a value of their own."""
+    spec, rng = SPEC._replace(bonus_discount=0.9), np.random.default_rng(1)
     steps = rng.integers(10, 40, (4, 1)) + np.arange(5)
     after = {name: np.repeat(array, 4) for name, array in AFTER.items()}
-    both = read_rollouts(SPEC._replace(bonus_discount=0.9), segment.read(agents), steps, after)
+    return read_rollouts(spec, synthetic_segment(spec, {}, 60).read(np.zeros(4, int)), steps, after)
+
+
+LOGITS, VALUE, OTHER = (np.random.default_rng(2).normal(size=size).astype("f4") for size in ((4, 5, 2), (4, 5), (4, 5)))
+
+
+def loss(objective, rollouts, value=VALUE, **bonus):
+    outputs = {"logits": LOGITS, "value": value, "scale": 1.0, "bonus_scale": 1.0, **bonus}
+    part = objective.prepared(objective.part(rollouts))
+    return float(objective.loss(outputs, {**part, "value_weight": 0.5, "entropy": 0.01})[0])
+
+
+@pytest.mark.parametrize("objective", [Ppo(), A3c(), A3c(correction="epsilon")], ids=["ppo", "vtrace", "epsilon"])
+def test_both_values_and_advantages_are_learned_alike(objective, both):
     swapped = dataclasses.replace(both.bonus, bonus=dataclasses.replace(both, bonus=None))
-    logits, value, bonus_value = (rng.normal(size=shape).astype(np.float32) for shape in ((4, 5, 2), (4, 5), (4, 5)))
+    found = loss(objective, both, VALUE, bonus_value=OTHER)
+    assert found == pytest.approx(loss(objective, swapped, OTHER, bonus_value=VALUE), rel=1e-5)
+    assert found != pytest.approx(loss(objective, both, VALUE, bonus_value=OTHER + 1), rel=1e-3)
 
-    def loss(rollouts, value, bonus_value):
-        outputs = {"logits": logits, "value": value, "bonus_value": bonus_value, "scale": 1.0, "bonus_scale": 1.0}
-        part = objective.prepared(objective.part(rollouts))
-        return float(objective.loss(outputs, {**part, "value_weight": 0.5, "entropy": 0.01})[0])
 
-    assert loss(both, value, bonus_value) == pytest.approx(loss(swapped, bonus_value, value), rel=1e-5)
-    assert loss(both, value, bonus_value) != pytest.approx(loss(both, value, bonus_value + 1), rel=1e-3)
+def test_what_a_policy_loss_has_besides_the_advantage_counts_once(both):
+    def of_penalty(rollouts, **bonus):
+        one, two = (loss(Penalized(penalty=x), rollouts, **bonus) for x in (1.0, 2.0))
+        return two - one
+
+    alone = of_penalty(dataclasses.replace(both, bonus=None))
+    assert of_penalty(both, bonus_value=OTHER) == pytest.approx(alone, rel=1e-4) and alone > 0.01
 
 
 def test_a_new_scale_of_bonuses_leaves_their_value_as_it_is():

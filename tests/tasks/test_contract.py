@@ -32,6 +32,10 @@ class BootstrapsFromTheNextEpisode(ValueReplay):
         return {"returns": super().targets(replay, sequences, bootstraps)["returns"] + bootstraps[:, None]}
 
 
+def test_rollouts_may_be_long():
+    check_task(ValueReplay, VECTOR._replace(t_max=20))
+
+
 def test_options_reach_the_task_and_its_refusal_passes_through():
     with pytest.raises(ValueError, match="pc.cell is 99"):
         check_task(PixelControl, cell=99)

@@ -9,6 +9,8 @@ import gunreal
 from gunreal.config.schema import ConfigError
 from gunreal.experience.synthetic import synthetic_segment
 from gunreal.tasks.depth_prediction import LINEAR, Z_BUFFER, DepthPrediction, subsample
+from gunreal.tasks.recorded import recorded_fields
+from gunreal.tasks.registry import load_tasks
 from gunreal.testing import IMAGES
 from gunreal.train import prepare
 
@@ -107,3 +109,8 @@ def test_it_is_learned_from_an_environment_that_gives_depth(tmp_path):
     losses = [line["loss_depth"] for line in lines if line["loss_depth"] is not None]
     assert losses[0] > 1.1  # ln 21 = 3.0 at the start; who does not look at the image stays above ln 3 = 1.1
     assert losses[-1] < 0.3
+
+
+def test_copies_of_the_task_share_what_they_record():
+    tasks = load_tasks(["depth", "far=depth"], {"far": {"edges": [9]}})
+    assert list(recorded_fields(tasks, IMAGES)) == ["depth"]

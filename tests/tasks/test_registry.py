@@ -168,6 +168,8 @@ def test_the_bits_of_the_flags_are_public():
         (["vr=pc", "vr"], {}, "^task 'vr' is named more than once"),
         (["far-off=pc"], {}, "^a task is called 'far-off'; choose an identifier other than base,"),
         (["past=pc"], {}, "^a task is called 'past'; choose an identifier other than base,"),
+        (["old=pc"], {}, "^a task is called 'old'; choose an identifier other than base,"),
+        (["torso=pc"], {}, "^a task is called 'torso'; choose an identifier other than base,"),
         (["far=pc"], {"far": {"discounts": 1}}, "^task 'far' has no option 'discounts'"),
         (["far=pc"], {"far": {"weight": -1.0}}, "^far.weight is -1.0"),
         (["far=pc"], {"pc": {"weight": 1.0}}, "^options are set for 'pc', which is not among the tasks"),
