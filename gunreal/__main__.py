@@ -47,17 +47,13 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns its exit code, which the page Commands explains."""
     path, *words = argv or sys.argv
-    set_up()
     program = "python -m gunreal" if Path(path).name == "__main__.py" else "gunreal"
-    if not words or words[0] in ("--help", "-h", "help"):
-        print(usage(program))
-        return 0
-    if words[0] == "--version":
-        print(f"gunreal {__version__}")
-        return 0
-    command, *rest = words
     try:
-        return _run(command, [f"{program} {command}", *rest])
+        set_up()
+        code = _run(program, words)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where a pipe may be found broken
+        return code
     except (ConfigError, AgentFailure) as error:
         warn(str(error))
         return 2 if isinstance(error, ConfigError) else 1
@@ -89,7 +85,15 @@ def usage(program: str) -> str:
     return "\n".join([f"usage: {program} COMMAND ...", "", *lines, "", *end])
 
 
-def _run(command: str, argv: list[str]) -> int:
+def _run(program: str, words: Sequence[str]) -> int:
+    if not words or words[0] in ("--help", "-h", "help"):
+        print(usage(program))
+        return 0
+    if words[0] == "--version":
+        print(f"gunreal {__version__}")
+        return 0
+    command, *rest = words
+    argv = [f"{program} {command}", *rest]
     if command not in COMMANDS:
         hint = close_match(command, COMMANDS) or f"; use one of {', '.join(COMMANDS)}"
         raise ConfigError(f"unknown command {command!r}{hint}")

@@ -13,12 +13,13 @@ are human-normalized. With fewer than five seeds, the verdict is "undecided" unl
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gunreal.config import folders
-from gunreal.config.arguments import Arguments, count
+from gunreal.config.arguments import Arguments, at_least
 from gunreal.config.schema import Config, ConfigError, close_match
 from gunreal.config.sweeps import short
 from gunreal.plot import group
@@ -69,7 +70,7 @@ def settings(names: Sequence[str], logdir: str = Config.logdir) -> dict[str, lis
 def _runs(name: str, logdir: str) -> list[str]:
     """The runs in a folder that is not a run itself, or `name`."""
     for folder in (folders.expanded(name), folders.expanded(logdir) / name):
-        if folder.is_dir() and not (folder / folders.CONFIG).exists() and (inside := folders.runs(folder)):
+        if os.path.isdir(folder) and not (folder / folders.CONFIG).exists() and (inside := folders.runs(folder)):
             return list(map(str, inside))
     return [name]
 
@@ -167,7 +168,7 @@ def _parser(program: str) -> Arguments:
     add("--logdir", default=Config.logdir, help=f"folder of runs (default: {Config.logdir})")
     add("--reference", metavar="LABEL", help="setting that the others are compared with (default: the first one)")
     add("--score", type=float, metavar="X", help="show the steps and minutes to this mean score of 100 episodes")
-    add("--steps", type=count, metavar="N", help="compare after so many agent steps, not at the ends of the runs")
+    add("--steps", type=at_least(1), metavar="N", help="compare after so many agent steps, not at the ends of the runs")
     add("--plot", type=Path, metavar="FILE", help="picture of the learning curves to write")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a JSON object instead of a table")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -219,7 +220,7 @@ def _pull(argv: Sequence[str]) -> str:
     name = given.name or given.repo_id.split("/")[-1]
     check(Config(name=name, logdir=given.logdir))
     path = folders.expanded(given.logdir) / name
-    if path.exists():
+    if os.path.lexists(path):
         raise ConfigError(f"{path} exists already; choose another --name")
     source = load_from_hub(given.repo_id, revision=given.revision, trust=given.trust).path
     with folders.writing(path.parent):

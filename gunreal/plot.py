@@ -42,11 +42,12 @@ def group(names: Sequence[str], logdir: str = "runs", suffix: str = SEED, keep: 
     full: dict[tuple[Path | None, str], str] = {}
     for name in names:
         label, equals, glob = name.partition("=")
-        if equals and not (Path(name).exists() or Path(logdir, name).exists()):
+        if equals and not any(os.path.exists(place) for place in _places(name, logdir)):
             _add(groups.setdefault((None, label), []), _matches(glob, logdir))
             continue
         found = folders.find(name, logdir)
-        own = Path(name).name or found.name  # not the name of a link's target, which may be another experiment's
+        own = Path(name).name  # not the name of a link's target, which may be another experiment's
+        own = found.name if own in ("", "..") else own
         label = pattern.sub("", own) if suffix else own
         key = _parent(name, found, logdir), label
         full[key] = own
@@ -71,10 +72,13 @@ def _add(paths: list[Path], more: Iterable[Path]) -> None:
             paths.append(path)
 
 
+def _places(name: str, logdir: str) -> tuple[Path, Path]:
+    return folders.expanded(name), folders.expanded(logdir) / name
+
+
 def _parent(name: str, found: Path, logdir: str) -> Path:
     """The folder that holds a run, or the link to it that `name` names."""
-    links = (Path(name).expanduser(), Path(logdir, name).expanduser())
-    link = next((path for path in links if path.name and path.resolve() == found), found)
+    link = next((path for path in _places(name, logdir) if path.name and path.resolve() == found), found)
     return link.parent.resolve()
 
 

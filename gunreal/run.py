@@ -306,5 +306,5 @@ def load(path: str | Path, which: str | int | Path = "newest") -> Run:
     """
     folder = folders.find(str(path))
     if which != "newest":
-        checkpoint.find(folder, which)
+        which = checkpoint.find(folder, which).absolute()
     return Run(folder, folders.saved_config(folder), which)

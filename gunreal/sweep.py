@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import math
 import multiprocessing
 import signal
@@ -96,8 +97,8 @@ class _Progress:
 
     def say(self, text: str) -> None:
         """Prints a line."""
-        (self._live.console.print if self._live else print)(f"{time.strftime('%H:%M')} {text}")
-        sys.stdout.flush()
+        write = self._live.console.print if self._live else functools.partial(print, flush=True)
+        write(f"{time.strftime('%H:%M')} {text}")
 
     def show(self, scheduler: Scheduler, now: bool = False) -> None:
         """Shows the present state, if it is time."""
@@ -115,7 +116,7 @@ class _Progress:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[_Progress]:
-    if not sys.stdout.isatty():
+    if sys.stdout is None or not sys.stdout.isatty():
         yield _Progress()
         return
     from rich.console import Console

@@ -50,10 +50,20 @@ def test_the_help_of_resume_lists_what_may_change(capsys, words):
     assert "keep their values" in text and "(default" not in text and "--helpfull" not in text
 
 
-@pytest.mark.parametrize(("reader", "read"), [("head -1", "Small games of gunreal\n"), ("true", "")])
-def test_a_closed_pipe_is_no_error(reader, read):
-    done = subprocess.run(f"{sys.executable} -m gunreal envs | {reader}", shell=True, capture_output=True, text=True)
+@pytest.mark.parametrize(
+    ("words", "reader", "read"),
+    [("envs", "head -1", "Small games of gunreal\n"), ("envs", "true", ""), ("--help", "true", "")],
+)
+def test_a_closed_pipe_is_no_error(words, reader, read):
+    done = subprocess.run(f"{sys.executable} -m gunreal {words} | {reader}", shell=True, capture_output=True, text=True)
     assert done.stdout == read and done.stderr == ""
+
+
+def test_a_folder_that_is_gone_is_no_error(tmp_path, monkeypatch, capsys):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert command.main(["gunreal", "runs", "--logdir", str(tmp_path)]) == 0
 
 
 def test_a_pipe_that_an_environment_breaks_is_an_error(monkeypatch, capsys):

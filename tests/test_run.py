@@ -142,10 +142,13 @@ def test_evaluate_gives_scores(run):
         run.evaluate(0)
 
 
-def test_best_and_a_path(run):
+def test_best_and_a_path(run, monkeypatch):
     best = gunreal.load(run.path, "best")
     assert best.checkpoint.name == "best.npz" and best.step <= run.step
-    assert gunreal.load(run.path, run.checkpoint).step == run.step
+    monkeypatch.chdir(run.path)
+    from_here = gunreal.load(run.path, run.checkpoint.relative_to(run.path))
+    monkeypatch.chdir("/")
+    assert from_here.step == run.step
     with pytest.raises(FileNotFoundError, match="no checkpoint .*none.npz; available: best, "):
         gunreal.load(run.path, run.path / "none.npz")
 

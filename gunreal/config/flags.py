@@ -6,6 +6,7 @@ The flags live in their own `FlagValues`. Importing this library adds nothing to
 from __future__ import annotations
 
 import contextlib
+import datetime
 import functools
 import itertools
 import re
@@ -227,8 +228,10 @@ def _value(key: str, text: str) -> tuple[Any, str | None]:
     if values[0] in ("True", "False", "None"):
         raise ValueError(f"'{key}={values[0]}': write true or false; None is not supported")
     for end, value in zip(ends, values, strict=True):
-        with contextlib.suppress(tomllib.TOMLDecodeError):  # a comma inside a table, a list or a string
-            return tomllib.loads(f"value = {value}")["value"], text[end + 1 :] if end < len(text) else None
+        with contextlib.suppress(ValueError):  # a comma inside a table, a list or a string
+            (found,) = tomllib.loads(f"values = [{value}]")["values"]
+            if not isinstance(found, datetime.date | datetime.time):
+                return found, text[end + 1 :] if end < len(text) else None
     return values[0], text[ends[0] + 1 :] if ends[0] < len(text) else None
 
 

@@ -125,7 +125,8 @@ def remedy(run_dir: str | Path, error: OSError) -> str:
 
 def command(name: str, run_dir: str | Path) -> str:
     """The command line `gunreal NAME RUN`, quoted so that it can be copied to a shell."""
-    return shlex.join(["gunreal", name, short(run_dir)])
+    run = short(run_dir)
+    return shlex.join(["gunreal", name, run if "/" in run else f"./{run}"])  # a name alone is looked up in `runs`
 
 
 def short(path: str | Path) -> str:

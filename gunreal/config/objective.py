@@ -83,7 +83,7 @@ class ObjectiveSettings:
 
 
 OBJECTIVE = plugins.Kind("objective", "gunreal.objectives", ObjectiveSettings, ())
-_load_class = functools.cache(functools.partial(plugins.load_class, OBJECTIVE))
+_installed = functools.cache(functools.partial(plugins.load_class, OBJECTIVE))
 
 
 def load_objective(config: Config) -> Any:
@@ -92,4 +92,6 @@ def load_objective(config: Config) -> Any:
     Raises:
       ConfigError: the objective or an option is unknown, a value has the wrong type, or a plug-in cannot be imported.
     """
-    return plugins.build(OBJECTIVE, _load_class(config.objective), config.objective_args)
+    name = config.objective
+    found = plugins.load_class(OBJECTIVE, name) if ":" in name else _installed(name)  # a module may be loaded again
+    return plugins.build(OBJECTIVE, found, config.objective_args)

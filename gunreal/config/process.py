@@ -31,7 +31,10 @@ def told(*values: object) -> bytes:
 
 def set_up() -> None:
     """Lets this process find modules in the current folder, after those of the standard library, and print any text."""
-    here = os.getcwd()
+    try:
+        here = os.getcwd()
+    except OSError:  # the folder is gone
+        here = ""
     found = [entry for entry in sys.path if entry not in ("", here)]
     library = [place for place, entry in enumerate(found) if entry in (_LIBRARY, f"{_LIBRARY}/lib-dynload")]
     found.insert(max(library, default=-1) + 1, "")

@@ -96,6 +96,8 @@ def load(path: str | Path, flags: Mapping[str, Any], options: Mapping[str, Any])
         raise ConfigError(f"{where}: seed is set by the sweep; write seeds = {common['seed']} or a list of seeds")
     if "env" in flags:
         own.pop("envs", None)
+    elif options.get("envs"):
+        common.pop("env", None)
     elif "env" in found and "envs" in own:
         raise ConfigError(f"{where} has env and envs; leave one of them out")
     settings = {name: _setting(name, table, path, "envs" in own) for name, table in tables.items()}
@@ -157,7 +159,7 @@ def _only(settings: dict[str, Any], chosen: Sequence[str] | None, where: str) ->
 def _planned(settings: Mapping[str, dict[str, Any]], own: Mapping[str, Any], where: str) -> Sweep:
     folder = folders.expanded(own["logdir"]) / own["name"]
     envs = own.get("envs", [None])
-    if not isinstance(envs, list) or not envs or not all(isinstance(env, str | None) for env in envs):
+    if not isinstance(envs, list) or not envs or not all(env is None or (env and isinstance(env, str)) for env in envs):
         raise ConfigError(f"{where}: envs is {envs!r}, but must be a list of environments")
     runs = []
     for seed in _seeds(own.get("seeds", 1), where):

@@ -211,6 +211,7 @@ def _styles(drawn: Iterable[Panel]) -> dict[str, tuple[str, str]]:
 
 
 def _name(label: str, runs: Sequence[int]) -> str:
+    label = f"\u200b{label}" if label.startswith("_") else label  # of which matplotlib shows none
     least, most = min(runs), max(runs)  # panels may have different numbers of seeds
     if most == 1:
         return label

@@ -143,13 +143,18 @@ class Recording:
         return past(forgetting, spec, steps)
 
 
-@functools.lru_cache(maxsize=4)
 def load(path: str, spec: Spec) -> Recording:
     """Loads a data set of Minari.
 
     Raises:
       ConfigError: Minari is missing, there is no such data set, or it does not fit.
     """
+    folder = os.path.realpath(path)
+    return _loaded(folder, spec, os.path.getmtime(folder) if os.path.exists(folder) else 0.0)
+
+
+@functools.lru_cache(maxsize=4)
+def _loaded(path: str, spec: Spec, changed: float) -> Recording:
     try:
         episodes = [_rows(episode, spec) for episode in _dataset(path).iterate_episodes()]
         if not episodes:

@@ -70,6 +70,9 @@ def test_pairs():
         ("a=tcp://h/?b=1,c=2", {"a": "tcp://h/?b=1", "c": 2}),
         ("a=x,y,b=1", {"a": "x,y", "b": 1}),
         ("a=", {"a": ""}),
+        ("a=3#easy,b=1", {"a": "3#easy", "b": 1}),
+        ("a=1\nb=2", {"a": "1\nb=2"}),
+        ("a=2024-01-01", {"a": "2024-01-01"}),
     ],
 )
 def test_a_value_is_read_whole(text, value):

@@ -107,6 +107,7 @@ def test_a_name_is_first_looked_up_in_logdir(tmp_path, monkeypatch):
     monkeypatch.chdir(here.parent)
     assert folders.find("run", str(there.parent)) == there.resolve()
     assert folders.find("run") == folders.find("./run", str(there.parent)) == here.resolve()
+    assert folders.command("resume", here) == "gunreal resume ./run"
 
 
 def test_resume_takes_what_does_not_define_the_run(tmp_path, monkeypatch):

@@ -73,6 +73,7 @@ def test_flags_override_the_file(load):
     (run,) = sweep.runs
     assert (run.config.name, run.config.env, run.config.steps) == ("tasks-s1", "x-v0", 1_000_000)
     assert (sweep.parallel, sweep.episodes) == (2, 3)
+    assert names(load('env = "x-v0"\n', envs=["y-v0"])) == ["y-base-s1"]
 
 
 def test_a_setting_can_begin_with_a_file_of_settings(load, tmp_path):

@@ -1,8 +1,13 @@
 """`check_objective`: the built-in objectives keep the contract, and each broken rule is one line."""
 
+import importlib
+import sys
+
 import objectives
 import pytest
 
+from gunreal.config.objective import load_objective
+from gunreal.config.schema import Config
 from gunreal.objectives.a3c import A3c
 from gunreal.objectives.ppo import Ppo
 from gunreal.testing import check_objective
@@ -54,6 +59,18 @@ def test_inputs_are_compiled_for_device_runs(objective, message):
     pytest.importorskip("jax")
     with pytest.raises(AssertionError, match=message):
         check_objective(objective)
+
+
+def test_an_objective_that_is_loaded_again_is_the_new_one(tmp_path, monkeypatch):
+    """As in a notebook, after its file has changed."""
+    file = tmp_path / "changing_objective.py"
+    file.write_text("from gunreal.objectives.ppo import Ppo\n\n\nclass Mine(Ppo):\n    name = 'mine'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    config = Config(objective="changing_objective:Mine")
+    assert load_objective(config).name == "mine"
+    file.write_text(file.read_text().replace("'mine'", "'other'"))
+    importlib.reload(sys.modules["changing_objective"])
+    assert load_objective(config).name == "other"
 
 
 def test_an_option_out_of_range_is_refused():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 
 import numpy as np
 import pytest
@@ -54,6 +56,17 @@ def test_it_is_read_as_a_replay(recorded):
     assert (stacked[0, 1] == np.concatenate([first.observations[place] for place in (0, 0, 1, 2)])).all()
     drawn = uniform_sequences(replay, np.array([[0.0] * 4, [0.9999] * 4], np.float32))
     assert drawn.first.tolist() == [0, 48] and drawn.length.tolist() == [20, 1]
+
+
+def test_a_recording_that_is_replaced_is_read_again(recorded, tmp_path):
+    path, spec = tmp_path / "copy", gunreal.load(recorded.parent / "catch").spec
+    shutil.copytree(recorded, path)
+    first = recordings.load(str(path), spec)
+    assert recordings.load(str(path), spec) is first
+    path.rename(tmp_path / "other")
+    shutil.copytree(recorded, path)
+    os.utime(path, (1, 1))
+    assert recordings.load(str(path), spec) is not first
 
 
 def test_a_recurrent_network_begins_a_sequence_without_a_memory(recorded):
