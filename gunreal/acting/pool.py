@@ -86,8 +86,10 @@ def rollouts_that_wait(rollouts: int, agents: int, together: int) -> int:
     """
     group = -(-together // 2)
     at_once = together % 2 == 0 and group * queues.ROLLOUT.itemsize <= queues.ATOMIC
-    whole = together == 1 or (at_once and rollouts % group == 0)
-    return -(-(rollouts + (0 if whole else (together - 1) // 2)) // agents)
+    if together == 1 or (at_once and rollouts % group == 0):
+        return -(-rollouts // agents)
+    pieces = group * queues.ROLLOUT.itemsize > queues.ATOMIC  # then those of several groups mix
+    return -(-(rollouts + (agents if pieces else (together - 1) // 2)) // agents)
 
 
 class Local(Member):
@@ -137,6 +139,7 @@ class Remote(Member):
         self.failures = failures
         self.segment.busy_since[:] = self.started + _STARTING
         self._left = 0.0
+        self._seen, self._since = -1, 0.0  # number of steps since when the process leaves replies unread
         self.output = Output()
         inherited = (self.segment.fd, self.wake.read_fd, *outbox.requests, outbox.rollouts, outbox.episodes)
         # Temporary files of environments, which a killed process cannot remove.
@@ -158,6 +161,14 @@ class Remote(Member):
     def start(self) -> None:
         """Lets the agents begin. Requests of a process that is not in the pool are dropped, so add it before."""
         process_groups.tell(self.popen, self._assignment)
+
+    def stuck_for(self) -> float:
+        """Also the seconds that the process has left replies unread, as when it has been stopped by a signal."""
+        now = time.monotonic()
+        seen = int(self.segment.end.sum()) if len(self.wake) and now > self.started + _STARTING else -1
+        if seen != self._seen:
+            self._seen, self._since = seen, now
+        return max(super().stuck_for(), now - self._since) if seen >= 0 else super().stuck_for()
 
     def exited(self) -> bool:
         """Whether the process has ended. Whatever its environments have left running is killed then."""

@@ -120,8 +120,16 @@ class Exchange:
         """Compiles a gradient. Weights may arrive meanwhile."""
         self._learner.gradient(batch)
 
+    def ready(self) -> None:
+        """Waits for the weights after the last gradient. Raises Left if the node leaves."""
+        since = self._asked.get()
+        self._asked.put(since)
+        if since is None:
+            raise Left
+
     def hold(self) -> None:
-        """Lets predictions use the present weights until the next call."""
+        """Lets predictions use the weights after the last gradient until the next call. Raises as `ready`."""
+        self.ready()
         self._learner.hold()
 
     def leave(self) -> None:

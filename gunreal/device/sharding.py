@@ -58,6 +58,6 @@ class Places:
 
     def spread(self, batch: Any) -> Any:
         """Divides the rollouts of a minibatch among the devices, if their number allows it."""
-        if len(jax.tree.leaves(batch)[0]) % self.count:
+        if len(batch["base"]["mask"]) % self.count:  # those of tasks are multiples of it
             return batch
         return jax.lax.with_sharding_constraint(batch, self.agents(0))

@@ -105,6 +105,9 @@ class Learner:
         """Number of updates applied to the weights that predictions use."""
         return self.version if self._held is None else self._held
 
+    def ready(self) -> None:
+        """Does nothing, because `train` returns after its update."""
+
     def hold(self) -> None:
         """From now on, predictions use a copy of the present weights, until the next call makes a newer copy.
 

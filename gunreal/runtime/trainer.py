@@ -248,6 +248,9 @@ class Updates(Protocol):
     def train(self, batch: Mapping[str, Any], learning_rate: float, entropy: float, progress: float) -> dict[str, Any]:
         """Does one update, see `Learner.train`."""
 
+    def ready(self) -> None:
+        """Waits until `version` and the weights are those after the last update."""
+
     def recall(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """The present outputs for a batch, see `Learner.recall`."""
 
@@ -306,6 +309,7 @@ class Trainer:
         config, uses, (rollouts, length) = self._config, self._uses, batch["base"]["mask"].shape
         unused = rollouts * length
         alone = min(uses.minibatches, rollouts) * max(0, uses.epochs - uses.overlap)
+        self._learner.ready()
         for number, part in enumerate(updates(batch, config, self._learner.version)):
             if self._hurried():
                 break

@@ -179,6 +179,16 @@ def test_a_process_that_hangs_while_it_opens_its_environments(server, monkeypatc
     assert remote.popen.returncode == -signal.SIGKILL
 
 
+def test_a_process_that_has_been_stopped_is_stuck(server, monkeypatch):
+    monkeypatch.setattr("gunreal.acting.pool._STARTING", 0.0)
+    remote = server.start(Config(env=SCRIPTED, env_args={"script": "--T"}))
+    wait_until(lambda: remote.segment.end.min() > 3)
+    os.kill(remote.popen.pid, signal.SIGSTOP)
+    remote.reply(queues.TRAINED, {0})
+    wait_until(lambda: remote.stuck_for() > 0.3)
+    remote.kill()
+
+
 def test_bad_input_has_its_own_exit_code(server):
     config = Config(env="ALE/Pong-v5", agents=2)
     layout = LAYOUT._replace(extra={"speed": RecordedField("speed", (), "float32")})

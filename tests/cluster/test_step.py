@@ -6,7 +6,10 @@ Their exchanges pass on the gradients of a real learner, also of one whose task 
 from __future__ import annotations
 
 import dataclasses
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import learners
 import numpy as np
@@ -157,6 +160,23 @@ def test_what_travels():
     np.testing.assert_allclose(unpack(rounded), exact, rtol=2**-8, atol=1e-30)
     bad["base"]["returns"][0, 0] = np.nan
     assert two.contribution(two.exchange(), bad).gradient is None
+
+
+def test_agents_act_with_the_weights_after_the_last_gradient():
+    """Which come when the next gradient is asked for."""
+    held = []
+    exchange = Exchange(SimpleNamespace(hold=lambda: held.append(1)), Rows({}, ()), "float32")
+    waits = threading.Thread(target=exchange.hold)
+    waits.start()
+    time.sleep(0.2)
+    assert not held
+    asks = threading.Thread(target=lambda: pytest.raises(Left, exchange.ask))
+    asks.start()
+    waits.join(5)
+    assert held
+    exchange.leave()
+    asks.join(5)
+    assert not asks.is_alive()
 
 
 def test_all_trainers_and_the_asker_leave():

@@ -26,6 +26,9 @@ def test_trainer_reports_each_update():
         class Learner:
             version = 0
 
+            def ready(self):
+                pass
+
             def train(self, batch, learning_rate, entropy, progress):
                 assert sorted(batch["base"]) == ["action", "mask", "observations", "returns"]
                 rates.append((learning_rate, entropy, progress))

@@ -40,6 +40,9 @@ class FakeLearner:
         shape, observations = batch["base"]["mask"].shape, np.concatenate(batch["base"]["observations"])
         return {"logits": logits(observations).reshape(*shape, 3), "value": value(observations).reshape(shape)}
 
+    def ready(self):
+        pass
+
     def hold(self):
         self.acting_version = self.version
 
