@@ -83,8 +83,9 @@ def test_a_run_that_is_added_is_a_policy_in_half_precision(agents, tmp_path, tmp
     assert run.evaluate(4).tolist() == card.read(agents / "small").scores["scores"]
     assert run.learner.network.tasks == run.heads == () and run.config.tasks == ("pc",)
     assert run.video(tmp_path / "small.mp4", max_steps=2).exists()
-    with pytest.raises(gunreal.ConfigError, match="start a new run with --init"):
-        gunreal.resume("zoo:small", steps=800, show=False)
+    for budget in ({}, {"steps": 800}):
+        with pytest.raises(gunreal.ConfigError, match="start a new run with --init"):
+            gunreal.resume("zoo:small", show=False, **budget)
     assert starting.load(gunreal.Config(init="zoo:small")).step == run.step
     assert zoo.main(["add", str(trained), "small"]) == 2 and "exists already" in capsys.readouterr().err
 

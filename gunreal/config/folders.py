@@ -26,15 +26,8 @@ ZOO = "zoo:"  # begins the name of a trained agent of the package gunreal-zoo
 
 # Fields that may differ between runs of the same setting: what is saved, and what suits the machine.
 INCIDENTAL = frozenset(
-    (
-        "checkpoint_minutes",
-        "keep_checkpoints",
-        "metrics_seconds",
-        "track",
-        "eval_steps",
-        "eval_minutes",
-        "eval_episodes",
-    )
+    ("checkpoint_minutes", "keep_checkpoints", "metrics_seconds", "track")
+    + ("eval_steps", "eval_minutes", "eval_episodes")
     + ("agents_per_process", "predictors", "max_batch", "env_timeout", "devices", "address", "node_timeout")
     + OF_MACHINE
 )

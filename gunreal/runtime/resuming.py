@@ -24,11 +24,6 @@ def start(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:
         return None
     resumed = checkpoint.load(run_dir)
     begin_anew = f"start a new run with --init {shlex.quote(str(run_dir))}"
-    if not resumed.is_whole():
-        raise ConfigError(f"{resumed.path} has a policy only, as agents of the zoo do; {begin_anew}")
-    if resumed.step >= config.steps:
-        taken = f"{resumed.step:,} of {config.steps:,} steps"
-        raise ConfigError(f"{run_dir} has already taken {taken}; raise the budget with --steps")
     saved = resumed.extra["config"]
     kind = config.runner if config.runner in ("serial", "device") else ""
     if kind and not _has_agents(resumed):
@@ -39,6 +34,11 @@ def start(config: Config, run_dir: Path) -> checkpoint.Checkpoint | None:
     for name in ("agents", "agents_per_process"):
         if kind and getattr(config, name) != saved[name]:
             raise ConfigError(f"a {kind} run cannot change {name} from {saved[name]}; leave {name} out")
+    if not resumed.is_whole():
+        raise ConfigError(f"{resumed.path} has a policy only, as agents of the zoo do; {begin_anew}")
+    if resumed.step >= config.steps:
+        taken = f"{resumed.step:,} of {config.steps:,} steps"
+        raise ConfigError(f"{run_dir} has already taken {taken}; raise the budget with --steps")
     return resumed
 
 

@@ -130,7 +130,7 @@ def test_the_large_network(stride, flat):
 
 def test_the_impala_network():
     torso = Network(ATARI, (), named("impala", hidden=8)).torso
-    kinds = [type(layer).__name__ for layer in torso._model.layers]
+    kinds = [type(layer).__name__ for layer in torso.model.layers]
     assert (kinds.count("Conv2D"), kinds.count("Add"), torso.widths.conv) == (15, 6, 11 * 11 * 32)
 
 
