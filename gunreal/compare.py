@@ -69,7 +69,7 @@ def settings(names: Sequence[str], logdir: str = Config.logdir) -> dict[str, lis
 
 def _runs(name: str, logdir: str) -> list[str]:
     """The runs in a folder that is not a run itself, or `name`."""
-    for folder in (folders.expanded(name), folders.expanded(logdir) / name):
+    for folder in folders.places(name, logdir):
         if os.path.isdir(folder) and not (folder / folders.CONFIG).exists() and (inside := folders.runs(folder)):
             return list(map(str, inside))
     return [name]

@@ -42,7 +42,7 @@ def group(names: Sequence[str], logdir: str = "runs", suffix: str = SEED, keep: 
     full: dict[tuple[Path | None, str], str] = {}
     for name in names:
         label, equals, glob = name.partition("=")
-        if equals and not any(os.path.exists(place) for place in _places(name, logdir)):
+        if equals and not any(os.path.exists(place) for place in folders.places(name, logdir)):
             _add(groups.setdefault((None, label), []), _matches(glob, logdir))
             continue
         found = folders.find(name, logdir)
@@ -72,13 +72,9 @@ def _add(paths: list[Path], more: Iterable[Path]) -> None:
             paths.append(path)
 
 
-def _places(name: str, logdir: str) -> tuple[Path, Path]:
-    return folders.expanded(name), folders.expanded(logdir) / name
-
-
 def _parent(name: str, found: Path, logdir: str) -> Path:
     """The folder that holds a run, or the link to it that `name` names."""
-    link = next((path for path in _places(name, logdir) if path.name and path.resolve() == found), found)
+    link = next((path for path in folders.places(name, logdir) if path.name and path.resolve() == found), found)
     return link.parent.resolve()
 
 

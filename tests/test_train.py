@@ -83,8 +83,11 @@ def full(*_, **__):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-@pytest.mark.parametrize(("files", "fix"), [(0, "choose another folder with"), (1, "free some space in")])
-def test_a_full_disk_at_the_start_is_one_line(tmp_path, monkeypatch, capfd, files, fix):
+@pytest.mark.parametrize(
+    ("files", "folder", "fix"),
+    [(0, "runs", "choose another folder with --logdir"), (1, "{new}", "free some space in {new}")],
+)
+def test_a_full_disk_at_the_start_is_one_line(tmp_path, monkeypatch, capfd, files, folder, fix):
     """The name of the run is free afterward."""
     written, replace = [], os.replace
 
@@ -96,8 +99,9 @@ def test_a_full_disk_at_the_start_is_one_line(tmp_path, monkeypatch, capfd, file
     monkeypatch.setattr(os, "replace", fill)
     assert main(["train", *CARTPOLE.split(), "--name", "new"]) == 2
     err = capfd.readouterr().err
-    assert err.startswith("gunreal: cannot write to ") and f"No space left on device; {fix}" in err
-    assert err.count("\n") == 1 and not (tmp_path / "runs" / "new").exists()
+    new = tmp_path / "runs" / "new"
+    assert err == f"gunreal: cannot write to {folder}: No space left on device; {fix}\n".format(new=new)
+    assert not new.exists()
 
 
 def test_an_agent_process_that_cannot_be_started_is_one_line(tmp_path, monkeypatch, capfd):

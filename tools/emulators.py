@@ -62,9 +62,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     check_positive("frames", options.frames)
     if options.command == "bench":
         check_positive("rounds", options.rounds)
-    elif options.rules is not None:
-        check_positive("rules", options.rules)
-    if options.command == "verify":
+    else:
+        if options.rules is not None:
+            check_positive("rules", options.rules)
         if options.json and (options.modes or options.rules):
             raise ConfigError("--json has no effect with --modes and --rules; leave it out")
         check_writable(options.json)
@@ -84,10 +84,8 @@ def main(arguments: list[str] | None = None) -> int:
             return verify_modes(names, options.frames, options.seed)
         if options.rules:
             return verify_rules(names, partial(compare_rules, count=options.rules, seed=options.seed), UNCOMPARED)
-        play, how = (
-            partial(compare, frames=options.frames, seed=options.seed),
-            f"over {options.frames} frames of seed {options.seed}",
-        )
+        how = f"over {options.frames} frames of seed {options.seed}"
+        play = partial(compare, frames=options.frames, seed=options.seed)
         if options.long:
             play, how = compare_long, "over 110,000 frames without input and 90,000 of held actions"
         return verify(names, play, how, refused() if options.games == "all" else {}, options.json)

@@ -113,7 +113,7 @@ class Pool(Native):
         self._library.atari_pool_reset(self._handle, ids.ctypes.data, given.ctypes.data, len(ids))
         others = np.setdiff1d(np.arange(self._n, dtype=np.int32), ids)
         self._library.atari_pool_report(self._handle, others.ctypes.data, len(others))
-        self._seeded[ids], self._over[ids], self._reset = True, False, True
+        self._seeded[ids], self._reset = True, True
         self._ids = None
         observation, _, _, _, info = self._received()
         return observation, {name: info[name] for name in _INFO}

@@ -134,7 +134,8 @@ def test_a_lost_life_that_is_only_reported_needs_no_reset():
     env = AtariVectorEnv("breakout", 1, autoreset_mode="Disabled", life_loss_info=True)
     _, info = env.reset(seed=0)
     while info["lives"][0] > 3:
-        _, _, _, _, info = env.step(np.ones(1, int))  # FIRE
+        _, _, terminated, _, info = env.step(np.ones(1, int))  # FIRE
+    assert terminated[0]
 
 
 def test_the_largest_limit_of_frames_is_none():

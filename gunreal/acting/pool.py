@@ -82,14 +82,14 @@ def rollouts_that_wait(rollouts: int, agents: int, together: int) -> int:
     """The minimum number of waiting rollouts per agent with which `agents` can always fill a batch of `rollouts`.
 
     Each process has `together` agents in two groups, and the rollouts of a group are queued together. If batches are
-    not made of whole groups, the previous one may have taken all but one of a group's rollouts.
+    not made of whole groups, the previous one may have taken all but one of a group's rollouts. Those of large groups
+    are queued in pieces, which mix, so that this may be so with each group.
     """
     group = -(-together // 2)
-    at_once = together % 2 == 0 and group * queues.ROLLOUT.itemsize <= queues.ATOMIC
-    if together == 1 or (at_once and rollouts % group == 0):
-        return -(-rollouts // agents)
-    pieces = group * queues.ROLLOUT.itemsize > queues.ATOMIC  # then those of several groups mix
-    return -(-(rollouts + (agents if pieces else (together - 1) // 2)) // agents)
+    in_pieces = group * queues.ROLLOUT.itemsize > queues.ATOMIC
+    whole = together == 1 or (together % 2 == 0 and not in_pieces and rollouts % group == 0)
+    taken = 0 if whole else agents if in_pieces else (together - 1) // 2
+    return -(-(rollouts + taken) // agents)
 
 
 class Local(Member):

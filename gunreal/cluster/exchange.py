@@ -89,10 +89,7 @@ class Exchange:
         Raises:
           Left: the node leaves.
         """
-        since = self._asked.get()
-        if since is None:
-            self._asked.put(None)  # for the next trainer
-            raise Left
+        since = self._next()
         version, now = self._learner.version, self._rates
         assert now is not None  # they come with the weights
         gradient = self._learner.gradient(batch, now.entropy, now.progress)
@@ -122,10 +119,15 @@ class Exchange:
 
     def ready(self) -> None:
         """Waits for the weights after the last gradient. Raises Left if the node leaves."""
+        self._asked.put(self._next())
+
+    def _next(self) -> float:
+        """Waits for `ask`, and returns when it was called. Raises Left if the node leaves."""
         since = self._asked.get()
-        self._asked.put(since)
         if since is None:
+            self._asked.put(None)  # for the next trainer
             raise Left
+        return since
 
     def hold(self) -> None:
         """Lets predictions use the weights after the last gradient until the next call. Raises as `ready`."""

@@ -216,6 +216,11 @@ def zoo() -> dict[str, Path]:
     return {file.parent.name: file.parent for file in sorted(root.glob(f"*/{CONFIG}"))}
 
 
+def places(name: str, logdir: str) -> tuple[Path, Path]:
+    """Where a run may be: at this path, and under `logdir`. Raises ConfigError as `expanded`."""
+    return expanded(name), expanded(logdir) / name
+
+
 def find(name: str, logdir: str = Config.logdir) -> Path:
     """The folder of an existing run.
 
@@ -234,15 +239,14 @@ def find(name: str, logdir: str = Config.logdir) -> Path:
                 f"the zoo has no {agent!r}{close_match(agent, agents) or '; gunreal zoo lists all agents'}"
             )
         return agents[agent]
-    under = expanded(logdir)
-    places = [expanded(name), under / name]
-    for path in places if "/" in name else reversed(places):
+    under, found = expanded(logdir), places(name, logdir)
+    for path in found if "/" in name else reversed(found):
         with contextlib.suppress(OSError):  # such as a name that is too long
             if name and (path / CONFIG).is_file():
                 return path.resolve()
     known: list[str] = []
     with contextlib.suppress(OSError):  # such as a logdir whose name is too long
-        if inside := [run for path in places if name for run in runs(path)]:
+        if inside := [run for path in found if name for run in runs(path)]:
             raise ConfigError(f"{name!r} is a folder of runs; name one of them, such as {short(inside[-1])}")
         known = [str(path.relative_to(under)) for path in runs(under, sweeps=True)]
     hint = close_match(name, known) or (f"; the newest run there is {known[-1]}" if known else "; check --logdir")

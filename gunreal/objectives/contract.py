@@ -22,6 +22,7 @@ from gunreal.learning.objective import Objective
 from gunreal.learning.registry import named
 
 VECTORS = Spec((5,), 1, "float32", num_actions=3, t_max=6)
+_BONUSES = VECTORS._replace(bonus=True, bonus_discount=0.9)
 _ROLLOUTS = 40
 _SETTINGS = {"learning_rate", "entropy", "min_batch"}
 
@@ -46,7 +47,7 @@ def check_objective(objective: Objective | type[Objective], **options: Any) -> N
     devices.select_any()
     try:
         _check_inputs(objective)
-        for spec in (VECTORS, VECTORS._replace(bonus=True, bonus_discount=0.9))[: 1 + objective.values_bonuses]:
+        for spec in (VECTORS, _BONUSES) if objective.values_bonuses else (VECTORS,):
             _check_losses(objective, resolved(config), spec)
     except ConfigError as error:  # of one of its methods
         raise AssertionError(str(error)) from error

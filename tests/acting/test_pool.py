@@ -187,6 +187,7 @@ def test_a_process_that_has_been_stopped_is_stuck(server, monkeypatch):
     remote.reply(queues.TRAINED, {0})
     wait_until(lambda: remote.stuck_for() > 0.3)
     remote.kill()
+    assert remote.exited()
 
 
 def test_bad_input_has_its_own_exit_code(server):
