@@ -32,11 +32,23 @@ gunreal.train(from_flags(sys.argv)[0], show=False, on_metrics=solved)
 """
 
 
-def score(folder, *flags):
-    """The mean score of the last 100 episodes of a run, which ends where it would pass the test."""
-    command = [sys.executable, "-c", PROGRAM, "--logdir", str(folder), "--name", "run", "--metrics_seconds", "0.5"]
-    subprocess.run([*command, *flags], check=True, cwd=ROOT, env=ENVIRONMENT)
-    return gunreal.load(folder / "run").metrics[-1]["score_mean"]
+def usually(reaches) -> bool:
+    """A curve depends on the seed, and in parallel runs on the load of the machine. If seed 1 misses the mark by chance,
+    seeds 2 and 3 must not."""
+    return reaches(1) or (reaches(2) and reaches(3))
+
+
+def solved(folder, *flags) -> bool:
+    """The mean score of the last 100 episodes of a run, which ends where it would pass, is near the optimum of 1."""
+
+    def reaches(seed):
+        flags_of_run = ("--logdir", folder, "--name", f"s{seed}", "--metrics_seconds", "0.5", "--seed", str(seed), *flags)
+        subprocess.run([sys.executable, "-c", PROGRAM, *flags_of_run], check=True, cwd=ROOT, env=ENVIRONMENT)
+        score = gunreal.load(folder / f"s{seed}").metrics[-1]["score_mean"]
+        print(f"seed {seed}: a score of {score}")
+        return score >= 0.9
+
+    return usually(reaches)
 
 
 @pytest.mark.learns
@@ -47,7 +59,7 @@ def score(folder, *flags):
 def test_catch_is_solved(tmp_path, flags):
     if "jax" in flags:
         pytest.importorskip("jax")
-    assert score(tmp_path, *CATCH, "--entropy", "0.01", "--steps", "60000", *flags) >= 0.9  # of an optimum of 1
+    assert solved(tmp_path, *CATCH, "--entropy", "0.01", "--steps", "60000", *flags)
 
 
 @pytest.mark.learns
@@ -64,7 +76,7 @@ def test_device_runs_solve_recall(tmp_path, steps, flags):
     """On JAX, with tasks, from images and from numbers beside them. Chance has a mean of 0."""
     pytest.importorskip("jax")
     common = ("--runner", "device", "--env", "recall:functional", "--agents", "16")
-    assert score(tmp_path, *common, *SMALL, "--steps", str(steps), *flags) >= 0.9
+    assert solved(tmp_path, *common, *SMALL, "--steps", str(steps), *flags)
 
 
 @pytest.mark.learns
@@ -76,7 +88,7 @@ def test_two_nodes_solve_recall(tmp_path):
         pytest.skip("needs Ray")
     of_nodes = "--runner cluster --nodes 2 --agents 8 --agents_per_process 8 --min_batch 160 --backend jax"
     flags = (*RECALL, *of_nodes.split(), "--network", "lstm", "--tasks", "vr,rp", "--steps", "16000")
-    assert score(tmp_path, *flags) >= 0.9
+    assert solved(tmp_path, *flags)
 
 
 @pytest.mark.learns
@@ -87,32 +99,27 @@ def test_memory_solves_recall(tmp_path):
     lights, lasts = zip(*((env.reset(seed=seed)[0], env.step(0)[0]) for seed in range(8)), strict=True)
     assert np.ptp(lights, axis=0).all() and not np.ptp(lasts, axis=0).any()
     flags = ("--agents", "16", "--steps", "60000", "--network", "lstm", "--tasks", TASKS)
-    assert score(tmp_path, *RECALL, *flags) >= 0.9
+    assert solved(tmp_path, *RECALL, *flags)
 
 
 @pytest.mark.learns
 @pytest.mark.timeout(600)
 def test_the_auxiliary_tasks_find_a_rare_goal_sooner_than_base_does(tmp_path):
-    """In serial runs, whose curve does not depend on the load of the machine. The mark is the fastest of base's five
-    seeds with these settings (73,664 to 90,944 steps); five seeds with tasks took 45,504 to 67,264. If one misses the
-    mark by chance, two others must not."""
-    base = 73_664
-    first, *others = steps_to_the_goal(tmp_path, 1)
-    if first is None or first >= base:
-        first, *others = steps_to_the_goal(tmp_path, 3)  # the first run is kept
-        assert None not in others
-        assert max(others) < base
-
-
-def steps_to_the_goal(folder, seeds: int) -> list[int | None]:
-    """The agent steps of each seed until the score is reached, or None."""
+    """In serial runs. The mark is the fastest of base's five seeds with these settings (73,664 to 90,944 steps); five seeds
+    with tasks took 45,504 to 67,264."""
     setting = ("--agents=32", "--objective=a3c", "--objective_args=correction=epsilon")
     setting += ("--normalize_observations=off", "--normalize_returns=false")
     setting += ("--frame_size=28", "--frame_stack=1", "--hidden=64", "--runner=serial", "--metrics_seconds=0.5")
     command = [sys.executable, "-m", "gunreal", "sweep", "configs/sweeps/tasks.toml", "--settings", "tasks", *setting]
-    subprocess.run([*command, "--seeds", str(seeds), "--episodes", "1", "--logdir", str(folder)], check=True, cwd=ROOT)
-    (found,) = gunreal.compare([f"tasks={folder}/tasks/tasks-s?"], score=0.8)["environments"].values()
-    return [run["steps_to"] for run in found["settings"]["tasks"]["runs"]]
+    command += ["--episodes", "1", "--logdir", str(tmp_path)]
+
+    def reaches(seed):
+        subprocess.run([*command, "--seeds", str(seed)], check=True, cwd=ROOT)  # earlier seeds are kept
+        (found,) = gunreal.compare([f"tasks={tmp_path}/tasks/tasks-s{seed}"], score=0.8)["environments"].values()
+        (run,) = found["settings"]["tasks"]["runs"]
+        return run["steps_to"] is not None and run["steps_to"] < 73_664
+
+    assert usually(reaches)
 
 
 def test_an_installed_plugin_trains_by_its_name(tmp_path):

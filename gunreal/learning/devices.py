@@ -94,6 +94,7 @@ def select(backend: str, deterministic: bool = False, threads: int | None = None
         return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")  # the pooled allocator that GPUs use by default
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # its default where the processor has AVX-512 for neural networks
     with contextlib.suppress(AttributeError):  # the C library is not glibc
         # All threads share two heaps. A heap for each would never give back the memory it once needed.
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)

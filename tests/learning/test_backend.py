@@ -105,8 +105,9 @@ def test_a_gpu_that_a_script_has_used_before(monkeypatch):
     [
         (
             "tensorflow",
-            "import tensorflow; print(tensorflow.config.threading.get_intra_op_parallelism_threads())",
-            "1\n",
+            "import tensorflow; print(tensorflow.config.threading.get_intra_op_parallelism_threads())\n"
+            "from tensorflow.python.util import _pywrap_util_port; print(_pywrap_util_port.IsMklEnabled())",
+            "1\nTrue\n",
         ),
         (
             "jax",
@@ -117,7 +118,7 @@ def test_a_gpu_that_a_script_has_used_before(monkeypatch):
     ],
 )
 def test_threads_of_an_operation(name, asked, answer):
-    """JAX takes no memory in advance."""
+    """TensorFlow has oneDNN's convolutions on every processor, and JAX takes no memory in advance."""
     pytest.importorskip(name)
     assert execute(f"{2 * f'select({name!r}, threads=1);'}{asked}", KERAS_BACKEND=name).stdout == answer
 
