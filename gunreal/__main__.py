@@ -50,7 +50,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     program = "python -m gunreal" if Path(path).name == "__main__.py" else "gunreal"
     try:
         set_up()
-        code = _run(program, words)
+        try:
+            code = _run(program, words)
+        except SystemExit as end:  # such as that of --help
+            if not isinstance(end.code, int):
+                raise
+            code = end.code
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where a pipe may be found broken
         return code

@@ -58,13 +58,11 @@ def compare(
 def settings(names: Sequence[str], logdir: str = Config.logdir) -> dict[str, list[Path]]:
     """The folders of runs, by the label of their setting. Raises ConfigError if a run does not exist."""
     every = [run for name in names for run in _runs(name, logdir)]
-    found: dict[str, list[Path]] = {}
-    for title, paths in group(every, logdir, keep=False).items():
-        folder, slash, label = title.rpartition("/")  # of runs of several folders
-        for path in paths:
-            setting = label.removeprefix(short(folders.saved_config(path).env) + "-")
-            found.setdefault(folder + slash + setting, []).append(path)
-    return found
+    return group(every, logdir, keep=False, named=lambda run, name: name.removeprefix(f"{_env(run)}-"))
+
+
+def _env(run: Path) -> str:
+    return short(folders.saved_config(run).env)
 
 
 def _runs(name: str, logdir: str) -> list[str]:

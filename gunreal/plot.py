@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from glob import iglob
 from pathlib import Path
 
@@ -23,13 +23,20 @@ from gunreal.records import curves
 SEED = r"([-_](s|seed)\d+|_\d{1,3})$"
 
 
-def group(names: Sequence[str], logdir: str = "runs", suffix: str = SEED, keep: bool = True) -> dict[str, list[Path]]:
+def group(
+    names: Sequence[str],
+    logdir: str = "runs",
+    suffix: str = SEED,
+    keep: bool = True,
+    named: Callable[[Path, str], str] = lambda run, name: name,
+) -> dict[str, list[Path]]:
     """The folders of runs, by the label under which they are drawn as one curve.
 
     Args:
       names: runs, or LABEL=GLOB.
       suffix: regular expression. Names that are equal without its match are one group. Empty does not group.
       keep: whether the label of a single run keeps the match.
+      named: the label of a run, from its folder and its name without the match.
 
     Raises:
       ConfigError: a run does not exist, or `suffix` is not a regular expression.
@@ -48,7 +55,7 @@ def group(names: Sequence[str], logdir: str = "runs", suffix: str = SEED, keep: 
         found = folders.find(name, logdir)
         own = Path(name).name  # not the name of a link's target, which may be another experiment's
         own = found.name if own in ("", "..") else own
-        label = pattern.sub("", own) if suffix else own
+        label = named(found, pattern.sub("", own) if suffix else own)
         key = _parent(name, found, logdir), label
         full[key] = own
         _add(groups.setdefault(key, []), [found])

@@ -26,7 +26,6 @@ from gunreal.records import checkpoint, metrics
 from gunreal.records import interface as saved_interface
 from gunreal.records.checkpoint import Checkpoint
 from gunreal.tasks import registry
-from gunreal.tasks.torso_features import TorsoFeatures
 
 
 class Run:
@@ -197,12 +196,7 @@ class Run:
           ConfigError, FileNotFoundError, ValueError: as `act`.
         """
         batch, lead = stacked(self.spec, observation)
-        (features,) = self._torso.predict(TorsoFeatures.name, batch)
-        return features.reshape(*lead, -1)
-
-    @cached_property
-    def _torso(self) -> Learner:
-        return self._restored((TorsoFeatures(),), Learner.set_weights)
+        return self.actor_critic.features(batch).reshape(*lead, -1)
 
     def evaluate(
         self, episodes: int = 30, *, seed: int = 1, sample: bool = True, max_steps: int = MAX_STEPS

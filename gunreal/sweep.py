@@ -198,7 +198,8 @@ def run(sweep: Sweep) -> int:
         except ConfigError as error:  # such as a run without a score
             warn(str(error))
     for job in failed:
-        warn(f"{job.name} failed; see {job.log}. The same command tries it again")
+        where = f"; see {job.log}" if job.log.is_file() else ""
+        warn(f"{job.name} failed{where}. The same command tries it again")
     return 1 if failed else 0
 
 
@@ -210,8 +211,9 @@ def main(argv: Sequence[str]) -> int:
 def _parse(argv: Sequence[str]) -> Sweep:
     parser = _parser(argv[0])
     options, rest = parser.parse_known_args(argv[1:])
-    if rest and argv[1].startswith("-"):  # its value would be the file
-        raise ConfigError(f"name the file first, as in {argv[0]} FILE {argv[1]} ...")
+    before = argv[argv.index(options.file) - 1]
+    if before.startswith("-") and before in rest and "=" not in before:  # the file is its value
+        raise ConfigError(f"name the file first, as in {argv[0]} FILE {before} ...")
     given = flags.settings([argv[0], *rest]) if rest else {}
     own = {name: getattr(options, name) for name in ("seeds", "parallel", "score", "minutes", "episodes")}
     lists = {"only": options.settings, "envs": options.envs}

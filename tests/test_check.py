@@ -15,7 +15,7 @@ def run(*words):
 @pytest.mark.parametrize(
     ("words", "kind"),
     [
-        (("vr", "weight=0.5", "--network", "impala"), "task"),
+        (("vr", "weight=0.5", "--network", "mlp"), "task"),
         (("small", "hidden=8"), "network"),
         (("a3c",), "objective"),
     ],

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import configparser
+import contextlib
 import csv
 import dataclasses
 import importlib.util
+import io
 import re
 import shlex
-import subprocess
-import sys
 import textwrap
 import tomllib
 from functools import cache
@@ -103,8 +103,10 @@ def name(page: Path) -> str:
 
 @cache
 def help_of(tool: str) -> str:
-    done = subprocess.run([sys.executable, tool, "--help"], capture_output=True, text=True, cwd=ROOT, check=True)
-    return done.stdout
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+        importlib.import_module(Path(tool).stem).main(["--help"])
+    return said.getvalue()
 
 
 @cache

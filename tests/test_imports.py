@@ -64,4 +64,4 @@ def test_environments_load_no_framework(env: str):
 
 
 def test_the_check_itself_sees_a_framework():
-    assert loaded("import keras") != []
+    assert loaded("import sys; sys.modules['keras'] = sys") != []

@@ -31,8 +31,7 @@ def test_the_exit_code_of_a_training_reaches_the_shell():
 
 @pytest.mark.parametrize("name", [*command.COMMANDS])
 def test_help_names_the_command_as_it_was_called(capsys, name):
-    with pytest.raises(SystemExit) if name not in command.LISTS else pytest.MonkeyPatch.context():
-        command.main(["/bin/gunreal", name, "--help"])
+    assert command.main(["/bin/gunreal", name, "--help"]) == 0
     assert capsys.readouterr().out.startswith(f"usage: gunreal {name}")
 
 
@@ -43,8 +42,7 @@ def test_help_of_the_module():
 
 @pytest.mark.parametrize("words", [["--help"], ["-h"], ["--helpfull"], ["catch", "--help"], ["catch", "--helpfull"]])
 def test_the_help_of_resume_lists_what_may_change(capsys, words):
-    with pytest.raises(SystemExit):
-        command.main(["gunreal", "resume", *words])
+    assert command.main(["gunreal", "resume", *words]) == 0
     text = capsys.readouterr().out
     assert "--steps" in text and "--logdir" in text and "--task_weight" in text and "--discount" not in text
     assert "keep their values" in text and "(default" not in text and "--helpfull" not in text
@@ -52,7 +50,12 @@ def test_the_help_of_resume_lists_what_may_change(capsys, words):
 
 @pytest.mark.parametrize(
     ("words", "reader", "read"),
-    [("envs", "head -1", "Small games of gunreal\n"), ("envs", "true", ""), ("--help", "true", "")],
+    [
+        ("envs", "head -1", "Small games of gunreal\n"),
+        ("envs", "true", ""),
+        ("--help", "true", ""),
+        ("runs --help", "true", ""),
+    ],
 )
 def test_a_closed_pipe_is_no_error(words, reader, read):
     done = subprocess.run(f"{sys.executable} -m gunreal {words} | {reader}", shell=True, capture_output=True, text=True)

@@ -19,7 +19,7 @@ from gunreal.acting import pool
 from gunreal.config import folders
 from gunreal.config.files import save
 from gunreal.config.schema import Config
-from gunreal.records import checkpoint
+from gunreal.records import checkpoint, metrics
 from gunreal.train import command, main, prepare
 
 CARTPOLE = "--env CartPole-v1"
@@ -146,6 +146,8 @@ def test_a_last_checkpoint_that_cannot_be_written_is_a_failure(tmp_path, monkeyp
     *_, last = output.err.splitlines()
     assert last.startswith("gunreal: the weights of step 1") and "No space left" in last
     assert "finished" not in output.out
+    (lines,) = tmp_path.glob("runs/*/metrics.jsonl")
+    assert metrics.read(lines)[-1]["stopped_by"] == "error"
 
 
 def test_a_run_that_was_killed_before_its_first_checkpoint_starts_at_step_0(tmp_path, capfd):

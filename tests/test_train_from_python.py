@@ -59,7 +59,8 @@ def test_an_environment_and_a_task_from_python(tmp_path, monkeypatch):
     run = gunreal.train(dataclasses.replace(config, name="mine", hidden=8, frame_size=36), show=False)
     assert run.config.env == "of_mine:make" and run.config.tasks == ("of_mine:Mine",)
     assert run.tasks[0].weight == 0.5 and run.metrics[-1]["episodes"] > 0
-    assert gunreal.resume(run, steps=400, show=False).step >= 400
+    run = gunreal.resume(run, steps=400, show=False, eval_steps=300, eval_episodes=1)  # in another process
+    assert run.step >= 400 and [line["eval_length_mean"] for line in run.metrics if line.get("eval_step")] == [4]
     command = [sys.executable, "-m", "gunreal", "evaluate", "mine", "--episodes", "2", "--json"]
     played = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     assert played["lengths"] == [4, 4]  # steps of a fall through 5 rows

@@ -101,18 +101,22 @@ class CpuEngine:
             aligned((n, *self._games[0].shape)), np.empty(n, np.float32), np.empty(n, bool), np.empty(n, bool),
             np.empty(n, np.int32), np.empty(n, np.int32),
         )  # fmt: skip
-        self._waiting = results, actions, reset, seeds  # kept alive until `finish`
+        self._waiting = results, actions, reset, seeds  # kept alive while the consoles play
         for handle, first in zip(self._handles, self._starts, strict=False):
             inputs = [None if a is None else a[first:].ctypes.data for a in (actions, reset, seeds)]
             addresses: list[int] = [a[first:].ctypes.data for a in results]
             self._library.atari_vector_send(handle, *inputs, ctypes.byref(_Outputs(*addresses)))
 
-    def finish(self) -> Results:
-        """Returns the results of a step."""
-        assert self._waiting is not None
+    def wait(self) -> None:
+        """Waits until no console plays."""
         for handle in self._handles:
             self._library.atari_vector_recv(handle)
-        (results, actions, reset, _), self._waiting = self._waiting, None
+
+    def finish(self) -> Results:
+        """Returns the results of the last step."""
+        self.wait()
+        assert self._waiting is not None
+        results, actions, reset, _ = self._waiting
         if actions is None and self._frames is not None:
             others = reset == 0
             results.frames[others] = self._frames[others]

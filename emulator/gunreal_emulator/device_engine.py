@@ -66,6 +66,9 @@ class DeviceEngine:
         if before is not None and not reset.all():
             self._results = self._results._replace(frames=self._selected(before.frames, self._results.frames, mask))
 
+    def wait(self) -> None:
+        """Does nothing: the state is that after all steps."""
+
     def finish(self) -> Results:
         """Returns the results of a step."""
         assert self._results is not None

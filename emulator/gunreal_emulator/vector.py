@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gymnasium
@@ -128,9 +129,10 @@ class VectorAtari(Native, gymnasium.vector.VectorEnv):
             raise ValueError(f"reset_mask has shape {mask.shape}; give one value for each of {self.num_envs} consoles")
         if not mask.all() and not self._started:
             raise ValueError("the first reset must reset all consoles; leave reset_mask out")
-        self._start(None, mask.view(np.uint8), self._seeds(seed))
-        self._started = True
-        frames, _, _, _, info = self.recv()
+        with self._completed():
+            self._start(None, mask.view(np.uint8), self._seeds(seed))
+            self._started = True
+            frames, _, _, _, info = self.recv()
         return frames, info
 
     def _seeds(self, seed: int | Sequence[int | None] | None) -> np.ndarray:
@@ -154,8 +156,9 @@ class VectorAtari(Native, gymnasium.vector.VectorEnv):
     @alone
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict]:
         """Emulates `frame_skip` frames in each console, or resets it if its last step ended an episode."""
-        self.send(actions)
-        return self.recv()
+        with self._completed():
+            self.send(actions)
+            return self.recv()
 
     @alone
     def send(self, actions: Any) -> None:
@@ -235,8 +238,23 @@ class VectorAtari(Native, gymnasium.vector.VectorEnv):
 
     def _start(self, actions: Any, reset: np.ndarray | None, seeds: np.ndarray | None) -> None:
         self._check()
-        self._engine.start(actions, reset, seeds)
         self._waiting = True
+        try:
+            self._engine.start(actions, reset, seeds)
+        except Exception:  # after Ctrl-C, some consoles may play
+            self._waiting = False
+            raise
+
+    @contextlib.contextmanager
+    def _completed(self) -> Iterator[None]:
+        """No console plays afterward. A step that Ctrl-C interrupts is lost."""
+        self._check()
+        try:
+            yield
+        finally:
+            if self._waiting:
+                self._engine.wait()
+                self._waiting = False
 
     def _check(self, reset: bool = False) -> None:
         """Raises RuntimeError if the consoles can't be used now. `reset`: whether there must have been a reset."""

@@ -14,5 +14,5 @@ def test_no_rom_reads_or_writes_outside(tmp_path):
         compile_library(program, flags, source="fuzz.cpp", shared=False)
     except EmulatorUnavailable as error:
         pytest.skip(f"no sanitizers here: {error}")
-    done = subprocess.run([str(program), "48", "30"], capture_output=True, text=True, timeout=250)
+    done = subprocess.run([str(program), "48", "30"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -25,7 +25,6 @@ print(build.library_path())
 
 
 @pytest.mark.builds
-@pytest.mark.timeout(900)
 def test_a_wheel_plays_without_a_compiler(tmp_path):
     pytest.importorskip("build")
     needs = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]

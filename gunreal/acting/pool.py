@@ -26,6 +26,7 @@ from gunreal.experience.waits import Waited
 from gunreal.learning.task import AuxiliaryTask
 from gunreal.tasks.calls import TaskError
 
+_PAUSE = 10.0  # seconds between two looks at a process, after which this program must have been stopped
 _STARTING = 60.0  # seconds added to the environment's timeout before the first step
 
 
@@ -140,21 +141,26 @@ class Remote(Member):
         self.segment.busy_since[:] = self.started + _STARTING
         self._left = 0.0
         self._seen, self._since = -1, 0.0  # number of steps since when the process leaves replies unread
+        self._looked = self._resumed = self.started
         self.output = Output()
         inherited = (self.segment.fd, self.wake.read_fd, *outbox.requests, outbox.rollouts, outbox.episodes)
         # Temporary files of environments, which a killed process cannot remove.
         self._folder = tempfile.TemporaryDirectory(prefix="gunreal-", ignore_cleanup_errors=True)
         threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         environment = os.environ | threads | {"TMPDIR": self._folder.name}
-        self.popen = subprocess.Popen(
-            python("from gunreal.acting.process import main\nmain()"),
-            stdin=subprocess.PIPE,
-            stdout=self.output.fileno(),  # output of environments would garble the live display
-            stderr=self.output.fileno(),
-            pass_fds=inherited,
-            env=environment,
-            start_new_session=True,  # the server handles a terminal's Ctrl-C
-        )
+        try:
+            self.popen = subprocess.Popen(
+                python("from gunreal.acting.process import main\nmain()"),
+                stdin=subprocess.PIPE,
+                stdout=self.output.fileno(),  # output of environments would garble the live display
+                stderr=self.output.fileno(),
+                pass_fds=inherited,
+                env=environment,
+                start_new_session=True,  # the server handles a terminal's Ctrl-C
+            )
+        except OSError:  # such as a limit of processes
+            super().close()
+            raise
         fds = self.segment.fd, self.wake.read_fd
         self._assignment = Assignment(config, layout, process, *fds, outbox, self._folder.name)
 
@@ -163,12 +169,19 @@ class Remote(Member):
         process_groups.tell(self.popen, self._assignment)
 
     def stuck_for(self) -> float:
-        """Also the seconds that the process has left replies unread, as when it has been stopped by a signal."""
+        """Also the seconds that the process has left replies unread, as when it has been stopped by a signal.
+
+        Time in which the whole run was stopped does not count if it was more than 10 s.
+        """
         now = time.monotonic()
+        if now - self._looked > _PAUSE:
+            self._resumed = now
+        self._looked = now
         seen = int(self.segment.end.sum()) if len(self.wake) and now > self.started + _STARTING else -1
         if seen != self._seen:
             self._seen, self._since = seen, now
-        return max(super().stuck_for(), now - self._since) if seen >= 0 else super().stuck_for()
+        stuck = max(super().stuck_for(), now - self._since) if seen >= 0 else super().stuck_for()
+        return min(stuck, now - self._resumed)
 
     def exited(self) -> bool:
         """Whether the process has ended. Whatever its environments have left running is killed then."""

@@ -270,24 +270,19 @@ class Coordinator(Status):
         return self._report.line(self.metrics, members, self._fleet.replaced + replaced)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Copies weights, moments and averages from all reducers."""
-        assert self._model is not None and self._shards is not None
+        """Copies weights, moments and averages from all reducers. Empty before there are any."""
+        if self._model is None or self._shards is None:
+            return {}
         return self._model.state(self._shards.whole())
 
     def contents(self) -> Contents | None:
         """What a checkpoint contains, from which a cluster or a single machine can continue."""
-        if self._model is None:
+        if self._model is None or self._shards is None:
             return None
         return Contents(self.state(), {}, serials.saved(self._fleet.serial, self.config))
 
     def drain_episodes(self) -> None:
         """Does nothing, because the answers of nodes bring their episodes."""
-
-    def weights_sha256(self) -> str:
-        """Hash of the weights and moments."""
-        if self._model is None or self._shards is None:
-            return ""
-        return self._model.sha256(self._shards.whole().weights)
 
     def close(self) -> None:
         """Ends all nodes, and Ray if it was started for this run."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -112,15 +111,8 @@ class Model:
 
     def state(self, shard: Shard) -> dict[str, np.ndarray]:
         """The state of a checkpoint, with the weights and averages of all reducers."""
-        found = self._trained(shard.weights) | self._averages.split(np.concatenate(shard.averages))
+        found = self._rows.split(shard.weights) | self.untrained.arrays
+        found |= self._averages.split(np.concatenate(shard.averages))
         found[_UPDATES] = np.array(shard.updates, self._state[_UPDATES].dtype)
         found["version"] = np.array(self.version, np.int64)
         return {name: found[name] for name in self._state}
-
-    def _trained(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        return self._rows.split(rows) | self.untrained.arrays
-
-    def sha256(self, rows: np.ndarray) -> str:
-        """Hash of all that a network has, equal to `Learner.weights_sha256` of a learner that has it."""
-        found = self._trained(rows)
-        return hashlib.sha256(b"".join(found[name].tobytes() for name in self._state if name in found)).hexdigest()

@@ -46,19 +46,15 @@ class Arguments(argparse.ArgumentParser):
         raise ConfigError(f"{message}; {_LIST}")
 
 
-def count(text: str) -> int:
-    """The type of an argument that is a number of agent steps, as in 1.5M."""
-    try:
-        return parse_count(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
 def at_least(least: int) -> Callable[[str], int]:
-    """The type of an argument that is an integer of at least this size."""
+    """The type of an argument that is an integer of at least this size, as in 1.5M."""
 
     def integer(text: str) -> int:
-        if (value := count(text)) < least:
+        try:
+            value = parse_count(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+        if value < least:
             raise argparse.ArgumentTypeError(f"{value} is below {least}")
         return value
 

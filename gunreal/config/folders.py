@@ -52,7 +52,8 @@ def save_config(config: Config, run_dir: Path, used: Mapping[str, Any] | None = 
     file = run_dir / CONFIG
     begun = file.stat().st_mtime_ns
     save(config, file, used)
-    os.utime(file, ns=(begun, begun))
+    with contextlib.suppress(OSError):  # some network file systems refuse it
+        os.utime(file, ns=(begun, begun))
 
 
 def prepare_run_dir(config: Config) -> Path:
@@ -71,7 +72,7 @@ def prepare_run_dir(config: Config) -> Path:
         path = _make(config)
         _claim(path)
         try:
-            save_config(dataclasses.replace(config, name=path.name), path)
+            save(dataclasses.replace(config, name=path.name), path / CONFIG)
         except BaseException:  # so that the name can be used again
             (path / CONFIG).unlink()
             path.rmdir()
@@ -102,12 +103,8 @@ def writing(run_dir: str | Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise unwritable(run_dir, error) from error
-
-
-def unwritable(run_dir: str | Path, error: OSError) -> ConfigError:
-    """The error for the folder of a run, or for a file in it, that cannot be written."""
-    return ConfigError(f"cannot write to {error.filename or run_dir}: {error.strerror}; {remedy(run_dir, error)}")
+        where = error.filename or run_dir
+        raise ConfigError(f"cannot write to {where}: {error.strerror}; {remedy(run_dir, error)}") from error
 
 
 def remedy(run_dir: str | Path, error: OSError) -> str:

@@ -198,19 +198,15 @@ def listed(names: Iterable[str]) -> str:
 
 
 @contextlib.contextmanager
-def calling(what: str) -> Iterator[None]:
-    """Makes any error in a plug-in's method, such as "task 'vr': loss()", a ConfigError of one line."""
+def calling(what: str, kind: type[ConfigError] = ConfigError) -> Iterator[None]:
+    """Makes any error in a plug-in's method, such as "task 'vr': loss()", one of this kind and one line."""
     try:
         yield
-    except ConfigError:
+    except kind:
         raise
     except Exception as error:  # a plug-in can raise anything
-        raise ConfigError(failed(what, error)) from error
-
-
-def failed(what: str, error: Exception) -> str:
-    """One line about an error in a plug-in's method, `what`. That of a ConfigError is its own."""
-    return str(error) if isinstance(error, ConfigError) else f"{what} failed: {place(error)}"
+        text = str(error) if isinstance(error, ConfigError) else f"{what} failed: {place(error)}"
+        raise kind(text) from error
 
 
 def defaults(cls: type[Any]) -> dict[str, Any]:

@@ -85,18 +85,10 @@ def _of_objective(name: str) -> Callable[[Config, Facts], Any]:
     return lambda config, facts: load_objective(config).settings(config)[name]
 
 
-def _network(config: Config, facts: Facts) -> str | None:
-    return {None: None, True: "small", False: "mlp"}[facts.is_image]
-
-
 def _threads(config: Config, facts: Facts) -> int | None:
     # Nothing else runs beside the updates of a serial or device run, and agents wait during most updates of a batch.
     all_cores = config.runner in ("serial", "device") or not load_objective(config).uses().is_once
     return facts.cores if all_cores or facts.cores is None else max(1, facts.cores // 4)
-
-
-def _layout(config: Config, facts: Facts) -> str | None:
-    return {None: None, True: "nchw", False: "nhwc"}[facts.has_gpu]
 
 
 def _reducers(config: Config, facts: Facts) -> int | None:
@@ -112,7 +104,7 @@ _RULES: dict[str, Callable[[Config, Facts], Any]] = {
     "image_key": lambda config, facts: None if config.runner == "device" else facts.image_key,
     "vector_keys": lambda config, facts: None if config.runner == "device" else facts.vector_keys,
     "emulator": lambda config, facts: facts.emulator,
-    "network": _network,
+    "network": lambda config, facts: {None: None, True: "small", False: "mlp"}[facts.is_image],
     "device_batches": _device_batches,
     "min_batch": lambda config, facts: None if config.runner == "device" else _of_objective("min_batch")(config, facts),
     "learning_rate": _of_objective("learning_rate"),
@@ -120,7 +112,7 @@ _RULES: dict[str, Callable[[Config, Facts], Any]] = {
     "entropy_end": lambda config, facts: config.entropy,
     "threads": _threads,
     "memory_limit": lambda config, facts: facts.memory,
-    "layout": _layout,
+    "layout": lambda config, facts: {None: None, True: "nchw", False: "nhwc"}[facts.has_gpu],
     "nodes": lambda config, facts: facts.machines if config.runner == "cluster" else None,
     "reducers": _reducers,
 }

@@ -15,7 +15,7 @@ from typing import Any
 
 from gunreal.config.fields import AUTO, Settings, field
 from gunreal.config.runners import Cluster, Device, Processes, Threads
-from gunreal.config.values import OneLineError, converted
+from gunreal.config.values import converted, one_line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,8 +201,11 @@ class Config(Cluster, Device, Threads, Processes, Learner, Run, Tasks, Environme
             object.__setattr__(self, "emulator", "own")
 
 
-class ConfigError(OneLineError):
-    """An invalid configuration. The message is one line that names the fix."""
+class ConfigError(ValueError):
+    """An invalid configuration. The message is one line that names the fix, whatever the values that it has."""
+
+    def __init__(self, message: str):
+        super().__init__(one_line(message))
 
 
 FIELDS = {f.name: f for f in dataclasses.fields(Config)}

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gunreal.config import folders
+from gunreal.config.checks import without_effect
 from gunreal.config.files import fields, parsed
 from gunreal.config.flags import merge
 from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, typed
@@ -70,8 +71,9 @@ _KEYS = ("seeds", "envs", "settings", "parallel", "score", "minutes", "episodes"
 def load(path: str | Path, flags: Mapping[str, Any], options: Mapping[str, Any]) -> Sweep:
     """Reads a sweep file.
 
-    A setting overrides what is at the top of the file, and flags override both. Options of a task, and `task_share`,
-    only apply to the settings with this task, or with any, unless a setting has them itself.
+    A setting overrides what is at the top of the file, and flags override both. Options of a task only apply to the
+    settings with this task, and other fields only to those on which they have an effect, unless a setting has them
+    itself.
 
     Args:
       path: the file. Without `name` in it, the sweep has its name.
@@ -103,6 +105,7 @@ def load(path: str | Path, flags: Mapping[str, Any], options: Mapping[str, Any])
     settings = {name: _setting(name, table, path, "envs" in own) for name, table in tables.items()}
     merged = {name: merge(merge(common, dict(setting)), dict(flags)) for name, setting in settings.items()}
     merged = {name: _of_its_tasks(given, settings[name], merged.values()) for name, given in merged.items()}
+    merged = _with_effect(merged, settings)
     return _planned(_only(merged, options.get("only"), where), own, where)
 
 
@@ -138,13 +141,32 @@ def _of_its_tasks(
 ) -> dict[str, Any]:
     """The fields without what is meant for the tasks of other settings."""
     tasks, known = given.get("tasks", ()), {task for of in every for task in of.get("tasks", ())}
-    given = dict(given)
-    if "task" in given:
-        kept = {*tasks, *setting.get("task", {})} | given["task"].keys() - known
-        given["task"] = {task: options for task, options in given["task"].items() if task in kept}
-    if known and not tasks and "task_share" not in setting:
-        given.pop("task_share", None)
-    return given
+    if "task" not in given:
+        return given
+    kept = {*tasks, *setting.get("task", {})} | given["task"].keys() - known
+    return given | {"task": {task: options for task, options in given["task"].items() if task in kept}}
+
+
+def _with_effect(
+    merged: Mapping[str, dict[str, Any]], settings: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """The fields of each setting without what only has an effect in others, unless it has them itself."""
+    lost = {name: _without_effect(given) for name, given in merged.items()}
+    nowhere = set.intersection(*lost.values())
+    return {
+        name: {key: value for key, value in given.items() if key not in lost[name] - nowhere or key in settings[name]}
+        for name, given in merged.items()
+    }
+
+
+def _without_effect(given: Mapping[str, Any]) -> set[str]:
+    """The fields without effect, if the objective can be loaded here. A later check says why not."""
+    if ":" in given.get("objective", ""):  # a module that this process need not import
+        return set()
+    try:
+        return without_effect(Config(**given))
+    except ConfigError:
+        return set()
 
 
 def _only(settings: dict[str, Any], chosen: Sequence[str] | None, where: str) -> dict[str, Any]:

@@ -20,13 +20,6 @@ _INSTANCES = "; set options with task, and name the copies of a task as in near=
 _FIX = "define it in a module, such as mine.py, and import it from there"
 
 
-class OneLineError(ValueError):
-    """An error whose message is one line, whatever the values and errors that it names."""
-
-    def __init__(self, message: str):
-        super().__init__(one_line(message))
-
-
 def converted(name: str, kind: Any, value: Any) -> Any:
     """Converts `value` to the type `kind` of field `name`.
 

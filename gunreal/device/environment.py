@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from gunreal.config.plugins import calling, place
+from gunreal.config.plugins import calling
 from gunreal.config.schema import Config, ConfigError
 from gunreal.envs import GAMES
 from gunreal.envs.functional import FunctionalEnv, adapted
+from gunreal.envs.make import erring
 from gunreal.envs.raw import choose, choose_vectors, is_image
 from gunreal.experience.spec import RecordedField, Spec
 
@@ -106,12 +107,8 @@ def _values(
     """The shapes of what a function of the environment returns."""
     import jax
 
-    try:
+    with erring(config, f"fails in {method}"):
         found = jax.eval_shape(function, *arguments)
-    except ConfigError:
-        raise
-    except Exception as error:  # an environment can raise anything
-        raise ConfigError(f"{config.env} fails in {method}: {place(error)}") from error
     count = len(found) if isinstance(found, tuple | list) else 1
     if count != len(names):
         wanted = f"{', '.join(names[:-1])} and {names[-1]}"

@@ -243,7 +243,7 @@ class Program:
 
     def _recalled(self, weights: Any, batch: rollouts.Batch) -> rollouts.Batch:
         """A batch with the present outputs for it."""
-        return {**batch, "old": self._learner.functional_recall(weights, batch)}
+        return {**batch, "old": self._learner.functional("recall", weights, batch)}
 
     def _learn(
         self,

@@ -181,10 +181,6 @@ class DeviceRunner(Status):
         self.learner.replace(self.learner.arrays, int(self.loop.version))
         return self.learner.get_state()
 
-    def weights_sha256(self) -> str:
-        """Hash of the learner's weights and moments."""
-        return self.learner.weights_sha256()
-
     def close(self) -> None:
         """Does nothing, because the arrays are freed with this object."""
 

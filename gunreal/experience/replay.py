@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -234,18 +234,3 @@ def inputs(read: Read, spec: Spec, steps: Any) -> dict[str, Any]:
     """The inputs of the network at absolute `steps` int `[N, T]` or `[1, T]`: "observations", and "past" if needed."""
     known = past(read, spec, steps)
     return {"observations": observations(read, spec, steps)} | ({"past": known} if known else {})
-
-
-def gather(
-    arrays: Mapping[str, np.ndarray], spec: Spec, agents: np.ndarray, steps: np.ndarray, out: np.ndarray
-) -> None:
-    """Copies the stacked observations of `agents` `[n]` at absolute `steps` `[n]` to `out` `[n, *spec.observation]`.
-
-    It does the same as `observations`, for pairs of agents and steps and without a copy in between.
-    """
-    age = arrays["age"]
-    ring = age.shape[1]
-    rows = stacked_steps(age[agents, steps % ring], steps, spec.stack) % ring + (agents * ring)[:, None]
-    frames = arrays["frame"].reshape(-1, *spec.frame)
-    stacked = out.reshape(len(agents), spec.stack, *spec.frame)
-    np.take(frames, rows, axis=0, out=stacked, mode="clip")  # "raise" would copy through a buffer

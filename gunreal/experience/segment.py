@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gunreal.experience.replay import ALIGN, Past, Read, Replay, gather, past, row_arrays
+from gunreal.experience.replay import ALIGN, Past, Read, Replay, past, row_arrays, stacked_steps
 from gunreal.experience.spec import RecordedField, Spec
 from gunreal.experience.waits import BINS, Waited, Waits
 
@@ -133,9 +133,14 @@ class Segment:
     def gather(self, agents: np.ndarray, steps: np.ndarray, out: np.ndarray, spec: Spec | None = None) -> None:
         """Copies the stacked observations of `agents` `[n]` at absolute `steps` `[n]` to `out`.
 
-        `out` is `[n, *spec.observation]`. The spec may be another one, such as `Spec.acting`.
+        It does the same as `Replay.observations`, for pairs of agents and steps and without a copy in between. `out` is
+        `[n, *spec.observation]`. The spec may be another one, such as `Spec.acting`.
         """
-        gather(self.arrays, spec or self.layout.spec, agents, steps, out)
+        spec, ring, age = spec or self.layout.spec, self.layout.ring, self.arrays["age"]
+        rows = stacked_steps(age[agents, steps % ring], steps, spec.stack) % ring + (agents * ring)[:, None]
+        frames = self.arrays["frame"].reshape(-1, *spec.frame)
+        stacked = out.reshape(len(agents), spec.stack, *spec.frame)
+        np.take(frames, rows, axis=0, out=stacked, mode="clip")  # "raise" would copy through a buffer
 
     def past(self, agents: np.ndarray, steps: np.ndarray, spec: Spec | None = None) -> Past | None:
         """The past of `agents` `[B]` at absolute `steps` `[B, T]`, or None if the network needs none."""

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import importlib
 import os
+import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -94,7 +95,8 @@ def select(backend: str, deterministic: bool = False, threads: int | None = None
         return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")  # the pooled allocator that GPUs use by default
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # its default where the processor has AVX-512 for neural networks
+    if platform.machine() == "x86_64":
+        os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # the default for some processors with AVX-512 only
     with contextlib.suppress(AttributeError):  # the C library is not glibc
         # All threads share two heaps. A heap for each would never give back the memory it once needed.
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
@@ -160,7 +162,20 @@ def _hidden(names: Sequence[str]) -> Iterator[None]:
 
 
 def data_format(layout: str) -> str:
-    """Keras's name for a layout, "nchw" or "nhwc"."""
+    """Keras's name for a layout, "nchw" or "nhwc".
+
+    Raises:
+      ConfigError: the backend has no convolutions for it here.
+    """
+    if layout == "nchw" and side_by_side():
+        import tensorflow as tf
+
+        try:
+            with quiet_stderr():
+                tf.nn.conv2d(tf.zeros((1, 1, 1, 1)), tf.zeros((1, 1, 1, 1)), 1, "VALID", "NCHW")
+        except tf.errors.UnimplementedError as error:
+            fix = "use --layout nhwc, or set TF_ENABLE_ONEDNN_OPTS=1"
+            raise ConfigError(f"TensorFlow has no convolutions of the layout nchw without oneDNN; {fix}") from error
     return {"nchw": "channels_first", "nhwc": "channels_last"}[layout]
 
 

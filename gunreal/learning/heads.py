@@ -46,11 +46,16 @@ def build(task: AuxiliaryTask, spec: Spec, features: Features) -> Any:
 
 def check_stateless(name: str, layer: Any) -> None:
     """Raises ConfigError if a layer has state that gradients do not train, or noise, which would never be active."""
-    if noise := [part.name for part in layer._flatten_layers() if isinstance(part, _NOISE)]:
+    if noise := [part.name for part in layer._flatten_layers() if _is_noisy(part)]:
         raise ConfigError(f"{name} has noise ({', '.join(noise)}); leave it out, because outputs must be deterministic")
     if layer.non_trainable_weights:
         names = ", ".join(variable.path for variable in layer.non_trainable_weights)
         raise ConfigError(f"{name} has untrained state ({names}); use layers without state")
+
+
+def _is_noisy(layer: Any) -> bool:
+    """Also recurrent cells and attention with dropout."""
+    return isinstance(layer, _NOISE) or any(getattr(layer, name, 0) for name in ("dropout", "recurrent_dropout"))
 
 
 def check_average(task: AuxiliaryTask, head: Any) -> None:

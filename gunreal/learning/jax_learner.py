@@ -41,7 +41,8 @@ class JaxLearner(Learner):
         self._predict = {head: jax.jit(functools.partial(self.functional_predict, head=head)) for head in self._heads}
         self._compiled = jax.jit(isolated()(self._loss_gradient))
         self._optimize = jax.jit(isolated()(self._optimizer_step))
-        self._methods = {"recall": jax.jit(self.functional_recall), "look": jax.jit(self._stateless_look)}
+        methods = ("features", "recall", "look")
+        self._methods = {name: jax.jit(functools.partial(self.functional, name)) for name in methods}
 
     def _scope(self, weights: tuple[Any, ...]) -> Any:
         import keras
@@ -56,15 +57,16 @@ class JaxLearner(Learner):
         outputs = self._predict[head](weights, pad(observations, size), past and pad_past(past, size))
         return tuple(output[:count] for output in jax.device_get(outputs))
 
+    def features(self, observations: np.ndarray) -> np.ndarray:
+        """Calls the compiled `Network.features`."""
+        size = padded_size(len(observations), self._config.max_batch)
+        return super().features(pad(observations, size))[: len(observations)]
+
     def _copy(self) -> None:
         self._copied = self._weights
 
-    def _called(self, method: str, batch: Mapping[str, Any]) -> Any:
+    def _called(self, method: str, batch: Any) -> Any:
         return jax.device_get(self._methods[method](self._weights, batch))
-
-    def _stateless_look(self, weights: tuple[Any, ...], batch: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        with self._scope(weights):
-            return self.network.look(batch)
 
     def _gradient(self, batch: Mapping[str, Any]) -> tuple[list[Any], Scalars, dict[str, Any]]:
         return self._compiled(self._weights, batch)
@@ -136,10 +138,10 @@ class JaxLearner(Learner):
         with self._scope(weights):
             return self.network.predict(head, observations, past)
 
-    def functional_recall(self, weights: tuple[Any, ...], batch: Mapping[str, Any]) -> dict[str, Any]:
-        """`Network.recall` as a function of the weights, to be compiled as a part of a program."""
+    def functional(self, method: str, weights: tuple[Any, ...], batch: Any) -> Any:
+        """A method of the network as a function of the weights. `Network.recall` is compiled as a part of a program."""
         with self._scope(weights):
-            return self.network.recall(batch)
+            return getattr(self.network, method)(batch)
 
     def functional_update(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -160,6 +159,10 @@ class Learner:
                 self.version += 1
         return metrics
 
+    def features(self, observations: np.ndarray) -> np.ndarray:
+        """Calls the compiled `Network.features`."""
+        return self._called("features", observations.astype(self._sent, copy=False))
+
     def recall(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Calls the compiled `Network.recall`."""
         return self._called("recall", self._to_send(batch))
@@ -204,7 +207,7 @@ class Learner:
     def assign(self, arrays: Mapping[str, np.ndarray], version: int) -> None:
         """Replaces all that `get_state` has by what others have trained, but for the optimizer's state."""
         with self._lock:
-            self._write([arrays[name] for name in self._learned_names()])
+            self._write([arrays[name] for name in self.network.variables])
             self.version = version
 
     def get_state(self) -> dict[str, np.ndarray]:
@@ -238,26 +241,14 @@ class Learner:
           ValueError: as `set_state`.
         """
         with self._lock:
-            names = self._learned_names()
+            names = list(self.network.variables)
             known = {name: state[name] for name in [*names, "version"] if name in state}
             self.check(known, dict(zip(names, self._read(), strict=False)))
             self._write([np.asarray(state[name]) for name in names])
             self.version = int(state["version"])
 
-    def weights_sha256(self) -> str:
-        """Hash of all weights and of what gradients do not train, in order. Equal hashes mean equal networks."""
-        digest = hashlib.sha256()
-        with self._lock:
-            for array in self._read()[: len(self._variables) + len(self._untrained)]:
-                digest.update(np.asarray(array).tobytes())
-        return digest.hexdigest()
-
-    def _learned_names(self) -> list[str]:
-        """Those of the state without the optimizer's."""
-        return [*(f"weights/{name}" for name in self.network.names), *self.network.untrained]
-
     def _state_names(self) -> list[str]:
-        return [*self._learned_names(), *self._slots]
+        return [*self.network.variables, *self._slots]
 
     @staticmethod
     def check(state: Mapping[str, np.ndarray], own: Mapping[str, Any]) -> None:
@@ -323,7 +314,7 @@ class Learner:
         """Copies weights and moments for predictions. The caller holds the lock."""
         raise NotImplementedError
 
-    def _called(self, method: str, batch: Mapping[str, Any]) -> Any:
+    def _called(self, method: str, batch: Any) -> Any:
         """What a compiled method of the network returns for a batch, as NumPy arrays."""
         raise NotImplementedError
 

@@ -106,6 +106,12 @@ class Network:
         for name, state in self._states.items():
             self.untrained |= {f"state/{name}/{part}": variable for part, variable in state.items()}
 
+    @property
+    def variables(self) -> dict[str, Any]:
+        """All variables, those that gradients train first, by their names in `Learner.get_state`."""
+        weights = zip(self.names, self.trainable_variables, strict=True)
+        return {f"weights/{name}": variable for name, variable in weights} | self.untrained
+
     def _track(self, prefix: str, layer: Any) -> None:
         heads.check_stateless(prefix, layer)
         names = [variable.name for variable in layer.trainable_variables]
@@ -287,6 +293,11 @@ class Network:
                 first = keras.tree.map_structure(lambda x: x[0] if len(x.shape) else x, own)
                 found[task.name] = {"outputs": first, "loss": loss}
         return found
+
+    @isolated()
+    def features(self, observations: Any) -> Any:
+        """The features of policy and value `[N, F]` for single observations, of a network that needs no past."""
+        return self.torso.features(observations).hidden
 
     @isolated()
     def recall(self, batch: Mapping[str, Any]) -> dict[str, Any]:

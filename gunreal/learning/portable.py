@@ -10,18 +10,8 @@ import numpy as np
 
 from gunreal.experience.replay import Past
 from gunreal.learning.network import Network
-from gunreal.learning.normalizer import Moments
 
 OUTPUTS = ("logits", "value", "next_state")
-
-
-def assign_variables(network: Network, state: Mapping[str, np.ndarray]) -> None:
-    """Sets the network's own variables from `Learner.get_state`. A JAX learner leaves them at their initial values."""
-    for name, variable in zip(network.names, network.trainable_variables, strict=True):
-        variable.assign(state[f"weights/{name}"])
-    for name, statistics in network.statistics.items():
-        for part, variable in zip(Moments._fields, statistics.variables, strict=True):
-            variable.assign(state[f"statistics/{name}/{part}"])
 
 
 def portable(network: Network, *, has_policy: bool = True) -> Any:
@@ -43,7 +33,6 @@ def portable(network: Network, *, has_policy: bool = True) -> Any:
     """
     import keras
 
-    network.torso.unfuse()
     spec = network.spec
     inputs = {"observation": keras.Input(spec.observation, dtype=spec.dtype, name="observation")}
     if spec.state:

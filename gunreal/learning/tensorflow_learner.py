@@ -106,7 +106,7 @@ class TensorFlowLearner(Learner):
             new.assign(source)
         self._predict = predict
 
-    def _called(self, method: str, batch: Mapping[str, Any]) -> Any:
+    def _called(self, method: str, batch: Any) -> Any:
         if method not in self._methods:
             self._methods[method] = _Operation(getattr(self.network, method), [self._signature(batch)])
         return self._tf.nest.map_structure(lambda output: output.numpy(), self._methods[method](batch))

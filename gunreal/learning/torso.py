@@ -50,6 +50,7 @@ class Torso:
     Attributes:
       layers: the layers with weights, by their unique names, in order. The cell of a recurrent network is the last.
       recurrent: whether `unroll` must follow `features`.
+      model: the layers before the recurrence.
       statistics: moments that normalize the inputs, "observation" for the frames and "vector", or none.
       widths: sizes of the features, those after the recurrence.
     """
@@ -105,6 +106,7 @@ class Torso:
           vector: the numbers beside them, `[N, spec.vectors]`, if there are any.
           fused: whether the input may be computed by the compiled function.
         """
+        fused = fused and not keras.utils.is_keras_tensor(observations)  # Keras traces no compiled function
         inputs = [(self._fused_input if fused else self._input)(observations)]
         if self._spec.vectors:
             inputs.append(ops.cast(self._normalized(ops.cast(vector, "float32"), "vector"), self._compute))
@@ -129,10 +131,6 @@ class Torso:
             return ops.reshape(x, (-1, math.prod(self._spec.observation)))
         # Transpose after the cast, because TensorFlow transposes floats faster than bytes.
         return ops.transpose(x, (0, 2, 3, 1)) if self._channels_last else x
-
-    def unfuse(self) -> None:
-        """Calculates the input without compiling it from now on, so that Keras can trace the torso."""
-        self._fused_input = self._input
 
     def _normalized(self, x: Any, name: str, *repeats: int) -> Any:
         """Normalizes `x` by the named moments, if there are any. Those of a frame apply to every frame of a stack."""

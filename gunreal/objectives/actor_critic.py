@@ -27,7 +27,10 @@ class ActorCritic(Objective):
         return batch["advantage"], batch["returns"]
 
     def policy_loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Any:
-        """The loss of the policy, a scalar. The arguments are as in `loss`. "advantage" is that of `targets`."""
+        """The loss of the policy, a scalar. The arguments are as in `loss`.
+
+        "advantage" is that of `targets`, without a gradient.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no policy_loss(self, outputs, batch); define it")
 
     def epsilon(self) -> float:
@@ -35,6 +38,8 @@ class ActorCritic(Objective):
         return 0.0
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        from keras import ops
+
         from gunreal.learning import losses
 
         scale, mask = outputs["scale"], batch["mask"]
@@ -47,7 +52,7 @@ class ActorCritic(Objective):
             more, returns = self.targets({**outputs, "value": own}, {**batch, **given})
             advantage, value = advantage + more, value + losses.value_loss(own / scale, returns / scale, mask)
             found |= losses.return_moments(returns, mask, "bonus_")
-        policy = self.policy_loss(outputs, {**batch, "advantage": advantage})
+        policy = self.policy_loss(outputs, {**batch, "advantage": ops.stop_gradient(advantage)})
         entropy = losses.entropy(outputs["logits"], mask, self.epsilon())
         total = policy + batch["value_weight"] * value - batch["entropy"] * entropy
         return total, found | {

@@ -67,6 +67,15 @@ class Checkpoint(NamedTuple):
         return {name: x.astype(np.float32) if x.dtype == np.float16 else x for name, x in found.items()}
 
 
+def weights_sha256(state: Mapping[str, np.ndarray]) -> str:
+    """Hash of a learner's state without the optimizer's, in order. Equal hashes mean equal networks."""
+    digest = hashlib.sha256()
+    for name, array in state.items():
+        if name != "version" and not name.startswith("optimizer/"):
+            digest.update(np.asarray(array).tobytes())
+    return digest.hexdigest() if state else ""
+
+
 def save(
     run_dir: str | Path,
     step: int,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gunreal.config import files
-from gunreal.config.folders import unwritable
+from gunreal.config.folders import writing
 from gunreal.config.warning import warn
 from gunreal.records.metrics import FILE, read
 from gunreal.records.tensorboard import EventFile
@@ -37,12 +37,10 @@ class MetricsWriter:
     def __init__(self, run_dir: str | Path, step: int = 0, tracker: Tracker | None = None):
         self._run_dir = Path(run_dir)
         path = self._run_dir / FILE
-        try:
+        with writing(self._run_dir):
             if path.exists():
                 _rewind(path, step)
             self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise unwritable(self._run_dir, error) from error
         self._sinks: list[EventFile | Tracker] = [EventFile(self._run_dir, step), *([tracker] if tracker else [])]
         self._warned = False
 

@@ -150,11 +150,12 @@ def load(path: str, spec: Spec) -> Recording:
       ConfigError: Minari is missing, there is no such data set, or it does not fit.
     """
     folder = os.path.realpath(path)
-    return _loaded(folder, spec, os.path.getmtime(folder) if os.path.exists(folder) else 0.0)
+    files = [file for file in (Path(folder), *Path(folder).rglob("*")) if file.exists()]
+    return _loaded(folder, spec, sum(file.stat().st_mtime_ns for file in files))
 
 
 @functools.lru_cache(maxsize=4)
-def _loaded(path: str, spec: Spec, changed: float) -> Recording:
+def _loaded(path: str, spec: Spec, changed: int) -> Recording:
     try:
         episodes = [_rows(episode, spec) for episode in _dataset(path).iterate_episodes()]
         if not episodes:

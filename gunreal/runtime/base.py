@@ -77,9 +77,6 @@ class Runner(Protocol):
     def contents(self) -> Contents | None:
         """What a checkpoint contains. None if there is nothing to save yet."""
 
-    def weights_sha256(self) -> str:
-        """Hash of the trained weights and moments, see `Learner.weights_sha256`."""
-
     def drain_episodes(self) -> None:
         """Adds finished episodes to the metrics."""
 

@@ -60,9 +60,10 @@ def export(config: Config, spec: Spec, state: Mapping[str, np.ndarray], path: st
     # A CPU has no convolutions of the other layout in every framework, and ONNX no bfloat16 in most of its operations.
     portable_config = dataclasses.replace(config, layout="nhwc", precision="float32")
     learner = build_learner(portable_config, spec, ())
-    from gunreal.learning.portable import assign_variables, portable
+    from gunreal.learning.portable import portable
 
-    assign_variables(learner.network, state)
+    for name, variable in learner.network.variables.items():  # where a JAX learner has the initial values
+        variable.assign(state[name])
     model = portable(learner.network, has_policy=learner.objective.has_policy)
     about = {"env": config.env, "num_actions": str(spec.num_actions), "stack": str(spec.stack)}
     try:

@@ -104,15 +104,24 @@ class Job:
         return self._read[1]
 
     def _trained(self) -> bool:
-        """Whether the run has ended at its score or its time, or the weights of its last step are saved."""
-        return self.over() or checkpoint.newest_step(self.path) >= self.steps
+        """Whether the run has ended at one of its limits. Its checkpoints may be gone, but not for want of space."""
+        if checkpoint.newest_step(self.path) >= self.steps:
+            return True
+        end = self.lines()[-1] if self.lines() else {}
+        if (end.get("stopped_by") or "error") == "error":
+            return False
+        return self._is_over() or (end["stopped_by"] == "steps" and end["step"] >= self.steps)
 
-    def over(self) -> bool:
+    def _is_over(self) -> bool:
         """Whether the run has reached its score or its time."""
         lines, sweep = self.lines(), self._sweep
         if not lines:
             return False
         return lines[-1]["seconds"] >= 60 * sweep.minutes or metrics.first_reach(lines, sweep.score, "step") is not None
+
+    def is_due(self) -> bool:
+        """Whether the run has reached its score or its time, and has written metrics since it was started."""
+        return self._is_over() and self._read[0] > self.file.stat().st_mtime_ns and not self.lines()[-1].get("resumed")
 
     def is_busy(self) -> bool:
         """Whether another process trains the run."""
@@ -206,7 +215,7 @@ class Scheduler:
         if not due and time.monotonic() >= self._look:
             self._look, due = time.monotonic() + _BETWEEN_READS, True
         for job, (child, command) in self._children.items() if due else ():
-            if job not in self._asked and (self.stopping or (command.out is None and job.over())):
+            if job not in self._asked and (self.stopping or (command.out is None and job.is_due())):
                 self._asked.add(job)
                 child.send_signal(signal.SIGINT)
 

@@ -48,7 +48,7 @@ class ParallelRunner(SystemRunner):
         self.counts = Counts(config.agents // per_process(config), config.predictors, config.trainers)
         policy = self._make_policy()
         self._steering = Steering(system, self.crews["base"], self.trainers, policy) if policy else None
-        self._bounded = False  # whether the limit of open files has kept the scheduler from starting processes
+        self._bounded = False  # whether a limit of the system has kept the scheduler from starting processes
         if policy and system.resumed:
             self._resume(policy, system.resumed.extra)
 
@@ -162,18 +162,18 @@ class ParallelRunner(SystemRunner):
         self._start_process(failures)
 
     def apply(self, counts: Counts) -> None:
-        """Starts and stops processes and threads to reach `counts`. Too few open files allow no further processes."""
-        new = counts.processes - self.counts.processes
+        """Starts and stops processes and threads to reach `counts`, or fewer processes if the system allows no more."""
+        new, before = counts.processes - self.counts.processes, len(self.remotes())
         if new > 0:
             try:
                 allow_open_files(new)
-            except ConfigError as error:  # no reason to end the run
+                for _ in range(new):
+                    self._start_process()
+            except (ConfigError, AgentFailure) as error:  # no reason to end the run
                 if not self._bounded:
                     warn(f"the scheduler starts no more agents: {error}")
-                self._bounded = True
-                new, counts = 0, counts._replace(processes=self.counts.processes)
-        for _ in range(new):
-            self._start_process()
+                started = len(self.remotes()) - before
+                self._bounded, counts = True, counts._replace(processes=self.counts.processes + started)
         close_all([self.system.pool.remove(remote.process) for remote in self.remotes()[counts.processes :]])
         for crew in self.crews.values():
             crew.resize(counts.predictors)

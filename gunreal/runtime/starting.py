@@ -6,7 +6,6 @@ import dataclasses
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +14,6 @@ from gunreal.config.objective import OBJECTIVE, load_objective
 from gunreal.config.schema import Config, ConfigError
 from gunreal.config.warning import warn
 from gunreal.records import checkpoint
-
-if TYPE_CHECKING:
-    from gunreal.learning.learner import Learner
 
 _RETURNS, _BONUSES, _OBSERVATIONS = "statistics/return", "statistics/bonus_return", "statistics/observation"
 
@@ -35,12 +31,6 @@ def find(config: Config) -> Path:
         return folders.find(config.init, config.logdir)
     except ConfigError as error:
         raise ConfigError(f"init: {error}") from error
-
-
-def begin(learner: Learner, config: Config) -> None:
-    """Gives a new learner the weights of the run `config.init`. Raises ConfigError as `load` and `adopt`."""
-    heads = [task.name for task in learner.network.tasks]
-    learner.set_state(adopt(learner.get_state(), load(config), heads, config))
 
 
 def load(config: Config) -> checkpoint.Checkpoint:
@@ -70,7 +60,7 @@ def adopt(
     """
     # The same layer gives the logits of a policy, or Q values.
     before = {name: saved.extra["config"][name] for name in ("objective", "objective_args")}
-    both = [_has_policy(each) for each in (config, dataclasses.replace(config, **before))]
+    both = load_objective(config).has_policy, _has_policy(dataclasses.replace(config, **before))
     merged, copied, others = copy_layers(state, saved.learned(), ("weights/policy",) if both[0] != both[1] else ())
     if not copied:
         raise ConfigError(f"init: no layer of {saved.path} fits; use the --network of that run, or leave out init")
@@ -80,7 +70,7 @@ def adopt(
 
 
 def _has_policy(config: Config) -> bool:
-    """Whether the run has a policy. Objectives of one's own have one, and need not be here."""
+    """Whether another run has a policy. Objectives of one's own have one, and need not be here."""
     return config.objective not in plugins.available(OBJECTIVE) or load_objective(config).has_policy
 
 

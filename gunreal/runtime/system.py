@@ -90,7 +90,8 @@ def begin(learner: Learner, config: Config, resumed: checkpoint.Checkpoint | Non
     """
     if resumed is None:
         if config.init:
-            starting.begin(learner, config)
+            heads = [task.name for task in learner.network.tasks]
+            learner.set_state(starting.adopt(learner.get_state(), starting.load(config), heads, config))
         return
     try:
         learner.set_state(resumed.learned())
@@ -238,10 +239,6 @@ class SystemRunner:
     def contents(self) -> Contents:
         """The state of the learner for a checkpoint, and how many processes there have been."""
         return Contents(self.state(), {}, {"processes": self.system.pool.next})
-
-    def weights_sha256(self) -> str:
-        """Hash of the learner's weights and moments."""
-        return self.system.learner.weights_sha256()
 
     def drain_episodes(self) -> None:
         """Adds finished episodes to the metrics."""

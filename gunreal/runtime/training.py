@@ -157,7 +157,8 @@ class Training:
         now, lines = self.runner.snapshot(), []
         while self._evaluation and self._evaluation.left() > 1:
             lines.append(self._writer.write(now | self._scores()))
-        end = {"weights_sha256": self.runner.weights_sha256(), "stopped_by": self.status.stopped_by}
+        stopped_by = "error" if self._not_saved else self.status.stopped_by
+        end = {"weights_sha256": checkpoint.weights_sha256(self.runner.state()), "stopped_by": stopped_by}
         lines.append(self._writer.write(now | self._scores() | end))
         for line in lines:
             self._report(line)

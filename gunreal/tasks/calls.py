@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from gunreal.config.plugins import failed
+from gunreal.config.plugins import calling
 from gunreal.config.schema import ConfigError
 from gunreal.experience.replay import Replay
 from gunreal.experience.sequences import DRAWS, Drawn, Sequences, WeightedSequences
@@ -19,7 +19,10 @@ _DRY = 20  # sequences of a dry run
 
 
 class TaskError(ConfigError):
-    """A method of a task fails or returns something that it must not. The message is one line."""
+    """A method of a task fails or returns something that it must not. The message is one line.
+
+    In an agent process, it is told apart from a ConfigError of an environment.
+    """
 
 
 def target_arrays(
@@ -58,7 +61,7 @@ def sample(task: AuxiliaryTask, replay: Replay, draws: np.ndarray) -> Drawn:
     name, count = f"task {task.name!r}", len(draws)
     if replay.end == replay.oldest:
         return Sequences(np.full(count, replay.oldest), np.zeros(count, int))
-    try:
+    with calling(f"{name}: sample()", TaskError):
         first, length, *weights = (np.asarray(part) for part in task.sample(replay, draws))
         if not first.shape == length.shape == (count,) or not first.dtype.kind == length.dtype.kind == "i":
             kinds = f"{first.dtype} {list(first.shape)} and {length.dtype} {list(length.shape)}"
@@ -76,8 +79,6 @@ def sample(task: AuxiliaryTask, replay: Replay, draws: np.ndarray) -> Drawn:
             if kind != f"float32 [{count}]" or not (np.isfinite(weight) & (weight >= 0)).all():
                 fix = f"return finite ones of 0 or more, float32 [{count}]"
                 raise TaskError(f"{name}: sample() returns unusable weights ({kind}); {fix}")
-    except Exception as error:  # noqa: BLE001  a task can raise anything
-        _fail(task, "sample", error)
     if weights:
         return WeightedSequences(first, length, np.where(length > 0, weights[0], np.float32(0)))
     return Sequences(first, length)
@@ -91,14 +92,12 @@ def targets(
     Raises:
       TaskError: the method fails, or returns something else than named arrays `[N, ...]` of numbers.
     """
-    try:
+    with calling(f"task {task.name!r}: targets()", TaskError):
         found = task.targets(replay, Sequences(*sequences[:2]), bootstraps)
         if not isinstance(found, Mapping):
             raise TaskError(f"task {task.name!r}: targets() returns a {type(found).__name__}; return a dict of arrays")
         for name, array in found.items():
             _check(f"task {task.name!r}: target {name!r}", name, array, len(sequences.first))
-    except Exception as error:  # noqa: BLE001  a task can raise anything
-        _fail(task, "targets", error)
     return dict(found) | ({"weight": sequences.weight} if isinstance(sequences, WeightedSequences) else {})
 
 
@@ -137,8 +136,3 @@ def write_targets(
             shapes = f"{list(found[name].shape[1:])} and {list(array.shape[2:])}"
             raise TaskError(f"task {task.name!r}: shapes of target {name!r} vary ({shapes}); use fixed shapes")
         array[...] = found[name].reshape(array.shape)
-
-
-def _fail(task: AuxiliaryTask, method: str, error: Exception) -> NoReturn:
-    """Raises any error as a TaskError, so that nobody takes it for a ConfigError of an environment."""
-    raise TaskError(failed(f"task {task.name!r}: {method}()", error)) from error

@@ -83,10 +83,11 @@ def check_task(
     try:
         recorded_fields([task], spec)
         _check_sampling(task, spec)
-        _check_learning(task, spec, network)
+        bootstrap_shape = _check_learning(task, spec, network)
         recurrent = spec._replace(state=_STATE, vectors=_VECTORS if spec.bonus_steps == 1 else 0)
         if network is None and spec.is_image and not spec.state and _fits(task, recurrent):
             _check_learning(task, recurrent)
+        _check_elsewhere(task, spec, bootstrap_shape)
     except ConfigError as error:  # of one of its methods
         raise AssertionError(str(error)) from error
 
@@ -99,16 +100,22 @@ def _fits(task: AuxiliaryTask, spec: Spec) -> bool:
     return True
 
 
-def _check_learning(task: AuxiliaryTask, spec: Spec, network: Architecture | None = None) -> None:
+def _check_learning(task: AuxiliaryTask, spec: Spec, network: Architecture | None = None) -> tuple[int, ...] | None:
+    """Targets, loss and gradient. Returns the shape of a bootstrap, or None without one."""
     learning = Learning(task, spec, network)
     bootstrap = learning.bootstrap(_experience(task, spec, spec.t_max), np.zeros(1, np.int64))
     bootstrap_shape = None if bootstrap is None else bootstrap.shape[1:]
     _check_targets(task, spec, bootstrap_shape)
+    learning.check(_experience(task, spec))
+    return bootstrap_shape
+
+
+def _check_elsewhere(task: AuxiliaryTask, spec: Spec, bootstrap_shape: tuple[int, ...] | None) -> None:
+    """Sequences and targets in agent processes, which have no Keras, and in device runs, which are compiled by JAX."""
     _check_agent_process(task, spec, bootstrap_shape)
     if is_installed("jax"):
         for steps in (spec.t_max - 1, 2 * spec.t_max, 100 * spec.t_max):
             _check_jax(task, _experience(task, spec, max(1, steps)), bootstrap_shape)
-    learning.check(_experience(task, spec))
 
 
 def _experience(task: AuxiliaryTask, spec: Spec, steps: int | None = None, seed: int = 0) -> Segment:

@@ -10,7 +10,7 @@ import numpy as np
 
 from gunreal.config.plugins import calling, expect
 from gunreal.config.resolve import resolved
-from gunreal.config.schema import Config, ConfigError
+from gunreal.config.schema import Config
 from gunreal.experience.replay import Past, Replay
 from gunreal.experience.segment import Segment
 from gunreal.experience.sequences import DRAWS, Drawn, steps_and_mask
@@ -83,12 +83,9 @@ class Learning:
         It is a finite scalar, even if every row is masked. It ignores masked rows. Its gradient reaches the torso.
         """
         batch = self._batch(segment)
-        try:
-            if self.task.bonus is not None:
-                self._check_bonus(segment)
-            loss, state = self._loss(batch)
-        except ConfigError as error:
-            raise AssertionError(str(error)) from error
+        if self.task.bonus is not None:
+            self._check_bonus(segment)
+        loss, state = self._loss(batch)
         expect(np.isfinite(loss), f"loss() is {loss} on random experience")
         again, _ = self._loss(batch)
         both = f"{loss} and then {again}"

@@ -11,6 +11,7 @@ from gunreal.config.schema import Config
 from gunreal.config.version import VERSION
 from gunreal.learning.registry import interface
 from gunreal.learning.task import of_tasks
+from gunreal.records.checkpoint import weights_sha256
 from gunreal.runtime import ram
 from gunreal.runtime.system import System, build_learner, on_this_machine
 from gunreal.tasks.registry import load_tasks
@@ -50,12 +51,12 @@ def test_a_recurrent_network_takes_part():
 def test_all_nodes_start_with_the_weights_of_one_machine():
     """Their agents and predictors draw numbers of their own."""
     spec, _, config = interface(CONFIG)
-    expected = build_learner(on_this_machine(config), spec, ()).weights_sha256()
+    expected = weights_sha256(build_learner(on_this_machine(config), spec, ()).get_state())
     drawn = set()
     for serial in (0, 3):
         config, spec, _ = _checked(told(serial=serial))
         system = System(config, spec, (), None, told(serial=serial).seed)
-        assert system.learner.weights_sha256() == expected
+        assert weights_sha256(system.learner.get_state()) == expected
         assert system.config.seed == node_fields(CONFIG, serial)["seed"]
         drawn.add(float(system.predictors["base"].rng.random()))
         system.close()

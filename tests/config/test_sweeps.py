@@ -62,6 +62,12 @@ def test_options_of_a_task_are_for_the_settings_that_have_it(load):
         assert (base.task_share, spr.task_share, vr.task_share) == (1, 0.5, 0.5)
 
 
+def test_a_field_without_effect_on_some_settings_is_for_the_others(load):
+    text = 'runner = "cluster"\nquorum = 0.8\n[settings.sync]\n[settings.async]\nsync = "off"\n'
+    assert [run.given.get("quorum") for run in load(text).runs] == [0.8, None]
+    assert load(text, "--sync", "off").runs[0].given["quorum"] == 0.8  # which the check refuses
+
+
 def test_an_option_of_a_task_that_no_setting_has_stays_for_the_check(load):
     for text in ("[task.sprr]\nweight = 2\n" + TWO, TWO + "[settings.spr]\ntask.sprr.weight = 2\n"):
         assert any("sprr" in run.config.task for run in load(text).runs)

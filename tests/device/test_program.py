@@ -12,6 +12,8 @@ from device_runs import configure, keras_on_jax, make_program, value_of  # noqa:
 from gunreal.config.derived import Rates  # noqa: E402
 from gunreal.tasks.value_replay import ValueReplay  # noqa: E402
 
+pytestmark = keras_on_jax
+
 
 def run(config, turns, tasks=()):
     program, learner = make_program(config, tasks=tasks)
@@ -86,7 +88,6 @@ def test_a_phase_follows_every_second_turn():
     assert sorted(seen.tolist()) == sorted(np.tile(once, (3, 1)).tolist())
 
 
-@keras_on_jax
 def test_tasks_take_part_in_a_share_of_the_first_epoch():
     ppo = {"objective": "ppo", "objective_args": {"epochs": 2, "minibatches": 2}, "task_share": 0.5}
     config = configure(env_args={"script": "~"}, tasks=("vr",), replay_size=12, **ppo)

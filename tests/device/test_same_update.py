@@ -76,7 +76,6 @@ def as_rings(loop, config, spec, tasks, learner):
     return member
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("objective", "options", "kinds"),
     [("ppo", {"minibatches": 1, "epochs": 3}, (Prioritized, RewardPrediction)), ("a3c", {}, ())],
@@ -118,5 +117,5 @@ def test_the_weights_after_an_update_are_the_same(objective, options, kinds):
     member.close()
     one, two = learner.get_state(), other.get_state()
     for name in (name for name in one if name.startswith(("weights/", "statistics/", "optimizer/"))):
-        np.testing.assert_allclose(two[name], one[name], rtol=1e-4, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(two[name], one[name], rtol=1e-4, atol=1e-5, err_msg=name)
     assert any(np.abs(one[name] - before[name]).max() > 1e-4 for name in one if name.startswith("weights/"))

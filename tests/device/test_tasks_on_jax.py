@@ -13,7 +13,6 @@ pytest.importorskip("jax")
 HERE = Path(__file__).parent
 
 
-@pytest.mark.timeout(600)
 def test_tasks_on_jax():
     files = [str(HERE / f"test_{name}.py") for name in ("sequences", "saving", "program", "dqn", "same_update")]
     environment = {

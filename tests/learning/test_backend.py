@@ -123,6 +123,15 @@ def test_threads_of_an_operation(name, asked, answer):
     assert execute(f"{2 * f'select({name!r}, threads=1);'}{asked}", KERAS_BACKEND=name).stdout == answer
 
 
+def test_without_onednn_a_cpu_has_one_layout():
+    pytest.importorskip("tensorflow")
+    program = "from gunreal.learning import devices\nselect('tensorflow')\ntry:\n    devices.data_format('nchw')\n"
+    program += "except devices.ConfigError as error:\n    print(error)"
+    without = {"TF_ENABLE_ONEDNN_OPTS": "0", "CUDA_VISIBLE_DEVICES": ""}
+    said = "TensorFlow has no convolutions of the layout nchw without oneDNN; use --layout nhwc, or set "
+    assert execute(program, **without).stdout == f"{said}TF_ENABLE_ONEDNN_OPTS=1\n"
+
+
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_predictions_do_not_depend_on_the_batch_around_them(layout):
     learner, images = make_learner(layout=layout), seen(make_batch(count=5))
@@ -191,7 +200,7 @@ def test_tensorflow_and_jax_agree(tmp_path):
     command = [sys.executable, __file__, str(tmp_path)]
     path = os.pathsep.join(sys.path)
     environment = {**os.environ, "KERAS_BACKEND": other, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""}
-    subprocess.run(command, check=True, env=environment, timeout=240)
+    subprocess.run(command, check=True, env=environment)
     for kind, learner in learners.items():
         one, two = update(learner, kind), dict(np.load(tmp_path / f"{kind}_after.npz"))
         assert one.keys() == two.keys()

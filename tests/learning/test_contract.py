@@ -21,6 +21,11 @@ class KeepsItsState(networks.Strided):
         return IdleCell(self.hidden)
 
 
+class HasANoisyCell(networks.Strided):
+    def cell(self, seed):
+        return layers.GRUCell(self.hidden, dropout=0.5, name="noise")
+
+
 class TakesChannelsForRows(networks.Plain):
     def body(self, x, seed):
         return layers.Conv2D(4, 2, 2, data_format="channels_last")(x)
@@ -52,6 +57,7 @@ def test_a_network_that_uses_the_numbers_beside_an_image_itself():
         (networks.Miscounted, r"the cell of the strided network has 256 floats of state, but state\(\) is 512"),
         (networks.Normalized, "torso/1 has untrained state"),
         (networks.Noisy, r"torso has noise \(noise\); leave it out"),
+        (HasANoisyCell, r"has noise \(noise\); leave it out"),
         (networks.Seedless, "networks with different seeds are equal"),
         (networks.Unrepeatable, "two networks with the same seed differ in torso/1/kernel"),
         (networks.Renamed, "names of the weights change"),

@@ -66,7 +66,10 @@ def test_a_recording_that_is_replaced_is_read_again(recorded, tmp_path):
     path.rename(tmp_path / "other")
     shutil.copytree(recorded, path)
     os.utime(path, (1, 1))
-    assert recordings.load(str(path), spec) is not first
+    second = recordings.load(str(path), spec)
+    assert second is not first
+    os.utime(path / "data" / "main_data.hdf5", (1, 1))
+    assert recordings.load(str(path), spec) is not second
 
 
 def test_a_recurrent_network_begins_a_sequence_without_a_memory(recorded):

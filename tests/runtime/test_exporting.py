@@ -62,8 +62,8 @@ def test_the_value_of_dqn_is_its_largest_q_value(tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "spec"), NETWORKS, ids=lambda x: x if isinstance(x, str) else "")
-def test_equal_actions_in_keras_and_onnxruntime(tmp_path, kind, spec):
-    """Also equal values, and the next state of an LSTM. Starts of episodes (-1) are among the inputs."""
+def test_equal_outputs_in_keras_and_onnxruntime(tmp_path, kind, spec):
+    """Those of an LSTM have the next state. Starts of episodes (-1) are among the inputs."""
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("tf2onnx")
     import keras
@@ -86,9 +86,8 @@ def test_equal_actions_in_keras_and_onnxruntime(tmp_path, kind, spec):
     run = dict(zip(names, session.run(None, given), strict=True))
     for outputs in ({name: np.asarray(x) for name, x in found.items()}, run):
         assert outputs.keys() == own.keys()
-        np.testing.assert_array_equal(outputs["logits"].argmax(1), own["logits"].argmax(1))
         for name, expected in own.items():
-            np.testing.assert_allclose(outputs[name], expected, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(outputs[name], expected, rtol=1e-4, atol=1e-4)
     assert {x.name for x in session.get_inputs()} == given.keys() and session.get_inputs()[0].shape[0] == "n"
     assert session.get_modelmeta().custom_metadata_map["num_actions"] == str(spec.num_actions)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,7 +35,7 @@ if what == "waits":
     signal.signal(signal.SIGTERM, stop)
     leave(100, None)
     time.sleep(60)
-leave(1001, "steps")
+leave(1001, "error" if what == "loses" else "steps")
 if what == "loses":
     sys.exit("gunreal: the disk is full")
 (path / "checkpoints").mkdir()
@@ -76,6 +77,20 @@ def test_a_run_without_its_last_weights_has_failed(tmp_path):
     scheduler, said = run([job := Fake(tmp_path / "a", "loses")])
     assert scheduler.states == {"a": "failed"} and said[-1].endswith("exit code 1: gunreal: the disk is full")
     assert job.next()
+
+
+def test_a_finished_run_stays_finished_without_its_checkpoints(tmp_path):
+    run([job := Fake(tmp_path / "a")])
+    shutil.rmtree(job.path / "checkpoints")
+    assert not job.next()
+
+
+def test_a_run_that_was_killed_beyond_its_limit_is_resumed_and_saved(tmp_path):
+    job = Fake(tmp_path / "a", "waits", minutes=2 / 60)
+    job.path.mkdir()
+    (job.path / "metrics.jsonl").write_text('{"step": 100, "seconds": 2.0}\n')
+    scheduler, _ = run([job])
+    assert scheduler.states == {"a": "finished"} and last(job) == "SIGINT"
 
 
 def test_a_process_that_cannot_be_started_is_a_failure(tmp_path):

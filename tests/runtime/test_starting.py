@@ -13,7 +13,7 @@ from trained import short_run
 import gunreal
 from gunreal.config.schema import Config, ConfigError
 from gunreal.records import checkpoint
-from gunreal.runtime import starting
+from gunreal.runtime import starting, system
 
 
 def weights(state, part):
@@ -45,7 +45,7 @@ def first(tmp_path_factory):
 
 
 def test_a_run_starts_from_another_one(first, tmp_path, capsys):
-    """A new head is named."""
+    """A new head is named. Its folder and its file name a run, too."""
     shutil.copytree(first.path, tmp_path / "first")
     first = gunreal.load(tmp_path / "first")
     for i, init in enumerate(("first", str(first.path), str(first.checkpoint))):
@@ -126,4 +126,4 @@ def test_a_checkpoint_without_any_layer_that_fits_is_refused(tmp_path):
         {"config": {"objective": "ppo", "objective_args": {}}},
     )
     with pytest.raises(ConfigError, match="^init: no layer of .* fits; use the --network of that run"):
-        starting.begin(make_learner(), Config(init=str(file)))
+        system.begin(make_learner(), Config(init=str(file)), None)

@@ -12,7 +12,6 @@ from helpers import Bench, FakeLearner, value
 from gunreal.config.resolve import resolved
 from gunreal.config.schema import Config
 from gunreal.experience.replay import RESET
-from gunreal.experience.returns import normalized
 from gunreal.records.metrics import RunMetrics
 from gunreal.runtime.trainer import Batch, Trainer, takes_part, updates
 
@@ -151,10 +150,6 @@ def test_ppo_takes_advantages_and_learns_from_a_batch_several_times():
         assert (line["updates"], line["trained"], line["batch_train"]) == (6, 16, 8)
         epoch = np.concatenate([base["advantage"][base["mask"] > 0] for base in seen[:2]])
         assert epoch.mean() == pytest.approx(0, abs=1e-5) and epoch.std() == pytest.approx(1, abs=1e-3)
-
-
-def test_the_advantage_of_a_single_step_is_kept():
-    assert normalized(np.array([[3.0, 5.0]], np.float32), np.array([[0, 1]], np.float32)).tolist() == [[3, 5]]
 
 
 def test_every_batch_and_every_seed_has_an_order_of_minibatches_of_its_own():

@@ -25,14 +25,13 @@ def train(folder, on_metrics, **options):
     return gunreal.train(config, show=False, on_metrics=on_metrics)
 
 
-@pytest.mark.parametrize("answer", [True, np.True_])
-def test_a_callback_stops_the_run_in_order(tmp_path, answer):
+def test_a_callback_stops_the_run_in_order(tmp_path):
     """It sees each line as it is written, and the run can go on. Other answers have no effect."""
     seen, others = [], iter([1, "yes", False, np.array([1, 1])])
 
     def stop(line):
         seen.append(line)
-        return answer if line["step"] >= 40 else next(others, None)
+        return np.True_ if line["step"] >= 40 else next(others, None)
 
     run = train(tmp_path, stop, steps=10**9)
     assert run.metrics == seen and seen[-1]["stopped_by"] == "callback"
@@ -76,9 +75,6 @@ class Playing:
     def contents(self):
         self.done.append("saved")
         return Contents({})
-
-    def weights_sha256(self):
-        return ""
 
     def drain_episodes(self):
         self.done.append("drained")

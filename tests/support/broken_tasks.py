@@ -91,8 +91,6 @@ define(
     NamesMask={"targets": lambda self, replay, sequences, bootstraps: {"mask": bootstraps}},
     NamesProgress={"targets": lambda self, replay, sequences, bootstraps: {"progress": bootstraps}},
     NoTable={"targets": lambda self, replay, sequences, bootstraps: None},
-    Misspells=loss(lambda found, outputs, batch: batch["return"]),
-    NoScalar=loss(lambda found, outputs, batch: (batch["returns"] - outputs["value"]) ** 2 * batch["mask"]),
     NotFinite=loss(lambda found, outputs, batch: found * float("inf")),
     BonusesOfFeatures={"bonus": lambda self, outputs, observations, state: observations},
 )

@@ -45,7 +45,8 @@ class KnownLearner:
         logits = jnp.stack([jnp.sin(value), jnp.cos(value), jnp.zeros_like(value)], 1)
         return (logits, value, past.state + 1) if self._spec.state else (logits, value)
 
-    def functional_recall(self, weights, batch):
+    def functional(self, method, weights, batch):
+        assert method == "recall"
         shape, seen = batch["base"]["mask"].shape, batch["base"]["observations"]
         logits, value, *_ = self.functional_predict(weights, seen.reshape(-1, *seen.shape[2:]), None)
         return {"logits": logits.reshape(*shape, 3), "value": value.reshape(shape)}

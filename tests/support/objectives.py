@@ -11,6 +11,7 @@ from defining import define
 from gunreal.config.objective import Phase
 from gunreal.config.plugins import option
 from gunreal.learning.objective import Objective
+from gunreal.objectives.a3c import A3c
 from gunreal.objectives.ppo import Ppo
 
 
@@ -53,6 +54,18 @@ class Phased(Penalized):
         change = ops.sum(ops.square(outputs["logits"] - batch["old_logits"]), axis=-1)
         loss = losses.masked_mean(change + ops.square(outputs["value"] - batch["returns"]), batch["mask"])
         return loss, {"loss_base": loss, "return_mean": 0.0 * loss, "return_deviation": 0.0 * loss}
+
+
+@dataclasses.dataclass(frozen=True)
+class OfTheAdvantage(A3c):
+    """Has a policy loss without the policy."""
+
+    name: ClassVar[str] = "advantage"
+
+    def policy_loss(self, outputs, batch):
+        from gunreal.learning import losses
+
+        return losses.masked_mean(batch["advantage"], batch["mask"])
 
 
 class NoObjective:

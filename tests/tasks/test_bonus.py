@@ -174,7 +174,7 @@ def test_a_recurrent_network_knows_the_features_of_the_observation_before():
         of_step = Past(state, *(array[:, t : t + 1] for array in past[1:]))
         pair = seen[:, [max(t - 1, 0), t]].reshape(6, *spec.acting.observation)
         *_, bonus, state = network.predict("bonus", pair, of_step)
-    np.testing.assert_allclose(bonus, before.sum(-1) + 10 * now.sum(-1), rtol=1e-5)
+    np.testing.assert_allclose(bonus, before.sum(-1) + 10 * now.sum(-1), rtol=1e-4, atol=1e-4)
     with pytest.raises(ConfigError, match="the state of the cell of the lstm network does not begin with its output"):
         Network(spec._replace(state=10), [Both()], Stacked(hidden=5))
 

@@ -31,7 +31,6 @@ ATARI = Spec((1, 84, 84), 4, "uint8", 6)
     ("task", "spec"),
     [
         (PixelControl(), IMAGES),
-        (PixelControl(), Spec((3, 44, 44), 4, "uint8", num_actions=3, t_max=6)),
         (ValueReplay(), IMAGES),
         (ValueReplay(weight=0.0), VECTOR),
         (ValueReplay(), VECTOR._replace(state=5)),

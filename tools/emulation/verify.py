@@ -178,7 +178,7 @@ def verify(
     """
     print("| game | result | frames | game overs | rewards | lives lost |\n|---|---|---|---|---|---|", flush=True)
     lines = [json.loads(line) for line in (file.read_text().splitlines() if file and file.exists() else [])]
-    done = {line["game"]: Result(**line) for line in lines if line.pop("how") == how and not line["difference"]}
+    done = {line["game"]: Result(**line) for line in lines if line.pop("how", None) == how and not line["difference"]}
     failed = 0
     for game in games:
         result = done.get(game) or play(game)
