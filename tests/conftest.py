@@ -7,8 +7,16 @@ import tempfile
 
 import pytest
 
+from gunreal.config import warning
+
 # A shell without job control has what it starts in the background ignore SIGINT, and so would all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# As gunreal does before it loads TensorFlow, which some tests load first.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+
+# A slow machine may say what it waits for, but not here.
+warning._PATIENCE = 1e6
 
 # Processes that the tests start share what JAX has compiled, which takes longer than the rest of most of them.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:

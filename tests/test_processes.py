@@ -30,7 +30,7 @@ def test_signals_and_resume(tmp_path):
         agents, memory = run.agents(), run.memory()
         assert len(agents) == len(memory) == 2
         os.killpg(run.popen.pid, signal.SIGINT)  # as a terminal does
-        assert run.end(5) == 0
+        assert run.end() == 0
         assert all(map(is_gone, agents)) and not holders(memory)
         wait_until(lambda: not left_in_shared_memory() - others, what="something is left in /dev/shm")
         *earlier, last = run.lines()
@@ -47,7 +47,7 @@ def test_signals_and_resume(tmp_path):
         run.wait_for(lambda lines: lines[-1]["step"] > kept and "stopped_by" not in lines[-1] and len(lines) >= 2)
         agents = run.agents()
         run.wait_for(lambda lines: lines[-1]["trained"] > lines[0]["trained"])
-        assert run.signal(signal.SIGTERM, 5) == 0
+        assert run.signal(signal.SIGTERM) == 0
         assert all(map(is_gone, agents))
         lines = run.lines()
         steps = [line["step"] for line in lines]
@@ -65,25 +65,25 @@ def test_killed_server(tmp_path):
         agents, memory = run.agents(), run.memory()
         assert len(agents) == 3 and len(memory) == 2
         run.popen.kill()
-        wait_until(lambda: all(map(is_gone, agents)), 5)
+        wait_until(lambda: all(map(is_gone, agents)))
         assert not holders(memory)
 
 
 def test_failing_environments_are_restarted(tmp_path):
     """Four processes: one raises, one dies, one sleeps, one spins. Training goes on without and then with them."""
-    flags = ("--agents", 4, "--env_timeout", 2, *SMALL[2:])
+    flags = ("--agents", 4, "--env_timeout", 5, *SMALL[2:])
     with Training(tmp_path, *failing(tmp_path, "raise,kill,sleep,spin", at=50, times=4), *flags) as run:
         run.wait_for(lambda lines: lines[-1]["restarts"] == 4, "four restarts")
         step = run.lines()[-1]["step"]
         run.wait_for(lambda lines: lines[-1]["step"] > step + 300)
         assert len(run.agents()) == 4
-        assert run.signal(signal.SIGHUP, 5) == 0  # as when the connection to a terminal is lost
+        assert run.signal(signal.SIGHUP) == 0  # as when the connection to a terminal is lost
         assert run.lines()[-1]["stopped_by"] == "SIGHUP"
         assert run.lines()[-1]["restarts"] == 4 and run.lines()[-1]["skipped"] == 0
         assert run.stderr.count("restarting it with empty replay") == 4
         assert run.stderr.count("RuntimeError: the emulator is on fire") == 1
         assert (
-            run.stderr.count("ended with code -11") == 1 and run.stderr.count("did not finish a step within 2 s") == 2
+            run.stderr.count("ended with code -11") == 1 and run.stderr.count("did not finish a step within 5 s") == 2
         )
 
 
@@ -121,7 +121,7 @@ def test_poisoned_loss_and_full_disk(tmp_path):
         run.wait_for(lambda lines: lines[-1]["step"] > last + 100)
         checkpoints = run.checkpoints()
         wait_until(lambda: run.checkpoints() != checkpoints)
-        assert run.signal(signal.SIGTERM, 5) == 0
+        assert run.signal(signal.SIGTERM) == 0
         assert run.lines()[-1]["skipped"] > 3 and run.lines()[-1]["restarts"] == 0
         assert all(line.startswith("gunreal: ") for line in run.stderr.splitlines())
         assert run.stderr.count("cannot write metrics") == 1
@@ -129,13 +129,6 @@ def test_poisoned_loss_and_full_disk(tmp_path):
         with np.load(run.checkpoints()[-1]) as saved:
             weights = [saved[name] for name in saved.files if name.startswith("weights/")]
         assert weights and all(np.isfinite(array).all() for array in weights)
-
-
-def test_too_little_memory(tmp_path):
-    with Training(tmp_path, "--env", "CartPole-v1", "--memory_limit", "100MB", *SMALL) as run:
-        assert run.end() == 2
-        assert run.stderr.count("\n") == 1 and "raise --memory_limit" in run.stderr
-        assert not run.path.exists()
 
 
 SCRIPT = """

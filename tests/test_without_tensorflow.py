@@ -11,7 +11,6 @@ from trained import catch_run
 
 from gunreal import load
 
-pytestmark = pytest.mark.timeout(900)  # each test starts one or two programs
 NAMED = "gunreal: tensorflow is not installed; this program uses jax instead"
 FLAGS = "--env gunreal/Catch-v0 --tasks pc --steps 200 --agents 2 --agents_per_process 2 --hidden 8 --frame_size 36"
 

@@ -100,8 +100,11 @@ def test_the_others_end_when_the_first_machine_is_lost(machines, tmp_path):
 
 
 def is_helper(process: psutil.Process) -> bool:
-    """Whether this is one of Ray's helpers, which end a minute later."""
-    return process.cmdline()[0].endswith("Agent")
+    """Whether this is one of Ray's helpers, which end a minute later, or has just ended."""
+    try:
+        return process.cmdline()[0].endswith("Agent")
+    except (psutil.Error, IndexError):
+        return True
 
 
 def test_a_cluster_that_is_not_there(tmp_path):

@@ -20,6 +20,7 @@ from gunreal.config.schema import Config, ConfigError
 from gunreal.envs.apart import examine, opener
 from gunreal.envs.make import describe, look
 from gunreal.envs.step import AgentFailure
+from gunreal.records import metrics
 from gunreal.train import main, train
 
 
@@ -132,12 +133,16 @@ def test_only_names_of_the_module_are_suggested(monkeypatch):
 
 
 def test_a_serial_run_whose_environment_fails_is_one_line_and_keeps_its_weights(capsys, tmp_path):
+    """It would keep its last whole checkpoint. It has none: the first comes with the first line of metrics."""
     flags = ["--runner", "serial", "--agents", "2", "--steps", "5000", "--logdir", str(tmp_path), "--name", "x"]
+    flags += ["--metrics_seconds", "1000"]
     code = main(["train", "--env", "side_effects:Breaking", "--env_args", "at=700", *flags])
     err = capsys.readouterr().err
     assert code == 1 and "Traceback" not in err
-    assert "side_effects:Breaking failed: RuntimeError: the emulator is on fire (" in err
+    line = err.splitlines()[-1]
+    assert line.startswith("gunreal: side_effects:Breaking failed: RuntimeError: the emulator is on fire (")
     assert list(Path(tmp_path, "x", "checkpoints").iterdir())
+    assert metrics.read(tmp_path / "x" / metrics.FILE)[-1]["stopped_by"] == "error"
 
 
 def test_an_evaluation_whose_environment_fails_is_one_line(capsys, tmp_path):

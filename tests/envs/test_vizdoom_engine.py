@@ -37,7 +37,7 @@ def test_nothing_is_left_behind(tmp_path, monkeypatch):
         assert not list(Path("/dev/shm").glob(f"*{name}"))
         assert [entry.name for entry in tmp_path.rglob("*")] == ["scratch"]
         env.close()
-        engine.wait(5)
+        engine.wait(60)
     assert [entry.name for entry in tmp_path.rglob("*")] == ["scratch"]
 
 
@@ -58,7 +58,7 @@ def test_a_killed_owner_takes_its_engine_along():
     assert os.getpgid(engine.pid) == engine.pid  # Ctrl-C in a terminal is the owner's alone
     owner.send_signal(signal.SIGKILL)
     owner.wait()
-    wait_until(lambda: is_gone(engine.pid), 10)
+    wait_until(lambda: is_gone(engine.pid))
 
 
 def test_an_engine_that_dies_is_an_error():

@@ -12,7 +12,7 @@ import benchmark
 import pytest
 from experiments import speed
 from measuring import measure, summary
-from training import wait_until
+from training import is_gone, wait_until
 
 from gunreal.config.schema import Config
 from gunreal.learning import devices
@@ -51,7 +51,6 @@ def test_a_failed_measurement_says_why(monkeypatch, capsys):
     assert capsys.readouterr().err == "benchmark.py: ValueError: it hurts\n"
 
 
-@pytest.mark.timeout(300)
 def test_it_measures_base_and_tasks(tmp_path):
     out = tmp_path / "summary.json"
     words = ["--rounds", "1", "--seconds", "1", "--json", out, "--hidden", "32", *CATCH]
@@ -78,7 +77,6 @@ def test_it_measures_base_and_tasks(tmp_path):
     assert pc > 3 * base  # three passes' worth of frames
 
 
-@pytest.mark.timeout(120)
 def test_interrupted(tmp_path):
     """A Ctrl-C leaves no process: the measurement is told, and takes its agents with it."""
     command = [sys.executable, TOOLS / "benchmark.py", "--task_sets", "base", *CATCH]
@@ -87,9 +85,9 @@ def test_interrupted(tmp_path):
         me = measure.child_seconds.__globals__["psutil"].Process(process.pid)
         wait_until(lambda: len(family.clear() or family.extend(me.children(recursive=True)) or family) >= 3)
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait() == 130
         assert process.stderr.read() == "benchmark.py: interrupted\n"
-    wait_until(lambda: not any(member.is_running() for member in family))
+    wait_until(lambda: all(is_gone(member.pid) for member in family))
 
 
 def row(pps: float, balanced: bool = True, **more) -> dict:

@@ -11,7 +11,7 @@ import pytest
 TOOLS = Path(__file__).parents[2] / "tools"
 SMALL = "--env gunreal/Catch-v0 --network mlp --frame_stack 1"
 COUNTED = f"{SMALL} --hidden 64 --agents 12 --objective a3c --device_batches 4 --tflops 2"
-TIMED = f"{SMALL} --hidden 16 --agents 4 --tasks vr --replay_size 40 --objective_args epochs=2 --t_max 5 --turns 2"
+TIMED = f"{SMALL} --hidden 16 --agents 4 --tasks vr --replay_size 40 --objective_args epochs=2 --t_max 5 --turns 9"
 PROGRAM = "import sys, device_cost; [device_cost.main(flags.split()) or print('---') for flags in sys.argv[1:]]"
 
 
@@ -49,6 +49,6 @@ def test_the_times_of_a_turn(outputs):
     assert 1.2 < counted["updates with tasks"] / counted["updates"] < 2  # twice as many frames, and the same optimizer
     total, alone = found.pop("all"), found.pop("environments alone")
     assert set(found) == {"acting", "values after rollouts and sequences", "updates", "updates with tasks"}
-    assert min(found.values()) > 0 and total == pytest.approx(sum(found.values()), abs=0.5)
+    assert min(found.values()) >= 0 and total == pytest.approx(sum(found.values()), abs=0.5)
     assert 0 < alone < total
     assert float(measured.split()[1].replace(",", "")) == pytest.approx(4 * 5 * 1000 / total, rel=0.1)

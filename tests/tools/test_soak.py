@@ -18,6 +18,7 @@ def test_a_short_one(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(endurance, "_EVERY", 0.5), monkeypatch.setattr(endurance, "_ALIVE", 6.0)
     monkeypatch.setattr(endurance, "FLAT", 9.0)  # its rings and the framework's pools are still filling
     flags = ["--env=gunreal/Catch-v0", "--tasks=pc,vr,rp", "--agents=4", "--agents_per_process=4", "--replay_size=60"]
+    flags += ["--min_batch=80"]
     code = soak.main(
         ["--minutes=0.15", f"--json={tmp_path / 'soak.json'}", "--scheduler=annealing", "--scheduler_seconds=1", *flags]
     )

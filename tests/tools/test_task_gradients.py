@@ -9,7 +9,6 @@ from gunreal.config.files import save
 from gunreal.learning.learner import Learner
 
 
-@pytest.mark.timeout(300)
 def test_a_run_is_taken_apart_and_stays_as_it_is(tmp_path, capsys, monkeypatch):
     """A task without a weight has no gradient. One that is given as a class appears with its name.
 

@@ -120,7 +120,7 @@ def test_othello_ends_after_51_frames_of_the_byte_that_was_found():
 
 
 @pytest.mark.parametrize("game", games())
-def test_start_actions_count_as_in_ale_py(game):
+def test_start_actions_count_and_difficulties_are_as_in_ale_py(game):
     """Where they do, an episode is truncated earlier."""
     described = find_game(game)
     modes = list(described.modes)[:5] if game == "video_cube" else list(described.modes)
@@ -128,6 +128,7 @@ def test_start_actions_count_as_in_ale_py(game):
         ale = oracle(game, mode)
         ale.reset_game()
         assert described.start_frames(mode) == ale.getEpisodeFrameNumber()
+    assert list(described.difficulties) == list(ale.getAvailableDifficulties())
 
 
 def test_an_episode_is_truncated_in_the_frame_of_ale_py():
@@ -192,11 +193,6 @@ def test_resets_in_the_middle_of_space_war_are_equal(mode):
         for _ in range(gap):
             ale.act(0)
             ours.act(0)
-
-
-@pytest.mark.parametrize("game", games())
-def test_difficulties_are_those_of_ale_py(game):
-    assert list(find_game(game).difficulties) == list(oracle(game).getAvailableDifficulties())
 
 
 @pytest.mark.parametrize("game", ["lost_luggage", "pong", "skiing"])

@@ -84,12 +84,28 @@ class Run:
         return self.line()
 
     def processes(self, name: str) -> list[psutil.Process]:
-        """The processes that Ray calls `ray::NAME`, on all machines of the run."""
+        """The processes that Ray calls `ray::NAME`, on all machines of the run. For a moment, one may have no name."""
+        found: list[psutil.Process] = []
         if self.network:
-            found = [psutil.Process(pid) for place in range(1, NODES + 1) for pid in self.network.pids(place)]
+            for pid in (pid for place in range(1, NODES + 1) for pid in self.network.pids(place)):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    found.append(psutil.Process(pid))
         else:
             found = psutil.Process(self.popen.pid).children(recursive=True)
         return [process for process in found if title(process).split(".")[0] == f"ray::{name}"]
+
+    def process(self, name: str, place: int = 0) -> psutil.Process:
+        """The first of them, or the first one on the machine `place`.
+
+        Raises:
+          ConfigError: there is none within a minute.
+        """
+        for _ in range(600):
+            for process in self.processes(name):
+                if not place or (self.network and self.network.place(process.pid) == place):
+                    return process
+            time.sleep(0.1)
+        raise ConfigError(f"there is no process ray::{name}")
 
     def close(self) -> None:
         """Ends the training."""

@@ -29,7 +29,7 @@ class Watch:
 
     Args:
       system: the system to watch.
-      seconds: length of the run.
+      seconds: length of the run, from the first reading.
 
     Attributes:
       looks: the readings: "minutes", "steps", the counts of processes and threads, and the memory of "server" and
@@ -39,8 +39,8 @@ class Watch:
 
     def __init__(self, system: System, seconds: float):
         self._system = system
-        self._start = self._next = time.monotonic()
-        self._end = self._start + seconds
+        self._seconds = seconds
+        self._start = self._next = self._end = 0.0  # set when training begins: before, it may compile for a minute
         self._last: dict[int, Any] = {}  # steps of each process's agents at the end of the time
         self.looks: list[dict[str, Any]] = []
         self.groups: dict[str, str] = {}
@@ -48,6 +48,8 @@ class Watch:
     def tick(self, run: ParallelRunner) -> None:
         """Takes a reading if it is time for one. Called about ten times per second."""
         now = time.monotonic()
+        if not self._start:
+            self._start, self._end = now, now + self._seconds
         if now >= self._next:
             self._next = now + _EVERY
             self._look(run, now)

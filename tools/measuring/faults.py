@@ -41,7 +41,7 @@ class Result(NamedTuple):
 def _loses(signaled: str, number: signal.Signals) -> Callable[[Run], Result]:
     def fault(run: Run) -> Result:
         before, begun = run.settle(), time.monotonic()
-        run.processes(signaled)[0].send_signal(number)
+        run.process(signaled).send_signal(number)
         pause = run.wait(Back(before), "nothing took its place")
         return Result(pause, time.monotonic() - begun)
 
@@ -51,7 +51,7 @@ def _loses(signaled: str, number: signal.Signals) -> Callable[[Run], Result]:
 def _lose_computer(run: Run) -> Result:
     assert run.network
     run.settle()
-    place = 3 - run.network.place(run.processes("Reducer")[0].pid)
+    place = 3 - run.network.place(run.process("Reducer").pid)
     run.network.kill(place)
     pause = run.wait(lambda line: line["nodes"] < NODES, "its loss was not noticed")
     begun = time.monotonic()
@@ -64,7 +64,7 @@ def _cuts(with_reducer: bool) -> Callable[[Run], Result]:
     def fault(run: Run) -> Result:
         assert run.network
         before = run.settle()
-        place = run.network.place(run.processes("Reducer")[0].pid)
+        place = run.network.place(run.process("Reducer").pid)
         place = place if with_reducer else 3 - place
         run.network.cut(place)
         begun, back = time.monotonic(), Back(before)
@@ -154,7 +154,7 @@ def _fill_computer(run: Run) -> Result:
     """Its node is killed meanwhile. Ray cannot start another one there before space is free."""
     assert run.network
     before = run.settle()
-    (node,) = [node for node in run.processes("Node") if run.network.place(node.pid) == NODES]
+    node = run.process("Node", NODES)
     filler = fill(run.network.disk(NODES))
     pause = run.wait(lambda line: line["updates"] > before["updates"] + 50, "training stopped")
     node.kill()

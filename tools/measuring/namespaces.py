@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -18,12 +19,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from common.command_line import handled
+
 from gunreal.config.schema import ConfigError
 
 _PORT = 6411  # of the first network
 _NETWORKS = 16  # that may exist at the same time
-_STARTING = 240.0  # seconds until a raylet must have registered
+_STARTING = 600.0  # seconds until a raylet must have registered
 _STORE = 256 * 2**20  # bytes of the object store of each machine
+_NEEDED = 1 << 12 | 1 << 21  # CAP_NET_ADMIN and CAP_SYS_ADMIN
 _MOUNTS = "mount -t tmpfs {size} none /dev/shm; mount {disk} {head}; exec {command}"
 SETTINGS = {
     "RAY_AUTH_MODE": "token",
@@ -35,8 +39,13 @@ SETTINGS = {
 
 def check() -> None:
     """Raises ConfigError if namespaces cannot be made."""
-    if not sys.platform.startswith("linux") or os.geteuid() or not all(map(shutil.which, ("ip", "tc", "unshare"))):
-        raise ConfigError("network namespaces need Linux, root, iproute2 and util-linux; leave out --mbit")
+    able = sys.platform.startswith("linux") and all(map(shutil.which, ("ip", "tc", "unshare")))
+    if able:  # in most containers, root lacks these capabilities
+        (held,) = re.findall(r"CapEff:\s*(\w+)", Path("/proc/self/status").read_text())
+        able = not _NEEDED & ~int(held, 16)
+    if not able:
+        needs = "Linux, root with CAP_NET_ADMIN and CAP_SYS_ADMIN, iproute2 and util-linux"
+        raise ConfigError(f"network namespaces need {needs}; leave out --mbit")
 
 
 def run(*words: str) -> str:
@@ -172,7 +181,7 @@ class Network:
 
     def close(self) -> None:
         """Ends everything. Signals are ignored meanwhile, because `timeout` and impatient users send them twice."""
-        with _ignored_signals():
+        with handled((signal.SIGINT, signal.SIGTERM), signal.SIG_IGN):
             self._close()
 
     def _close(self) -> None:
@@ -187,16 +196,6 @@ class Network:
         """Removes the link, too, because the namespace lives until its last process has ended."""
         for what in (f"link del {self._name}v{place}", f"netns del {self._name}-{place}"):
             subprocess.run(["ip", *what.split()], capture_output=True, check=False)
-
-
-@contextlib.contextmanager
-def _ignored_signals() -> Iterator[None]:
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

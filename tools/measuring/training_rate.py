@@ -49,13 +49,13 @@ def training_rate(fields: Mapping[str, Any], seconds: float, patience: float) ->
             process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
         try:
             while process.poll() is None and time.monotonic() - start < patience:
+                used += _gpu_use()
                 rows = [row for row in _metrics(Path(folder) / "run" / "metrics.jsonl") if row["tps"]]
                 if len(rows) >= LINES:
                     late, busy = rows[LINES // 2 :], used[len(used) // 2 :]
                     updates = (late[-1]["updates"] - rows[0]["updates"]) / (late[-1]["seconds"] - rows[0]["seconds"])
                     found = {"steps": statistics.median(row["tps"] for row in late), "updates": updates}
                     return found | {"start": rows[0]["seconds"], "gpu": [min(busy), max(busy)] if busy else []}
-                used += _gpu_use()
                 time.sleep(0.2)
         finally:
             process.kill()  # agent processes end by themselves
