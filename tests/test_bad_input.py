@@ -76,7 +76,10 @@ BAD = [  # flags of `gunreal train`, and what the line has to say
     (f"{CARTPOLE} --tasks rp --t_max 1 --replay_size 2", "is below the 3 steps of a sequence of task 'rp'; use"),
     (f"{CARTPOLE} --logdir a_file/runs", "choose another folder with --logdir"),
     (f"{LARGE} --runner serial --tasks vr", "2,048 MiB leaves no room for 8 agents: the server takes"),
-    (f"{LARGE} --agents_per_process 8 --tasks vr", "raise --memory_limit, or lower --agents_per_process, --min_batch,"),
+    (
+        f"{LARGE} --agents_per_process 8 --tasks vr",
+        "raise --memory_limit, or lower --agents_per_process, --min_batch, --replay_size or the",
+    ),
     ("--env scripted_env:Numbered --env_args states=1000000 --memory_limit 4GiB", "of an observation (3,906 KiB)"),
     ("--env scripted_env:Numbered --env_args states=2147483648 --runner serial", "an observation of scripted_env:Num"),
     ("--resume none_such", "run 'none_such' not found"),
@@ -178,9 +181,8 @@ def test_bad_input(tmp_path, tmp_path_factory, runs, monkeypatch, capfd, words, 
     (tmp_path / "a_file").touch()
     assert run(words) == 2
     out, err = capfd.readouterr()
-    err = "".join(
-        line for line in err.splitlines(keepends=True) if "still waiting for" not in line
-    )  # of a sweep's check
+    # The process in which a sweep checks its runs may be slow.
+    err = "".join(line for line in err.splitlines(keepends=True) if "still waiting for" not in line)
     assert err.startswith("gunreal: ") and err.count("\n") == 1 and message in err
     assert out == "" or words.startswith("sweep ") and out.endswith(" checking 2 configurations\n")
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if "__pycache__" not in path.parts}

@@ -99,6 +99,7 @@ def test_a_node_whose_gradients_are_not_finite_is_ignored_until_it_is_well(run):
         return well and line["refused"] == before["refused"]
 
     wait_until(is_well, what="the node does not contribute again")
+    assert any(np.isfinite(line["grad_norm"] or np.inf) for line in run.lines()[-5:])  # infinity is written as null
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
