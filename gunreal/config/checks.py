@@ -53,6 +53,7 @@ BELONGING = {
     ),
     "evaluations": Belonging(_evaluates, "without evaluations", "add --eval_steps"),
     "tasks": Belonging(lambda config: config.tasks, "without tasks", "add --tasks"),
+    "replay": Belonging(replay_steps, "without tasks", "add --tasks"),
     "scheduler": Belonging(lambda config: config.scheduler != "off", "without the scheduler", "add --scheduler queue"),
     "rmsprop": Belonging(lambda config: config.optimizer == "rmsprop", "on adam", "use --optimizer rmsprop"),
     "adam": Belonging(lambda config: config.optimizer == "adam", "on rmsprop", "use --optimizer adam"),

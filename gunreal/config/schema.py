@@ -80,7 +80,7 @@ class Tasks(Settings):
         of=("tasks",),
     )
     t_max: int = field(20, "Length of a rollout and of a replay sequence, in agent steps", low=1, high=1000)
-    replay_size: int = field(2000, "Size of each agent's replay ring, in agent steps", low=1)
+    replay_size: int = field(2000, "Size of each agent's replay ring, in agent steps", low=1, of=("replay",))
     replay_fill: str = field(
         "sequence",
         "Start of auxiliary learning: sequence (the replay ring holds one sequence) or full (the ring is full)",

@@ -64,6 +64,7 @@ def test_defaults_are_good_and_every_field_has_help():
         ({"network": ""}, "leave it out, or give a name such as small"),
         ({"eval_episodes": 5}, "add --eval_steps"),
         ({"task_share": 0.5}, "task_share has no effect without tasks; leave it out or add --tasks"),
+        ({"replay_size": 100}, "replay_size has no effect without tasks; leave it out or add --tasks"),
         (
             {"objective": "a3c", "objective_args": {"gae_lambda": 0.1}},
             "has no option 'gae_lambda'; available: correction",
