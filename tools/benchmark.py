@@ -34,7 +34,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.command_line import Parser, check_positive, check_processes, check_writable, say, with_task_share
+from common.command_line import Parser, check_positive, check_processes, check_writable, say, with_effect
 from measuring import measure, summary, tune
 from measuring.machine import machine
 
@@ -109,7 +109,7 @@ def variants(config: Config, task_sets: str) -> dict[str, Config]:
             used = {plugins.load_class(TASK, task).name for task in tasks}  # tasks may be classes, options have names
         options = {task: options for task, options in config.task.items() if task in used}
         found[name] = dataclasses.replace(config, tasks=tasks, task=options)
-    return with_task_share(found)
+    return with_effect(found)
 
 
 def describe(config: Config, row: summary.Row, about: dict[str, Any], options: argparse.Namespace) -> str:

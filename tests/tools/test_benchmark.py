@@ -30,6 +30,8 @@ def test_task_sets():
     }
     assert list(benchmark.variants(Config(), "")) == ["base", "pc,vr,rp"]
     assert [of.tasks for of in benchmark.variants(config, "rp base vr").values()] == [("rp",), (), ("vr",)]
+    of_tasks = {"replay_size": 100, "replay_fill": "full", "task_share": 0.5}  # which have no effect on base
+    assert benchmark.variants(Config(tasks=("vr",), **of_tasks), "")["base"] == Config()
     cls = "gunreal.tasks.value_replay:ValueReplay"  # whose name is vr
     config = Config(tasks=(cls, "rp"), task={"vr": {"weight": 0.5}, "rp": {"weight": 2.0}})
     found = benchmark.variants(config, f"{cls} rp base")
@@ -54,7 +56,7 @@ def test_a_failed_measurement_says_why(monkeypatch, capsys):
 def test_it_measures_base_and_tasks(tmp_path):
     out = tmp_path / "summary.json"
     words = ["--rounds", "1", "--seconds", "1", "--json", out, "--hidden", "32", *CATCH]
-    words += ["--replay_size", "20000"]  # not full at the end, however fast the machine is
+    words += ["--tasks", "pc,vr,rp", "--replay_size", "20000"]  # not full at the end, however fast the machine is
     command = [sys.executable, TOOLS / "benchmark.py", *words]
     text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     found = json.loads(out.read_text())

@@ -17,7 +17,8 @@ from typing import Any
 
 from gunreal.config import flags
 from gunreal.config.arguments import Arguments
-from gunreal.config.schema import Config, ConfigError
+from gunreal.config.checks import without_effect
+from gunreal.config.schema import FIELDS, Config, ConfigError
 from gunreal.config.units import parse_count
 
 _GPUS = "CUDA_VISIBLE_DEVICES"
@@ -66,16 +67,15 @@ def check_processes(config: Config) -> None:
         raise ConfigError("only the parallel runner can be measured here; leave out --runner")
 
 
-def with_task_share(configs: Mapping[str, Config]) -> dict[str, Config]:
-    """Returns configurations of which those without tasks have the default task_share, since others need the given one.
+def with_effect(configs: Mapping[str, Config]) -> dict[str, Config]:
+    """Returns configurations in which a setting that has an effect in others only has its default.
 
-    If none has tasks, the given one stays, so that a check refuses it.
+    What has an effect in none stays, so that a check refuses it.
     """
-    if not any(config.tasks for config in configs.values()):
-        return dict(configs)
-    default = Config.task_share
+    lost = {name: without_effect(config) for name, config in configs.items()}
+    nowhere = set.intersection(*lost.values())
     return {
-        name: config if config.tasks else dataclasses.replace(config, task_share=default)
+        name: dataclasses.replace(config, **{field: FIELDS[field].default for field in lost[name] - nowhere})
         for name, config in configs.items()
     }
 

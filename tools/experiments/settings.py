@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.command_line import with_task_share
+from common.command_line import with_effect
 
 from experiments.table import TASKS, Experiment
 from gunreal.config import flags
@@ -54,7 +54,7 @@ def configs(experiment: Experiment, extra: Sequence[str], env: str, logdir: str)
     fields |= {"tasks": given.get("tasks", ()), "env": env}
     fields["logdir"] = logdir or str(Path("runs") / env.replace(":", "/").rpartition("/")[2])
     common = dataclasses.replace(common, **fields)
-    planned = with_task_share({name: _config(common, of) for name, of in chosen.items()})
+    planned = with_effect({name: _config(common, of) for name, of in chosen.items()})
     return {name: with_backend(config, given) for name, config in planned.items()}
 
 
