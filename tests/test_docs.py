@@ -43,7 +43,6 @@ TINY = {
     "agents_per_process": 2,
     "t_max": 5,
     "min_batch": 20,
-    "replay_size": 40,
     "hidden": 8,
     "frame_size": 36,
 }
