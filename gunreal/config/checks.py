@@ -212,6 +212,15 @@ def without_effect(config: Config) -> set[str]:
     return {name for name, _ in _without_effect(config)}
 
 
+def only_in_others(lost: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """Of the fields without effect in each of several configurations, those that have one in another.
+
+    What has an effect in none is a mistake, which `check` refuses.
+    """
+    nowhere = set.intersection(*lost.values())
+    return {name: fields - nowhere for name, fields in lost.items()}
+
+
 def _without_effect(config: Config) -> Iterator[tuple[str, Belonging]]:
     """The fields without effect, and what they belong to."""
     for name, of in OF.items():

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gunreal.config import folders
-from gunreal.config.checks import without_effect
+from gunreal.config.checks import only_in_others, without_effect
 from gunreal.config.files import fields, parsed
 from gunreal.config.flags import merge
 from gunreal.config.schema import FIELDS, Config, ConfigError, close_match, typed
@@ -151,10 +151,9 @@ def _with_effect(
     merged: Mapping[str, dict[str, Any]], settings: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     """The fields of each setting without what only has an effect in others, unless it has them itself."""
-    lost = {name: _without_effect(given) for name, given in merged.items()}
-    nowhere = set.intersection(*lost.values())
+    lost = only_in_others({name: _without_effect(given) for name, given in merged.items()})
     return {
-        name: {key: value for key, value in given.items() if key not in lost[name] - nowhere or key in settings[name]}
+        name: {key: value for key, value in given.items() if key not in lost[name] or key in settings[name]}
         for name, given in merged.items()
     }
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from gunreal.config import flags
 from gunreal.config.arguments import Arguments
-from gunreal.config.checks import without_effect
+from gunreal.config.checks import only_in_others, without_effect
 from gunreal.config.schema import FIELDS, Config, ConfigError
 from gunreal.config.units import parse_count
 
@@ -68,14 +68,10 @@ def check_processes(config: Config) -> None:
 
 
 def with_effect(configs: Mapping[str, Config]) -> dict[str, Config]:
-    """Returns configurations in which a setting that has an effect in others only has its default.
-
-    What has an effect in none stays, so that a check refuses it.
-    """
-    lost = {name: without_effect(config) for name, config in configs.items()}
-    nowhere = set.intersection(*lost.values())
+    """Returns configurations in which a setting that has an effect in others only has its default."""
+    lost = only_in_others({name: without_effect(config) for name, config in configs.items()})
     return {
-        name: dataclasses.replace(config, **{field: FIELDS[field].default for field in lost[name] - nowhere})
+        name: dataclasses.replace(config, **{field: FIELDS[field].default for field in lost[name]})
         for name, config in configs.items()
     }
 
