@@ -139,7 +139,8 @@ class Learner(Settings):
     optimizer: str = field("adam", "Optimizer for all weights", choices=("rmsprop", "adam"))
     learning_rate: float = field(
         AUTO,
-        "Learning rate at the start of training. auto means 8e-4 with PPO, and 5e-4 with A3C, DQN and in device runs",
+        "Learning rate at the start of training. auto means 8e-4 with PPO (less in runs of more than 1M steps, and "
+        "2.5e-4 from 10M on), and 5e-4 with A3C, DQN and in device runs",
         low=0,
     )
     learning_rate_end: float = field(0.0, "Learning rate at the end of training. It changes linearly", low=0)
@@ -156,7 +157,10 @@ class Learner(Settings):
     max_grad_norm: float = field(0.5, "Maximum global norm of the gradients. 0 disables clipping", low=0)
     discount: float = field(0.99, "Discount factor gamma, per agent step", low=0, high=1)
     entropy: float = field(
-        AUTO, "Weight of the entropy bonus (beta). auto means 0.02 with PPO and 0.01 with A3C", low=0
+        AUTO,
+        "Weight of the entropy bonus (beta). auto means 0.02 with PPO (less in runs of more than 1M steps, and 0.01 "
+        "from 4M on, but not in device runs), and 0.01 with A3C",
+        low=0,
     )
     entropy_end: float = field(AUTO, "Entropy weight at the end, reached linearly. auto means no change", low=0)
     reduction: str = field(

@@ -23,6 +23,9 @@ class Ppo(ActorCritic):
 
     Advantages are generalized advantage estimates (Schulman et al. 2016), normalized over the batch.
 
+    In runs of more than 1M steps, the default learning rate and entropy weight are divided by sqrt(steps / 1M), down to
+    2.5e-4 and 0.01. Device runs always have the same ones.
+
     Options:
       epochs: number of passes over each batch.
       minibatches: number of minibatches per pass, with one update for each. 0 means 3, and in device runs as many as
@@ -42,7 +45,12 @@ class Ppo(ActorCritic):
     gae_lambda: float = option(0.95, low=0, high=1)
 
     def settings(self, config: Config) -> Mapping[str, Any]:
-        return {"learning_rate": 5e-4 if config.runner == "device" else 8e-4, "entropy": 0.02, "min_batch": 960}
+        rate, entropy = 5e-4 if config.runner == "device" else 8e-4, 0.02
+        if config.steps > 1_000_000 and config.runner != "device":
+            # With the values of short runs, long ones end at lower scores.
+            share = (1_000_000 / config.steps) ** 0.5
+            rate, entropy = (float(f"{x:.2g}") for x in (max(rate * share, 2.5e-4), max(entropy * share, 0.01)))
+        return {"learning_rate": rate, "entropy": entropy, "min_batch": 960}
 
     def check(self, config: Config) -> None:
         """Raises ValueError for an option without effect."""

@@ -42,6 +42,9 @@ RUNS: dict[str, tuple[dict[str, Any], Facts]] = {
     "ViZDoom maze": ({"env": "gunreal/NavMazeStatic-v0"}, IMAGES),
     "DeepMind Lab": ({"env": "dmlab/nav_maze_static_01"}, IMAGES),
     "images in a Dict": ({"env": "module:make"}, IMAGES._replace(image_key="rgb", vector_keys="compass,goal")),
+    "long run": ({"steps": 2_000_000}, ATARI),
+    "run of 10M steps": ({"steps": 10_000_000}, ATARI),
+    "long device run": ({"runner": "device", "backend": "jax", "steps": 10_000_000}, ATARI),
     "GPU": ({}, ATARI._replace(has_gpu=True)),
 }
 
