@@ -94,11 +94,6 @@ class RareGoalMaze(Game):
         row, column = self.cells[self.state[1]].tolist()
         return row, column
 
-    @property
-    def shortest_path_length(self) -> int:
-        """Length of the shortest path from the agent to the goal, in steps."""
-        return int(self.distance[self.place])
-
     def start(self, place: Any) -> tuple[Any, ...]:
         """Puts the agent on the cell with the number `place`."""
         return 0, place

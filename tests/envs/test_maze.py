@@ -10,7 +10,7 @@ from gunreal.envs.mazes import MOVES
 def downhill(env):
     """The action that leads to a neighbor one step nearer to the goal."""
     near = [env.distance[tuple(env.place + move)] for move in MOVES]
-    return near.index(env.shortest_path_length - 1)
+    return near.index(env.distance[env.place] - 1)
 
 
 @pytest.mark.parametrize("options", [{}, {"size": 5}, {"size": 11, "layout": 3}, {"openings": 0.0}, {"openings": 1.0}])
@@ -18,7 +18,7 @@ def test_walking_downhill_takes_the_shortest_path(options):
     env = RareGoalMaze(**options)
     for seed in range(10):
         env.reset(seed=seed)
-        length = env.shortest_path_length
+        length = env.distance[env.place]
         assert env.distance.max() // 2 <= length <= env.distance.max()
         rewards = []
         terminated = False
@@ -36,8 +36,8 @@ def test_time_limit_truncates():
     assert results == [(False, False)] * 3 + [(False, True)]
     env = RareGoalMaze(size=5, min_distance=1)
     env.reset(seed=0)
-    env.max_steps = env.shortest_path_length  # the goal on the last step: terminated, not truncated
-    while env.shortest_path_length > 1:
+    env.max_steps = env.distance[env.place]  # the goal on the last step: terminated, not truncated
+    while env.distance[env.place] > 1:
         env.step(downhill(env))
     assert env.step(downhill(env))[1:4] == (1.0, True, False)
 
