@@ -162,11 +162,11 @@ class Batcher:
             return found.reshape(-1, *found.shape[2:])
 
         for task in self._tasks:
-            out = outs.get(task.name)  # None where another task has the observations
             if recording := self._recordings.get(task.name):
                 agent = member.process * segment.layout.agents + int(agents[0])
                 rng = np.random.default_rng([self._seed, agent, int(firsts[0]), seeds.RECORDINGS])
-                part[task.name], past = _recorded(task, recording, spec, len(agents) * task.per_rollout, rng, out)
+                count = len(agents) * task.per_rollout
+                part[task.name], past = _recorded(task, recording, spec, count, rng, outs[task.name])
                 part[task.name] |= _past(past)
                 continue
             owners, (first, length) = np.repeat(agents, task.per_rollout), flat(f"{task.name}.sequence").T
@@ -181,8 +181,8 @@ class Batcher:
                 ring = segment.layout.ring
                 found["cell"] = owners[:, None] * ring + steps % ring
             part[task.name] = found | {"mask": mask}
-            if out is not None:
-                segment.gather(np.repeat(owners, steps.shape[1]), steps.ravel(), out)
+            if task.name in outs:  # and not in those of another task
+                segment.gather(np.repeat(owners, steps.shape[1]), steps.ravel(), outs[task.name])
                 part[task.name] |= _past(segment.past(owners, steps))
         return part
 

@@ -28,6 +28,7 @@ class Advice(NamedTuple):
 KNOWN = {
     "gunreal/NavMazeStatic-": Advice(("pc", "vr", "rp"), "they save steps", "mazes.md"),
     "gunreal/RareGoalMaze-": Advice((), "with PPO, tasks save no steps", "mazes.md"),
+    "gunreal/Catch-": Advice((), "with a delay and an LSTM, tasks save no steps", "tasks.md"),
     "gunreal/SeekAvoid-": Advice((), "tasks save no steps, by one seed", "mazes.md"),
     "ALE/": Advice((), "no set of tasks has shown a gain", "atari.md"),
 }

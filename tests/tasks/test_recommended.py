@@ -32,7 +32,7 @@ def test_the_list_ends_with_it(capsys):
 
 def test_auto_takes_it_and_saves_it(tmp_path, monkeypatch, capsys):
     assert short_run(tmp_path, "none", steps=40, tasks="auto").config.tasks == ()
-    assert "recommended tasks for gunreal/Catch-v0: none, because nothing was measured" in capsys.readouterr().err
+    assert "recommended tasks for gunreal/Catch-v0: none, because with a delay" in capsys.readouterr().err
     monkeypatch.setitem(recommended.KNOWN, "gunreal/Catch-", recommended.Advice(("vr",), "of this test"))
     run = short_run(tmp_path, "vr", steps=40, tasks="auto")
     assert run.config.tasks == ("vr",) and list(run.config.task) == ["vr"]
