@@ -19,7 +19,7 @@ from gunreal.experience import queues
 from gunreal.experience.replay import FIRST, RESET, TERMINATED, TRUNCATED, Replay
 from gunreal.experience.segment import Layout, Segment
 from gunreal.experience.sequences import DRAWS, Drawn, Sequences, WeightedSequences
-from gunreal.learning.task import BASE, AuxiliaryTask, prediction_heads, sequence_owners
+from gunreal.learning.task import BASE, AuxiliaryTask, prediction_heads
 from gunreal.tasks.calls import sample, write_targets
 
 
@@ -86,7 +86,7 @@ class Worker:
     ):
         self.config, self.layout, self.tasks, self.process = config, layout, tasks, process
         self.segment, self.outbox = segment, outbox
-        self.heads, self._owners = prediction_heads(tasks), sequence_owners(tasks, layout.spec)
+        self.heads = prediction_heads(tasks)
         self.groups = [Group(agents) for agents in group_slices(layout.agents)]
         self.rngs = [self._rng(i, 0) for i in range(layout.agents)]
         self.episode = np.zeros(layout.agents, np.int64)  # number of each agent's current episode
@@ -217,8 +217,7 @@ class Worker:
         group.first = self._end(group)
         group.closed += 1
         self.segment.busy_since[index] = time.monotonic()  # a task may hang as an environment may
-        own = {task.name: self._sample(group, task) for task in self.tasks if self._owners[task.name] == task.name}
-        group.sequences = {name: own[owner] for name, owner in self._owners.items()}
+        group.sequences = {task.name: self._sample(group, task) for task in self.tasks}
         for queue, head in enumerate(self.heads):
             if queue != BASE:
                 first, length = group.sequences[head][:2]

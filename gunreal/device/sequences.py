@@ -13,7 +13,7 @@ from gunreal.device import rollouts, store
 from gunreal.experience.replay import Read, Replay, inputs, observations, past
 from gunreal.experience.sequences import DRAWS, Sequences, steps_and_mask
 from gunreal.experience.spec import Spec
-from gunreal.learning.task import AuxiliaryTask, sequence_owners
+from gunreal.learning.task import AuxiliaryTask
 
 
 def gather(
@@ -28,14 +28,12 @@ def gather(
 ) -> rollouts.Batch:
     """The parts of the tasks in a batch of `Network.loss`: sequences of the newest `size` steps of a group's agents."""
     batch: rollouts.Batch = {}
-    owners = sequence_owners(tasks, spec)
-    for task in tasks:
-        times, owner = task.per_rollout, owners[task.name]
+    for number, task in enumerate(tasks):
+        times = task.per_rollout
         whole, read = replay(kept, spec, size, group, times), store.read(kept, group, times)
-        own_key = jax.random.fold_in(key, list(owners).index(owner))
-        draws = jax.random.uniform(own_key, (kept["age"].shape[2] * times, DRAWS))
+        draws = jax.random.uniform(jax.random.fold_in(key, number), (kept["age"].shape[2] * times, DRAWS))
         targets, steps = _targets(task, whole, predict, weights, read, draws)
-        batch[task.name] = targets | (inputs(read, spec, steps) if owner == task.name else {})
+        batch[task.name] = targets | inputs(read, spec, steps)
         if task.prioritized:
             batch[task.name]["cell"] = store.cells(kept, steps, times)
     return batch

@@ -21,7 +21,7 @@ from gunreal.learning.net import AverageNet, Net
 from gunreal.learning.normalizer import Moments, Statistics
 from gunreal.learning.objective import Objective
 from gunreal.learning.policy_value import PolicyValue
-from gunreal.learning.task import AuxiliaryTask, sequence_owners
+from gunreal.learning.task import AuxiliaryTask
 from gunreal.learning.torso import Features, Torso
 
 
@@ -75,7 +75,6 @@ class Network:
           ConfigError: the architecture or a head cannot be used.
         """
         self.spec, self.tasks, self._seed, self._side_by_side = spec, tuple(tasks), seed, side_by_side
-        self._owners = sequence_owners(self.tasks, spec)
         self.lengths = {"base": spec.t_max, **{task.name: task.length(spec.t_max) for task in self.tasks}}
         with computing(precision):
             self.torso = Torso(spec, architecture, data_format, normalize_observations, seed, fuse)
@@ -229,8 +228,7 @@ class Network:
         - "old", in the objective's further phase: what `recall` returned for it before the phase.
 
         "base" and those of the tasks also have "observations" `[B, T_i, *spec.observation]` and, if the network is
-        recurrent or there are vectors beside images, their `Past` as "past". A task that shares sequences may leave
-        them to the part of their owner (`sequence_owners`).
+        recurrent or there are vectors beside images, their `Past` as "past".
 
         Args:
           batch: the batch.
@@ -258,7 +256,7 @@ class Network:
         for task in self.tasks:
             if task.name not in batch:
                 continue
-            _, (loss, own, new) = self._learned(task, batch, features, scalars["progress"], version)
+            _, (loss, own, new) = self._learned(task, batch[task.name], features, scalars["progress"], version)
             metrics |= {f"loss_{task.name}": loss, **own}
             states |= {f"state/{task.name}/{name}": array for name, array in new.items()}
             terms[task.name] = task.weight * loss
@@ -268,16 +266,14 @@ class Network:
     def _learned(
         self,
         task: AuxiliaryTask,
-        batch: Mapping[str, Any],
+        part: Mapping[str, Any],
         features: Mapping[str, Features],
         progress: Any,
         version: Any,
     ) -> tuple[Any, Any]:
         """The outputs of a task for its part of a batch, and what `heads.loss` returns for them."""
-        owner = task.name if task.name in features else self._owners[task.name]
-        seen, net = _for(task, features[owner]), self._net(task, batch[owner], version)
-        own = _targets(batch[task.name])
-        targets = {**own, "progress": progress, **({"state": net.state} if net.state else {})}
+        seen, net = _for(task, features[task.name]), self._net(task, part, version)
+        targets = {**_targets(part), "progress": progress, **({"state": net.state} if net.state else {})}
         outputs = self.task_outputs(task, seen, batch=targets, net=net)
         return outputs, heads.loss(task, outputs, targets)
 
@@ -292,7 +288,7 @@ class Network:
         features, found = self._features(batch), {}
         for task in self.tasks:
             if task.name in batch:
-                outputs, (loss, *_) = self._learned(task, batch, features, ops.cast(0.0, "float32"), 0)
+                outputs, (loss, *_) = self._learned(task, batch[task.name], features, ops.cast(0.0, "float32"), 0)
                 own = {} if self._heads[task.name] is None else outputs
                 first = keras.tree.map_structure(lambda x: x[0] if len(x.shape) else x, own)
                 found[task.name] = {"outputs": first, "loss": loss}
@@ -359,7 +355,7 @@ class Network:
 
     def parts(self, batch: Mapping[str, Any]) -> list[str]:
         """The names of the parts of a batch that have observations, in the order of the network."""
-        return [name for name in self.lengths if "observations" in batch.get(name, ())]
+        return [name for name in self.lengths if name in batch]
 
     def _rows(self, observations: Any) -> Any:
         return ops.reshape(observations, (-1, *self.spec.observation))

@@ -116,8 +116,6 @@ class AuxiliaryTask:
     def sample(self, replay: Replay, draws: Any) -> Sequences | WeightedSequences:
         """Draws a sequence of each agent to learn from. The default is `uniform_sequences`.
 
-        Tasks that keep the default learn from the same sequences (`sequence_owners`).
-
         Args:
           replay: the replays of N agents, with at least one step.
           draws: the only randomness: uniform random numbers in [0, 1), float32 `[N, DRAWS]`.
@@ -220,21 +218,6 @@ def of_tasks(spec: Spec, tasks: Collection[AuxiliaryTask]) -> Spec:
         bonus_steps=max((task.bonus_steps for task in giving), default=1),
         priorities=tuple(task.name for task in tasks if task.prioritized),
     )
-
-
-def sequence_owners(tasks: Iterable[AuxiliaryTask], spec: Spec) -> dict[str, str]:
-    """The name of the task whose sequences each task learns from, by name: its own, or that of an earlier task.
-
-    Tasks that keep the default `sample` share their sequences, so that the network processes the observations once.
-    """
-    owners: dict[Any, str] = {}
-    found = {}
-    for task in tasks:
-        kind: Any = task.name
-        if type(task).sample is AuxiliaryTask.sample and not task.source(spec):
-            kind = task.length(spec.t_max), task.replays, task.updates, task.features == "conv"
-        found[task.name] = owners.setdefault(kind, task.name)
-    return found
 
 
 def prediction_heads(tasks: Iterable[AuxiliaryTask]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from gunreal.experience.rollouts import read_rollouts
 from gunreal.experience.sequences import DRAWS, LEAST_PRIORITY, Sequences, steps_and_mask
 from gunreal.experience.spec import Spec
 from gunreal.learning.minibatches import minibatches, without_tasks
-from gunreal.learning.task import AuxiliaryTask, sequence_owners
+from gunreal.learning.task import AuxiliaryTask
 from gunreal.records import recordings
 from gunreal.records.metrics import RunMetrics
 from gunreal.records.recordings import Recording
@@ -80,7 +80,6 @@ class Batcher:
     def __init__(self, pool: Pool, config: Config, spec: Spec, tasks: tuple[AuxiliaryTask, ...], queue: queues.Pipe):
         self._pool, self._spec, self._tasks, self._queue = pool, spec, tasks, queue
         self._objective, self._seed = load_objective(config), config.seed
-        self._owners = sequence_owners(tasks, spec)
         self._recordings = {task.name: recordings.load(path, spec) for task in tasks if (path := task.source(spec))}
         self.rollouts = rollouts_per_batch(config)
         self.waiting: list[tuple[Member, int, int]] = []  # member, agent, first step
@@ -116,9 +115,8 @@ class Batcher:
         by_member: dict[Member, list[tuple[int, int]]] = defaultdict(list)
         for member, agent, first in taken:
             by_member[member].append((agent, first))
-        owners = [task for task in self._tasks if self._owners[task.name] == task.name]
-        lengths = {"base": self._spec.t_max} | {task.name: task.length(self._spec.t_max) for task in owners}
-        counts = {"base": 1} | {task.name: task.per_rollout for task in owners}
+        lengths = {"base": self._spec.t_max} | {task.name: task.length(self._spec.t_max) for task in self._tasks}
+        counts = {"base": 1} | {task.name: task.per_rollout for task in self._tasks}
         sizes = {name: counts[name] * length for name, length in lengths.items()}  # rows for each rollout
         ends = np.cumsum([len(taken) * size for size in sizes.values()])
         whole = empty_observations(self._spec, ends[-1])  # at once, which fragments less memory than several arrays
@@ -162,17 +160,18 @@ class Batcher:
             return found.reshape(-1, *found.shape[2:])
 
         for task in self._tasks:
+            out = outs[task.name]
             if recording := self._recordings.get(task.name):
                 agent = member.process * segment.layout.agents + int(agents[0])
                 rng = np.random.default_rng([self._seed, agent, int(firsts[0]), seeds.RECORDINGS])
-                count = len(agents) * task.per_rollout
-                part[task.name], past = _recorded(task, recording, spec, count, rng, outs[task.name])
+                part[task.name], past = _recorded(task, recording, spec, len(agents) * task.per_rollout, rng, out)
                 part[task.name] |= _past(past)
                 continue
             owners, (first, length) = np.repeat(agents, task.per_rollout), flat(f"{task.name}.sequence").T
             empty = np.repeat(firsts, task.per_rollout)  # without a sequence, the rollout is used with mask 0
             sequences = Sequences(np.where(length > 0, first, empty), length)
             steps, mask = steps_and_mask(segment.read(owners), sequences, task.length(spec.t_max))
+            segment.gather(np.repeat(owners, steps.shape[1]), steps.ravel(), out)
             prefix = f"{task.name}:"
             found = {name.removeprefix(prefix): flat(name) for name in segment.arrays if name.startswith(prefix)}
             if "weight" in found:
@@ -180,10 +179,7 @@ class Batcher:
             if task.prioritized:
                 ring = segment.layout.ring
                 found["cell"] = owners[:, None] * ring + steps % ring
-            part[task.name] = found | {"mask": mask}
-            if task.name in outs:  # and not in those of another task
-                segment.gather(np.repeat(owners, steps.shape[1]), steps.ravel(), outs[task.name])
-                part[task.name] |= _past(segment.past(owners, steps))
+            part[task.name] = found | {"mask": mask, **_past(segment.past(owners, steps))}
         return part
 
 

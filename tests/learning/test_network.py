@@ -217,23 +217,6 @@ def test_a_task_sees_the_recurrence_as_the_actor_critic_does():
     assert one["loss_again"] != pytest.approx(one["loss_value"], rel=1e-2)
 
 
-@pytest.mark.parametrize("state", [0, 32])
-def test_a_task_without_observations_learns_from_those_of_the_task_with_the_same_sequences(state):
-    class Second(Value):
-        name = "second"
-
-    network = build(IMAGES._replace(state=state), (Fit(), Value(), Second()), kind="lstm" if state else "small")
-    parts = make_parts(3) | {"again": make_parts(3, 1)["base"]}
-    parts |= {"second": {**parts["again"], "returns": -parts["again"]["returns"]}}
-    if state:
-        parts = {name: {**part, "past": make_past(3, network.lengths[name])} for name, part in parts.items()}
-    left = {name: x for name, x in parts["second"].items() if name not in ("observations", "past")}
-    assert network.parts({**parts, "second": left}) == ["base", "fit", "again"]
-    whole = loss(network, parts)[1]
-    assert loss(network, {**parts, "second": left})[1] == pytest.approx(whole, rel=1e-5)
-    assert whole["loss_second"] != pytest.approx(whole["loss_again"], rel=1e-2)
-
-
 @pytest.mark.parametrize("kind", ["small", "mlp"])
 def test_bfloat16_computes_nearly_the_same(kind):
     """Weights, outputs, losses and gradients are float32; eight bits of precision in between."""

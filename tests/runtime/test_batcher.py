@@ -89,17 +89,6 @@ def test_batches_are_what_a_slow_reconstruction_says(agents, min_batch, clip):
             assert 0.5 * total < count < 0.85 * total
 
 
-def test_tasks_that_keep_the_default_sample_share_sequences_and_observations():
-    with Bench("----T -t", ("helpers:Plain", "helpers:Lone", "second=helpers:Plain"), agents=4) as bench:
-        *_, batch = bench.start().step(40)
-    plain, lone, second = (batch[name] for name in ("plain", "lone", "second"))
-    assert plain["mask"].any() and "observations" in plain and "observations" in lone
-    assert second.keys() == plain.keys() - {"observations"}
-    for name, array in second.items():
-        np.testing.assert_array_equal(array, plain[name])
-    assert not np.array_equal(plain["sequence"], lone["sequence"])
-
-
 def test_every_rollout_is_trained_on_once():
     with Bench("--T", members=2, agents=3, min_batch=12) as bench:
         seen = spy(bench.batcher)

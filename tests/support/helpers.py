@@ -111,16 +111,6 @@ class Lone(Tracer):
 
 
 @dataclasses.dataclass(frozen=True)
-class Plain(AuxiliaryTask):
-    """A task that keeps the default `sample`."""
-
-    name = "plain"
-
-    def targets(self, replay, sequences, bootstraps):
-        return {"sequence": np.stack(sequences, axis=1)}
-
-
-@dataclasses.dataclass(frozen=True)
 class Rated(Lone):
     """The same with priorities."""
 
